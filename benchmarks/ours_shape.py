@@ -16,20 +16,15 @@ import torch
 from benchmarks.peers import protocol
 from benchmarks.random_weights import CASES, Shape, random_model, random_sources
 from model.checkpoints.build import new_engine
-from model.checkpoints.families.marian import quantize
+from model.checkpoints.quantize import quantize_floats
 from model.engine.engine import Engine
-from model.precision import Precision
-from model.quantization.int8 import quantize_matrix
 from model.sequence import EngineLimits, Sequence
 
 
 def load(shape: Shape, rows: int) -> Engine:
     """Makes an engine with random weights, rounded to int8."""
     model = random_model(shape.config(), torch.device("cpu"), torch.float32)
-    parameters = [(name, each.detach()) for name, each in model.named_parameters()]
-    matrices = {name: quantize_matrix(each.numpy()) for name, each in parameters if each.dim() == 2}
-    quantize(model, matrices)
-    model.precision = Precision.INT8
+    quantize_floats(model)
     return new_engine(model, EngineLimits(max_rows=rows))
 
 

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends.base import ModelRunner
 from model.backends.torch_runner import TorchRunner
+from model.checkpoints.quantize import quantize_floats
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.engine.engine import Engine
-from model.precision import Precision
-from model.quantization.int8 import Int8Linear, QuantizedMatrix
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
 
 VOCAB_SIZE = 64
@@ -120,25 +118,8 @@ def torch_runner(engine: Engine) -> TorchRunner:
 
 def quantized(model: EncoderDecoder) -> EncoderDecoder:
     """Rounds every matrix of a model to int8, as loading does with a float checkpoint."""
-    for path, module in list(model.named_modules()):
-        if isinstance(module, nn.Linear):
-            owner, _, name = path.rpartition(".")
-            product = Int8Linear(rounded(module.weight), module.bias)
-            setattr(model.get_submodule(owner), name, product)
-    output = rounded(model.decoder.output_weight)
-    for embedding in {model.encoder.embedding, model.decoder.embedding}:
-        embedding.quantize(rounded(embedding.weight))
-    model.decoder.quantize(output)
-    model.precision = Precision.INT8
+    quantize_floats(model)
     return model
-
-
-def rounded(weight: torch.Tensor) -> QuantizedMatrix:
-    """Rounds a matrix to integers of at most 127."""
-    weight = weight.detach()
-    multiplier = 127.0 / float(weight.abs().max())
-    values = (weight * multiplier).round().to(torch.int8).numpy()
-    return QuantizedMatrix(values, np.full(len(values), 1 / multiplier, np.float32))
 
 
 def translate(engine: Engine, sequences: list[Sequence]) -> dict[int, list[Hypothesis]]:

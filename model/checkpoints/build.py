@@ -25,6 +25,7 @@ from model.checkpoints.load import (
     check_vocabularies,
     load_vocabularies,
 )
+from model.checkpoints.quantize import quantize_floats
 from model.config import ModelConfig
 from model.engine.engine import Engine
 from model.errors import UnsupportedModelError
@@ -64,7 +65,8 @@ def _load_marian(
     if file.is_quantized:
         if is_supported(config):
             warn_without_build(dtype, device)
-        return _loaded(load, select_precision(dtype, device, can_serve(config)))
+        precision = select_precision(dtype, device, can_serve(config))
+        return _computing_in(precision, load(precision is Precision.INT8))
     return _load_floats(load, config, files, vocabularies, device, dtype)
 
 
@@ -88,7 +90,7 @@ def _load_hugging_face(
 
 
 def _load_floats(
-    load: Callable[[bool], EncoderDecoder],
+    load: Callable[[], EncoderDecoder],
     config: ModelConfig,
     files: ModelFiles,
     vocabularies: Vocabularies,
@@ -98,12 +100,13 @@ def _load_floats(
     """Returns a model whose file has float weights. `auto` selects int8 only if it is faithful."""
     if is_supported(config):
         warn_without_build(dtype, device)
-    precision = select_precision(dtype, device, can_serve(config))
-    if dtype != "auto" or precision is not Precision.INT8:
-        return _loaded(load, precision)
-    pairs = forced_pairs(load(False), files, vocabularies)
-    model = _loaded(load, Precision.INT8)
-    change = mean_change(model, pairs)
+    precision, model = select_precision(dtype, device, can_serve(config)), load()
+    if precision is not Precision.INT8:
+        return _computing_in(precision, model)
+    is_checked = dtype == "auto"
+    pairs = forced_pairs(model, files, vocabularies) if is_checked else []
+    quantize_floats(model)
+    change = mean_change(model, pairs) if is_checked else 0.0
     if change <= MAX_CHANGE:
         return model
     logger.warning(
@@ -113,11 +116,11 @@ def _load_floats(
         change,
         MAX_CHANGE,
     )
-    return _loaded(load, select_precision(dtype, device))
+    return _computing_in(select_precision(dtype, device), load())
 
 
-def _loaded(load: Callable[[bool], EncoderDecoder], precision: Precision) -> EncoderDecoder:
-    model = load(precision is Precision.INT8)
+def _computing_in(precision: Precision, model: EncoderDecoder) -> EncoderDecoder:
+    """Returns a model with its precision noted; the caller converts its weights."""
     model.precision = precision
     return model
 

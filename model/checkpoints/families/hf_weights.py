@@ -6,11 +6,9 @@ from pathlib import Path
 import torch
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.checkpoints.families.marian import matrices_of, quantize
 from model.checkpoints.formats.tensors import merge_copies, read_tensors
 from model.checkpoints.names import Name, fill
 from model.config import ModelConfig, NormPosition
-from model.quantization.int8 import quantize_matrix
 
 # Position tables in files of old versions. They are not read, because the model computes them.
 IGNORED = re.compile(r"\.embed_positions\.weights?$")
@@ -43,13 +41,12 @@ DECODER = {
 }
 
 
-def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False) -> EncoderDecoder:
-    """Returns a model filled from one file or from shards, on the CPU.
+def load_weights(weights: Path, config: ModelConfig) -> EncoderDecoder:
+    """Returns a float32 model filled from one file or from shards, on the CPU.
 
     Args:
         weights: A file of tensors, or the index of shards.
         config: The config that `model.checkpoints.families.hf_config.read_config` returned.
-        is_quantized: Whether matrices are rounded to int8. If False, everything is float32.
 
     Raises:
         CheckpointError: A file is damaged, or tensors and parameters do not match.
@@ -57,11 +54,7 @@ def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False)
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
     arrays = merge_copies(read_tensors(weights), _copies(config), weights)
-    pairs = name_pairs(config)
-    fill(model, arrays, pairs, IGNORED, str(weights))
-    if is_quantized:
-        wanted = matrices_of(model, pairs)
-        quantize(model, {name: quantize_matrix(arrays[tensor]) for name, tensor in wanted.items()})
+    fill(model, arrays, name_pairs(config), IGNORED, str(weights))
     return model.eval()
 
 

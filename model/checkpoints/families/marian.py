@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
-from model.architectures.embedding import Embedding
 from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.names import Name, fill
+from model.checkpoints.quantize import quantize
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
-from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
 # Marian's fixed multipliers for the inputs of int8 products. They are not used, because each input
 # row gets a scale of its own.
@@ -191,7 +189,7 @@ def load_weights(
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
     pairs = name_pairs(config)
-    wanted = matrices_of(model, pairs) if is_quantized else {}
+    wanted = _matrices(model, pairs) if is_quantized else {}
     matrices = {name: file.quantized(name) for name in wanted.values() if name in file.items}
     arrays = file.arrays(without=matrices)
     values = {name: matrix.values for name, matrix in matrices.items()}
@@ -201,25 +199,10 @@ def load_weights(
     return model.eval()
 
 
-def matrices_of(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _matrices(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Maps the parameter name of each matrix to its tensor name; an int8 model quantises these."""
     sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     return {parameter: tensor for parameter, tensor in pairs if sizes.get(parameter) == 2}
-
-
-def quantize(model: EncoderDecoder, matrices: dict[str, QuantizedMatrix]) -> None:
-    """Replaces the matrices of a filled model with int8 matrices, given by parameter name."""
-    for parameter, matrix in matrices.items():
-        path, _, _ = parameter.rpartition(".")
-        module = model.get_submodule(path)
-        if isinstance(module, nn.Linear):
-            owner, _, name = path.rpartition(".")
-            setattr(model.get_submodule(owner), name, Int8Linear(matrix, module.bias))
-        elif isinstance(module, Embedding):
-            module.quantize(matrix)
-    shared = matrices["encoder.embedding.weight"]
-    tied = matrices.get("decoder.embedding.weight", shared)
-    model.decoder.quantize(matrices.get("decoder.untied_weight", tied))
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:

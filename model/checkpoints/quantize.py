@@ -1,0 +1,35 @@
+"""Replaces the matrices of a filled translation model with int8 matrices."""
+
+from collections.abc import Mapping
+
+from torch import nn
+
+from model.architectures.embedding import Embedding
+from model.architectures.seq2seq import EncoderDecoder
+from model.precision import Precision
+from model.quantization.int8 import Int8Linear, QuantizedMatrix, quantize_matrix
+
+
+def quantize(model: EncoderDecoder, matrices: Mapping[str, QuantizedMatrix]) -> None:
+    """Replaces the matrices of a filled model with int8 matrices, given by parameter name."""
+    for parameter, matrix in matrices.items():
+        path, _, _ = parameter.rpartition(".")
+        module = model.get_submodule(path)
+        if isinstance(module, nn.Linear):
+            owner, _, name = path.rpartition(".")
+            setattr(model.get_submodule(owner), name, Int8Linear(matrix, module.bias))
+        elif isinstance(module, Embedding):
+            module.quantize(matrix)
+    shared = matrices["encoder.embedding.weight"]
+    tied = matrices.get("decoder.embedding.weight", shared)
+    model.decoder.quantize(matrices.get("decoder.untied_weight", tied))
+    model.precision = Precision.INT8
+
+
+def quantize_floats(model: EncoderDecoder) -> None:
+    """Rounds the matrices of a filled float32 model on the CPU to int8."""
+    parameters = [(name, each.detach()) for name, each in model.named_parameters()]
+    quantize(
+        model,
+        {name: quantize_matrix(each.numpy()) for name, each in parameters if each.dim() == 2},
+    )
