@@ -71,7 +71,8 @@ sanitize: $(VENV)/.installed-dev  ## tests the native code with AddressSanitizer
 	  LDCXXSHARED='$(SANITIZER) -shared' ../bin/python setup.py -q build_ext --inplace
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
-	  ../bin/python -m pytest -n auto tests/unit/test_native.py tests/unit/test_native_text.py
+	  ../bin/python -m pytest -n auto tests/unit/test_native.py \
+	  tests/unit/test_native_text.py tests/unit/test_fuzzed_native.py
 
 # Installs Prometheus and promtool, if root may install packages.
 define find-prometheus

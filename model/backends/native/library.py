@@ -8,6 +8,7 @@ computes the models, which is slower and gives other rounding.
 import ctypes
 import logging
 import zlib
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
 from functools import cache
 from importlib.util import find_spec
@@ -49,6 +50,25 @@ class MatrixSpec(Structure):
     ]
 
 
+class WeightList(Structure):
+    """Mirrors WeightList in weights.h."""
+
+    _fields_ = [
+        ("matrices", POINTER(MatrixSpec)),
+        ("norms", POINTER(c_void_p)),
+        ("num_matrices", c_int32),
+        ("num_norms", c_int32),
+    ]
+
+    def __init__(self, matrices: Sequence[MatrixSpec], norms: Sequence[int]) -> None:
+        super().__init__(
+            (MatrixSpec * len(matrices))(*matrices),
+            (c_void_p * len(norms))(*norms),
+            len(matrices),
+            len(norms),
+        )
+
+
 class Sizes(Structure):
     """Mirrors Sizes in transformer.h."""
 
@@ -77,14 +97,11 @@ class Weights(Structure):
     """Mirrors Weights in transformer.h."""
 
     _fields_ = [
-        ("matrices", POINTER(MatrixSpec)),
-        ("norms", POINTER(c_void_p)),
+        ("layers", WeightList),
         ("source", MatrixSpec),
         ("target", MatrixSpec),
         ("output", MatrixSpec),
         ("positions", c_void_p),
-        ("num_matrices", c_int32),
-        ("num_norms", c_int32),
     ]
 
 
@@ -107,6 +124,8 @@ class TextSizes(Structure):
         ("heads", c_int32),
         ("ffn", c_int32),
         ("layers", c_int32),
+        ("vocab", c_int32),
+        ("positions", c_int32),
         ("position_offset", c_int32),
         ("relative_length", c_int32),
         ("activation", c_int32),
@@ -118,8 +137,7 @@ class TextWeights(Structure):
     """Mirrors TextWeights in text_encoder.h."""
 
     _fields_ = [
-        ("matrices", POINTER(MatrixSpec)),
-        ("norms", POINTER(c_void_p)),
+        ("layers", WeightList),
         ("tokens", c_void_p),
         ("positions", c_void_p),
         ("type", c_void_p),
@@ -127,8 +145,12 @@ class TextWeights(Structure):
     ]
 
 
+STRUCTURES = (MatrixSpec, WeightList, Sizes, Weights, ShortlistSpec, TextSizes, TextWeights)
+"""The structures of all calls, in the order of regard_structures in batch.cpp."""
+
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "is_supported": (c_int, []),
+    "structures": (c_int, [c_void_p]),
     "model_new": (
         c_int,
         [POINTER(Sizes), POINTER(Weights), POINTER(ShortlistSpec), POINTER(c_void_p)],
@@ -140,7 +162,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 5]),
     "batch_decode": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
     "batch_logits": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int64]),
-    "batch_attention": (None, [c_void_p, c_int, c_void_p]),
+    "batch_attention": (c_int, [c_void_p, c_int, c_int64, c_void_p]),
     "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
     "batch_leave": (c_int, [c_void_p, c_int]),
     "text_model_new": (c_int, [POINTER(TextSizes), POINTER(TextWeights), POINTER(c_void_p)]),
@@ -152,8 +174,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "text_batch_project": (c_int, [c_void_p, *[c_int] * 3]),
     "text_batch_attend": (c_int, [c_void_p, *[c_int] * 3]),
     "text_batch_feed_forward": (c_int, [c_void_p, *[c_int] * 3]),
-    "text_batch_read": (None, [c_void_p, c_void_p]),
+    "text_batch_read": (c_int, [c_void_p, c_int, c_void_p]),
 }
+
+
+def address(array: NDArray[Any]) -> int:
+    """Returns the address of a contiguous array; the caller must keep the array alive."""
+    return int(array.ctypes.data)
 
 
 class Library:
@@ -170,6 +197,13 @@ class Library:
             entry = getattr(shared, f"regard_{function}")
             entry.restype, entry.argtypes = result, arguments
             setattr(self, function, entry)
+
+    def has_structures(self) -> bool:
+        """Returns whether the structures of the build have the sizes of STRUCTURES."""
+        found = np.zeros(2 * len(STRUCTURES), np.int32)
+        count: int = self.structures(address(found))
+        sizes: list[int] = found[:count].tolist()
+        return sizes == [ctypes.sizeof(each) for each in STRUCTURES]
 
     def __getattr__(self, name: str) -> Any:
         """Raises AttributeError; tells type checkers that the constructor sets the functions."""
@@ -205,7 +239,7 @@ def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Librar
         if spec is None or spec.origin is None:
             continue
         shared = ctypes.CDLL(spec.origin)
-        if not is_of_sources(shared, folder):
+        if not (is_of_sources(shared, folder) and Library(shared, name).has_structures()):
             logger.warning(
                 "native build %s was compiled from other sources and is not used: run make install",
                 name,
@@ -245,11 +279,6 @@ def log_missing_build() -> None:
         "from that of native code. Install g++ and run make install; native code needs an x86-64 "
         "processor with AVX2, FMA and F16C."
     )
-
-
-def address(array: NDArray[Any]) -> int:
-    """Returns the address of a contiguous array; the caller must keep the array alive."""
-    return int(array.ctypes.data)
 
 
 def int32(values: Any) -> NDArray[np.int32]:

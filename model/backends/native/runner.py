@@ -26,6 +26,7 @@ from model.backends.native.library import (
     MatrixSpec,
     ShortlistSpec,
     Sizes,
+    WeightList,
     Weights,
     address,
     int32,
@@ -179,7 +180,7 @@ class NativeRunner:
     def attention(self, row: int, tokens: int) -> NDArray[np.float32]:
         """Returns the recorded cross-attention of a row, (tokens, source tokens)."""
         weights = np.empty((tokens, len(self.sources[row])), np.float32)
-        self.library.batch_attention(self.batch, row, address(weights))
+        check(self.library.batch_attention(self.batch, row, weights.size, address(weights)))
         return weights
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
@@ -225,14 +226,11 @@ class PackedModel:
         matrices, norms = self._layers(model)
         output = self._output(model, shortlist is not None)
         weights = Weights(
-            (MatrixSpec * len(matrices))(*matrices),
-            (ctypes.c_void_p * len(norms))(*norms),
+            WeightList(matrices, norms),
             self._table(model.encoder.embedding),
             self._table(model.decoder.embedding),
             output,
             self._positions(model.config, limits),
-            len(matrices),
-            len(norms),
         )
         sizes = native_sizes(model.config, limits)
         self.handle = ctypes.c_void_p()

@@ -18,6 +18,7 @@ from model.backends.native.library import (
     MatrixSpec,
     TextSizes,
     TextWeights,
+    WeightList,
     address,
     int32,
 )
@@ -80,8 +81,7 @@ class NativeTextEncoder:
                 norms.append(module)
         places = [self._keep(part) for norm in norms for part in (norm.weight, norm.bias)]
         return TextWeights(
-            (MatrixSpec * len(matrices))(*matrices),
-            (ctypes.c_void_p * len(places))(*places),
+            WeightList(matrices, places),
             self._keep(embedding.tokens),
             self._keep(embedding.positions),
             None if embedding.types is None else self._keep(embedding.types[0]),
@@ -166,7 +166,7 @@ class TextBatch:
     def read(self) -> Tensor:
         """Returns the hidden states (N, D) after the last computed layer."""
         hidden = torch.empty(self.tokens, self.config.d_model)
-        self.library.text_batch_read(self.handle, ctypes.c_void_p(hidden.data_ptr()))
+        check(self.library.text_batch_read(self.handle, self.tokens, hidden.data_ptr()))
         return hidden
 
 
@@ -189,6 +189,8 @@ def native_sizes(config: TextEncoderConfig) -> TextSizes:
         config.num_heads,
         config.ffn_dim,
         config.layers,
+        config.vocab_size,
+        config.max_positions,
         config.position_offset,
         relative_length(config),
         ACTIVATIONS[config.activation],

@@ -2,6 +2,7 @@
 #include "batch.h"
 
 #include "guarded.h"
+#include "text_encoder.h"
 
 using regard::Batch;
 using regard::guarded;
@@ -11,6 +12,15 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 uint32_t regard_sources() { return REGARD_SOURCES; }
+
+// Writes the sizes of all structures in bytes; returns their number.
+int regard_structures(int32_t* bytes) {
+    const size_t all[] = {sizeof(regard::MatrixSpec), sizeof(regard::WeightList),
+                          sizeof(regard::Sizes),      sizeof(regard::Weights),
+                          sizeof(regard::Shortlist),  sizeof(regard::TextSizes),
+                          sizeof(regard::TextWeights)};
+    return std::copy(std::begin(all), std::end(all), bytes) - bytes;
+}
 
 int regard_is_supported() { return regard::is_supported(); }
 
@@ -45,8 +55,8 @@ int regard_batch_logits(Batch* batch, int count, const int32_t* scored, float* l
     return guarded([&] { batch->logits(count, scored, logits, stride); });
 }
 
-void regard_batch_attention(const Batch* batch, int row, float* to) {
-    batch->read_attention(row, to);
+int regard_batch_attention(const Batch* batch, int row, int64_t count, float* to) {
+    return guarded([&] { batch->read_attention(row, count, to); });
 }
 
 int regard_batch_copy(Batch* batch, int count, const int32_t* from, const int32_t* to) {

@@ -41,8 +41,9 @@ public:
     //   firsts: given first token of each sentence's target, or NO_TOKEN
     void enter(int row, int count, const int32_t* lengths, const int32_t* tokens,
                const int32_t* copies, const int32_t* records, const int32_t* firsts) {
-        int total = 0;
-        for (int i = 0; i < count; i++) total += lengths[i];
+        int total = check_entering(row, count, lengths, copies, firsts);
+        require_within(tokens, total, 0, sizes.source_vocab, "a token is not in the vocabulary");
+        has_logits = false;
         float* memory = encode(count, lengths, tokens, total);
         int first = row;
         for (int i = 0; i < count; i++) {
@@ -63,11 +64,16 @@ public:
     //   tokens: last token of each row, or -1 at its start; this call updates them
     //   best: (n, steps), the decoded ids; -1 in the steps after a row has ended
     void decode(int n, int steps, const int32_t* left, int32_t* tokens, int32_t* best) {
+        require(n >= 0 && n <= (int)rows.size() && steps > 0, "there are no such rows");
         std::fill_n(best, (size_t)n * steps, -1);
         active.clear();
         for (int row = 0; row < n; row++)
-            if (left[row] > 0) active.push_back(row);
+            if (left[row] > 0) {
+                check_decoding(row, std::min(left[row], steps), tokens[row]);
+                active.push_back(row);
+            }
         first_rows = active;
+        has_logits = steps == 1;
         for (int step = 0; step < steps && !active.empty(); step++) {
             chosen_ids.resize(active.size());
             decode_step(tokens, chosen_ids.data());
@@ -82,14 +88,16 @@ public:
     }
 
     // Writes the logits of some rows for the last decode step; the rows' logits start `stride`
-    // floats apart. Call it only after a `decode` of one step that decoded these rows. A row whose
-    // token was given has one finite logit.
+    // floats apart. The last call must be a `decode` of one step that decoded these rows. A row
+    // whose token was given has one finite logit.
     void logits(int count, const int32_t* scored, float* logits, int64_t stride) {
         float* all = scores.reserve(model.full_output ? model.full_output->width()
                                                       : round_up(sizes.target_vocab, LANES));
         for (int i = 0; i < count; i++) {
             int row = scored[i], size = sizes.target_vocab;
             auto place = std::lower_bound(first_rows.begin(), first_rows.end(), row);
+            require(has_logits && place != first_rows.end() && *place == row,
+                    "the last call did not decode one token of the row");
             int line = place - first_rows.begin();
             if (model.full_output) {
                 model.full_output->logits(hidden, line, all);
@@ -97,7 +105,7 @@ public:
                 size = rows[row]->candidates.count;
                 model.shortlist_output->logits(hidden, line, rows[row]->candidates, all);
             }
-            if (size > stride) throw std::invalid_argument("the place for logits is too small");
+            require(size <= stride, "the place for logits is too small");
             float* to = logits + i * stride;
             std::memcpy(to, all, size * sizeof(float));
             if (given_id(row) == NO_TOKEN) continue;
@@ -107,13 +115,19 @@ public:
     }
 
     // Writes the recorded cross-attention of a row, (tokens so far, length of the sentence).
-    void read_attention(int row, float* to) const {
+    //   count: number of weights
+    void read_attention(int row, int64_t count, float* to) const {
+        check_used(row);
         const std::vector<float>& weights = attention[row].weights;
+        require(count == (int64_t)weights.size(), "the place for weights has another size");
         std::memcpy(to, weights.data(), weights.size() * sizeof(float));
     }
 
     // Copies rows: row to[i] gets the state of row from[i] before the call.
     void copy(int count, const int32_t* from, const int32_t* to) {
+        require_within(to, count, 0, rows.size(), "there are no such rows");
+        for (int i = 0; i < count; i++) check_used(from[i]);
+        has_logits = false;
         std::vector<Record> recorded(count);
         std::vector<Sentence*> sentences(count);
         std::vector<int> positions(count), firsts(count);
@@ -139,6 +153,8 @@ public:
 
     // Frees the rows from `first` on.
     void leave(int first) {
+        require(first >= 0, "there are no such rows");
+        has_logits = false;
         for (size_t r = first; r < rows.size(); r++) {
             drop(r);
             self_cache.drop(r);
@@ -164,6 +180,7 @@ private:
     std::vector<Sentence*> unused;
     std::vector<int> active;          // the rows that a step decodes, ascending
     std::vector<int> first_rows;      // the rows that the first step of the last `decode` decoded
+    bool has_logits = false;          // whether `hidden` has one line for each of these rows
     std::vector<int32_t> chosen_ids;  // new token of each active row
     std::vector<const Candidates*> candidates;
     std::vector<uint64_t> bits;       // one bit per id; used while a sentence enters
@@ -172,6 +189,29 @@ private:
     SelfAttention self_attention;
     Quantized hidden;                 // inputs of the output layer in the last step
     Buffer<float> stream, scores, column, saved;
+
+    void check_used(int row) const {
+        require(row >= 0 && row < (int)rows.size() && rows[row], "there is no such row");
+    }
+
+    // Checks the arguments of `enter`; returns the number of tokens.
+    int check_entering(int row, int count, const int32_t* lengths, const int32_t* copies,
+                       const int32_t* firsts) const {
+        int64_t total = 0, end = row;
+        require(row >= 0, "there are no such rows");
+        require_within(lengths, count, 1, sizes.positions + 1, "a sentence has a wrong length");
+        require_within(copies, count, 1, rows.size() + 1, "a beam has a wrong size");
+        require_within(firsts, count, NO_TOKEN, sizes.target_vocab, "a first token is wrong");
+        for (int i = 0; i < count; i++) total += lengths[i], end += copies[i];
+        require(end <= (int64_t)rows.size() && total <= INT32_MAX, "too many rows or tokens");
+        return total;
+    }
+
+    void check_decoding(int row, int steps, int32_t token) const {
+        check_used(row);
+        require(token >= NO_TOKEN && token < sizes.target_vocab, "a token is wrong");
+        require(next_position[row] + steps <= sizes.positions, "a target is too long");
+    }
 
     float* cell(int layer, int row) {
         return cells.data() + ((size_t)layer * rows.size() + row) * sizes.d_model;

@@ -42,7 +42,9 @@ int regard_text_batch_feed_forward(TextBatch* batch, int layer, int first, int c
     return guarded([&] { batch->feed_forward(layer, first, count); });
 }
 
-void regard_text_batch_read(const TextBatch* batch, float* to) { batch->read(to); }
+int regard_text_batch_read(const TextBatch* batch, int tokens, float* to) {
+    return guarded([&] { batch->read(tokens, to); });
+}
 
 #pragma GCC visibility pop
 }

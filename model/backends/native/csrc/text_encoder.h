@@ -5,12 +5,13 @@
 #pragma once
 
 #include "kernels/attention.h"
-#include "kernels/linear.h"
+#include "weights.h"
 
 namespace regard {
 
 struct TextSizes {
     int32_t d_model, heads, ffn, layers;
+    int32_t vocab, positions;  // rows of the tables
     int32_t position_offset;  // row of a text's first position
     int32_t relative_length;  // longest text in tokens; 0 without a relative bias
     Activation activation;
@@ -19,8 +20,9 @@ struct TextSizes {
 
 // The weights, whose memory Python owns.
 struct TextWeights {
-    const MatrixSpec* matrices;  // of each layer: query key value out fc1 fc2
-    const float* const* norms;   // scale and bias of each norm: the embedding's, then two per layer
+    // Matrices of a layer: query key value out fc1 fc2. The embedding's norm comes first, then two
+    // norms of each layer.
+    WeightList layers;
     const float *tokens, *positions;  // (rows, D)
     const float* type;                // (D), or null
     const float* relative;            // (H, RelativeBias::stride), or null
@@ -41,20 +43,16 @@ struct TextModel {
     TextModel(const TextSizes& s, const TextWeights& w)
         : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type),
           relative{w.relative, s.relative_length} {
-        const MatrixSpec* m = w.matrices;
-        const float* const* n = w.norms;
-        auto next = [&] {
-            n += 2;
-            return Norm{n[-2], n[-1], sizes.epsilon};
-        };
-        norm = next();
+        WeightReader reader{w.layers, sizes.epsilon};
+        norm = reader.norm();
         for (TextLayer& layer : layers) {
             for (Linear* linear : {&layer.query, &layer.key, &layer.value, &layer.out, &layer.fc1,
                                    &layer.fc2})
-                linear->append(*m++);
-            layer.attention_norm = next();
-            layer.norm = next();
+                reader.append(*linear);
+            layer.attention_norm = reader.norm();
+            layer.norm = reader.norm();
         }
+        reader.check_end();
     }
 
     // Returns the bytes of the memory that the model owns, without Python's weights.
@@ -76,9 +74,13 @@ public:
     explicit TextBatch(const TextModel& model) : model(model), sizes(model.sizes) {}
 
     void enter(int count, const int32_t* lengths, const int32_t* tokens) {
+        int longest = sizes.positions - sizes.position_offset;
+        if (sizes.relative_length) longest = std::min(longest, sizes.relative_length);
+        require_within(lengths, count, 0, longest + 1, "a text is too long");
         starts.assign(1, 0);
         for (int i = 0; i < count; i++) starts.push_back(starts.back() + lengths[i]);
         int d = sizes.d_model, total = starts.back();
+        require_within(tokens, total, 0, sizes.vocab, "a token is not in the vocabulary");
         float* to = x.reserve((size_t)total * d);
         float* added = y.reserve((size_t)std::max(total, BLOCK) * d);
         projected.reserve((size_t)total * 3 * d);
@@ -91,6 +93,7 @@ public:
 
     // Computes queries, keys and values.
     void project(int layer, int first, int count) {
+        check_range(layer, first, count);
         const TextLayer& weights = model.layers[layer];
         int d = sizes.d_model, stride = 3 * d;
         for (int r = first, end = first + count; r < end; r += BLOCK) {
@@ -107,6 +110,7 @@ public:
     }
 
     void attend(int layer, int first, int count) {
+        check_range(layer, first, count);
         const TextLayer& weights = model.layers[layer];
         int d = sizes.d_model, end = first + count;
         for (size_t i = 0; i + 1 < starts.size(); i++) {
@@ -122,6 +126,7 @@ public:
     }
 
     void feed_forward(int layer, int first, int count) {
+        check_range(layer, first, count);
         const TextLayer& weights = model.layers[layer];
         int d = sizes.d_model, f = sizes.ffn;
         float* inner = hidden.reserve((size_t)BLOCK * f);
@@ -137,8 +142,10 @@ public:
     }
 
     // Copies the hidden states (N, D) after the last computed layer.
-    void read(float* to) const {
-        std::memcpy(to, x.get(), (size_t)starts.back() * sizes.d_model * sizeof(float));
+    //   tokens: N
+    void read(int tokens, float* to) const {
+        require(tokens == num_tokens(), "the place for hidden states has another size");
+        std::memcpy(to, x.get(), (size_t)tokens * sizes.d_model * sizeof(float));
     }
 
 private:
@@ -150,6 +157,14 @@ private:
     Buffer<float> x, y, projected, context, hidden;
     AsymmetricQuantized quantized;
     SelfAttention self_attention;
+
+    int num_tokens() const { return starts.empty() ? 0 : starts.back(); }
+
+    void check_range(int layer, int first, int count) const {
+        require(layer >= 0 && layer < sizes.layers, "there is no such layer");
+        require(first >= 0 && count >= 0 && first <= num_tokens() - count,
+                "there are no such tokens");
+    }
 
     void look_up(int32_t token, int position, float* to, float* added) const {
         int d = sizes.d_model;

@@ -1,9 +1,8 @@
 // The layers of an encoder-decoder Transformer.
 #pragma once
 
-#include <stdexcept>
-
 #include "kernels/output.h"
+#include "weights.h"
 
 namespace regard {
 
@@ -23,13 +22,12 @@ struct Sizes {
 
 // The weights, whose memory Python owns, in the order of their use.
 struct Weights {
-    const MatrixSpec* matrices;  // encoder: q k v out fc1 fc2; decoder: update forget, or
-                                 // q k v out; query key value out fc1 fc2
-    const float* const* norms;   // scale and bias of each norm, in order; with pre-norm, a last norm
-                                 // after the layers of encoder and decoder
+    // Matrices of an encoder layer: q k v out fc1 fc2; of a decoder layer: update forget, or
+    // q k v out; query key value out fc1 fc2. With pre-norm, a last norm comes after the layers of
+    // the encoder and after those of the decoder.
+    WeightList layers;
     MatrixSpec source, target, output;
-    const float* positions;      // (positions, D)
-    int32_t num_matrices, num_norms;
+    const float* positions;  // (positions, D)
 };
 
 // An int8 embedding table (V, D), in rows or packed.
@@ -81,39 +79,17 @@ struct DecoderLayer {
     FeedForward feed_forward;
 };
 
-// Hands out the weights in the order of their use.
-struct WeightReader {
-    const Weights& weights;
-    const float epsilon;
-    int matrices = 0, norms = 0;
+inline void fill(Attention& attention, WeightReader& reader) {
+    reader.append(attention.project, 3);
+    reader.append(attention.out);
+    attention.norm = reader.norm();
+}
 
-    const MatrixSpec& matrix() {
-        if (matrices == weights.num_matrices) throw std::invalid_argument("too few matrices");
-        return weights.matrices[matrices++];
-    }
-    void append(Linear& linear, int count) {
-        for (int i = 0; i < count; i++) linear.append(matrix());
-    }
-    Norm norm() {
-        if (norms + 2 > weights.num_norms) throw std::invalid_argument("too few norms");
-        norms += 2;
-        return {weights.norms[norms - 2], weights.norms[norms - 1], epsilon};
-    }
-    void fill(Attention& attention) {
-        append(attention.project, 3);
-        append(attention.out, 1);
-        attention.norm = norm();
-    }
-    void fill(FeedForward& layer) {
-        append(layer.fc1, 1);
-        append(layer.fc2, 1);
-        layer.norm = norm();
-    }
-    void check_end() const {
-        if (matrices != weights.num_matrices || norms != weights.num_norms)
-            throw std::invalid_argument("too many matrices or norms");
-    }
-};
+inline void fill(FeedForward& layer, WeightReader& reader) {
+    reader.append(layer.fc1);
+    reader.append(layer.fc2);
+    layer.norm = reader.norm();
+}
 
 struct Model {
     Sizes sizes;
@@ -136,10 +112,10 @@ struct Model {
             shortlist_output = std::make_unique<ShortlistOutput>(w.output, shortlist);
         else
             full_output = std::make_unique<FullOutput>(w.output);
-        WeightReader reader{w, sizes.epsilon};
+        WeightReader reader{w.layers, sizes.epsilon};
         for (EncoderLayer& layer : encoder) {
-            reader.fill(layer.attention);
-            reader.fill(layer.feed_forward);
+            fill(layer.attention, reader);
+            fill(layer.feed_forward, reader);
         }
         if (sizes.is_pre_norm) encoder_norm = reader.norm();
         for (DecoderLayer& layer : decoder) {
@@ -147,13 +123,13 @@ struct Model {
                 reader.append(layer.ssru_gates, 2);
                 layer.ssru_norm = reader.norm();
             } else {
-                reader.fill(layer.attention);
+                fill(layer.attention, reader);
             }
-            reader.append(layer.query, 1);
+            reader.append(layer.query);
             reader.append(layer.memory, 2);
-            reader.append(layer.out, 1);
+            reader.append(layer.out);
             layer.norm = reader.norm();
-            reader.fill(layer.feed_forward);
+            fill(layer.feed_forward, reader);
         }
         if (sizes.is_pre_norm) decoder_norm = reader.norm();
         reader.check_end();
