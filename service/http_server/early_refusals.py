@@ -139,7 +139,8 @@ class RefusingProtocol(HttpToolsProtocol):
         is_admitted = self.early.load.admits(self.client[0] if self.client else "")
         self.scope["state"][ADMITTED_KEY] = is_admitted
         is_next = self.cycle is None or self.cycle.response_complete
-        if is_admitted or not is_next or not self.early.suffices(self.headers):
+        can_write = is_next and not self.flow.write_paused  # the client reads its responses
+        if is_admitted or not can_write or not self.early.suffices(self.headers):
             return
         if self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive():
             self.refusal = template

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from service.http_server.connection import Connection
 from service.http_server.early_refusals import MAX_BODY_BYTES
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
@@ -152,6 +153,20 @@ def test_refusal_waits_for_the_response_before_it(refusing: Refusing, script: Sc
         while b"429" not in found:
             found += connection.recv(65536)
     assert found.index(b"HTTP/1.1 200 ") < found.index(b"HTTP/1.1 429 ")
+    assert refusing.num_early == 0
+
+
+def test_client_that_reads_no_responses_gets_no_early_refusals(refusing: Refusing) -> None:
+    """Their bytes would fill the memory; the application waits until the client reads."""
+    with refusing.server.connect() as connection:
+        until(lambda: len(refusing.server.pool.connections) == 1)
+        (found,) = refusing.server.pool.connections
+        assert isinstance(found, Connection)
+        found.flow.pause_writing()
+        connection.sendall(HEAD + b"\r\n" + BODY)
+        assert not select.select([connection], [], [], 0.1)[0]
+        found.loop.call_soon_threadsafe(found.flow.resume_writing)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 429 ")
     assert refusing.num_early == 0
 
 
