@@ -40,8 +40,8 @@ def ready_program(**settings: str) -> Iterator[tuple[Program, str]]:
         yield server, url
 
 
-def begin_long(url: str, replies: list[httpx.Response]) -> threading.Thread:
-    """Begins a long request, which is in progress when this returns."""
+def begin(url: str, replies: list[httpx.Response]) -> threading.Thread:
+    """Begins a request, which is in progress when this returns."""
     asking = threading.Thread(target=lambda: replies.append(post(url, TEXTS)))
     asking.start()
     labels = {"task": "translate"}
@@ -79,15 +79,16 @@ def test_prober_sees_the_lame_duck_period_in_which_requests_are_served(http_work
 def test_new_work_is_refused_while_an_admitted_request_finishes(http_workers: str) -> None:
     replies: list[httpx.Response] = []
     with ready_program(REGARD_HTTP_WORKERS=http_workers) as (server, url):
-        asking = begin_long(url, replies)
-        server.process.send_signal(signal.SIGTERM)
-        until(lambda: get(url).status_code == 503)
-        until(lambda: post(url).status_code == 503)
-        refused = post(url)
-        assert refused.status_code == 503
-        assert refused.json()["error_type"] == "unavailable"
-        assert refused.headers["retry-after"] == "1"
-        assert not replies  # the request is still in progress
+        with server.stopped_device_workers():
+            asking = begin(url, replies)
+            server.process.send_signal(signal.SIGTERM)
+            until(lambda: get(url).status_code == 503)
+            until(lambda: post(url).status_code == 503)
+            refused = post(url)
+            assert refused.status_code == 503
+            assert refused.json()["error_type"] == "unavailable"
+            assert refused.headers["retry-after"] == "1"
+            assert not replies  # the request is still in progress
         asking.join()
         assert server.status() == 0, server.text
     assert replies[0].status_code == 200
@@ -154,8 +155,8 @@ def test_every_request_of_64_clients_that_got_in_has_its_answer(http_workers: st
         for each in clients:
             each.start()
         until(lambda: len(statuses) > 128)
-        server.process.send_signal(signal.SIGTERM)
         refusal = time.monotonic() + 1
+        server.process.send_signal(signal.SIGTERM)
         assert server.status() == 0, server.text
         for each in clients:
             each.join()

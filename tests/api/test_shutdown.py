@@ -66,6 +66,25 @@ class Program:
         names = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
         return [int(child) for child in names.split()]
 
+    def device_workers(self) -> list[int]:
+        """The children that compute, without the HTTP processes."""
+        command = b"-m\0service.workers.worker\0"
+        return [p for p in self.children() if command in Path(f"/proc/{p}/cmdline").read_bytes()]
+
+    @contextlib.contextmanager
+    def stopped_device_workers(self) -> Iterator[None]:
+        """Holds every request in progress, until the context ends."""
+        pids = self.device_workers()
+        assert pids
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
     def status(self) -> int:
         """Its exit status, once it has ended by itself."""
         status = self.process.wait(LIMIT_SECONDS)
@@ -107,15 +126,16 @@ def test_sigterm_lets_a_request_finish_and_ends_the_workers(
                 httpx.post(f"{url}/translate", json=body, trust_env=False, timeout=LIMIT_SECONDS)
             )
 
-        asking = threading.Thread(target=ask)
-        asking.start()
-        labels = {"task": "translate"}
-        until(
-            lambda: read_sample(
-                client.get(f"{url}/metrics").text, "regard_inflight_requests", labels
+        with server.stopped_device_workers():
+            asking = threading.Thread(target=ask)
+            asking.start()
+            labels = {"task": "translate"}
+            until(
+                lambda: read_sample(
+                    client.get(f"{url}/metrics").text, "regard_inflight_requests", labels
+                )
             )
-        )
-        server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.SIGTERM)
         status = server.status()
         asking.join()
         assert status == 0, server.text
