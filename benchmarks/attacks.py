@@ -27,7 +27,7 @@ import uvloop
 from benchmarks import tree
 from benchmarks.engines import Contestant
 from benchmarks.servers import Server
-from service.bench.client import Address, Connection, RequestError, read_reply
+from service.bench.client import Address, Connection, RequestError
 
 HOST = "127.0.0.1"
 BODY_BYTES = 2 * 1024 * 1024
@@ -61,6 +61,21 @@ async def repeat(port: int, clients: int, act: Callable[[Stream], Awaitable[None
                     await act(stream)
                 finally:
                     stream[1].transport.abort()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+
+
+async def repeat_request(port: int, clients: int, request: bytes, pause_seconds: float) -> None:
+    """Sends a request again and again, with a pause after each reply."""
+
+    async def client() -> None:
+        while True:
+            with suppress(RequestError):
+                connection = await Connection.open(Address(HOST, port, ""))
+                while not connection.is_closed:
+                    await connection.send(request)
+                    await asyncio.sleep(pause_seconds)
             await asyncio.sleep(RETRY_SECONDS)
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -148,29 +163,13 @@ async def slow_readers(port: int) -> None:
 
 async def scrapers(port: int) -> None:
     """Requests /metrics again and again, from 16 clients."""
-
-    async def act(stream: Stream) -> None:
-        reader, writer = stream
-        while True:
-            writer.write(f"GET /metrics HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
-            await read_reply(reader)
-
-    await repeat(port, 16, act)
+    await repeat_request(port, 16, Address(HOST, port, "").request("GET", "/metrics"), 0)
 
 
 async def long_lists(port: int) -> None:
     """Sends lists of 400,000 texts again and again, from 4 clients."""
     request = post("/translate", json.dumps({**SENTENCE, "q": ["a"] * 400_000}).encode())
-
-    async def act(stream: Stream) -> None:
-        reader, writer = stream
-        while True:
-            writer.write(request)
-            await writer.drain()
-            await read_reply(reader)
-            await asyncio.sleep(RETRY_SECONDS)
-
-    await repeat(port, 4, act)
+    await repeat_request(port, 4, request, RETRY_SECONDS)
 
 
 ATTACKS: dict[str, Attack] = {

@@ -12,16 +12,20 @@ Content-Length or are chunked. It has no TLS, redirects, compressed replies or p
 import asyncio
 import re
 from contextlib import closing
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
 REQUEST_TIMEOUT_SECONDS = 60.0
 SHOWN_BYTES = 500
+MAX_HEAD_BYTES = 65536
+MAX_CHUNK_LINE = 10
+"""Longest line with the size of a chunk: eight digits and the line break."""
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
 _CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
 _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
+_RETRY_AFTER = re.compile(rb"\r\nretry-after:", re.IGNORECASE)
 
 
 class BenchError(Exception):
@@ -101,14 +105,91 @@ class Reply(NamedTuple):
         return self.body[:SHOWN_BYTES].decode("utf-8", errors="replace")
 
 
-class Connection:
-    """One keep-alive connection; it is closed after a failure and cannot be used again."""
+class ReplyParser:
+    """Cuts the bytes that a connection receives into replies.
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout_seconds: float
-    ) -> None:
-        self._reader, self._writer = reader, writer
+    Attributes:
+        received: Bytes from the connection that belong to no complete reply yet.
+    """
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self._head = b""
+        self._chunks: bytearray | None = None
+
+    def next_reply(self) -> Reply | None:
+        """Takes the next reply from the received bytes; returns None while a part is missing.
+
+        Raises:
+            RequestError: The bytes are not an HTTP/1 reply, or it has neither a Content-Length nor
+                chunks. The kind is `protocol`.
+        """
+        if not self._head and not self._take_head():
+            return None
+        body = self._take_body() if self._chunks is None else self._take_chunks(self._chunks)
+        if body is None:
+            return None
+        head, self._head, self._chunks = self._head, b"", None
+        is_last = _CLOSE.search(head) is not None
+        return Reply(int(head[9:12]), body, is_last, _RETRY_AFTER.search(head) is not None)
+
+    def _take_head(self) -> bool:
+        end = self.received.find(b"\r\n\r\n") + 4
+        if end < 4:
+            if len(self.received) > MAX_HEAD_BYTES:
+                raise RequestError("protocol", f"the headers exceed {MAX_HEAD_BYTES} bytes")
+            return False
+        head = bytes(self.received[:end])
+        length = _CONTENT_LENGTH.search(head)
+        is_framed = length is not None or _CHUNKED.search(head) is not None
+        if not (is_framed and head.startswith(b"HTTP/1.") and head[9:12].isdigit()):
+            raise RequestError(
+                "protocol", f"not an HTTP/1 reply with a known length: {head[:80]!r}"
+            )
+        del self.received[:end]
+        self._head = head
+        self._length = int(length[1]) if length is not None else 0
+        self._chunks = bytearray() if length is None else None
+        return True
+
+    def _take_body(self) -> bytes | None:
+        if len(self.received) < self._length:
+            return None
+        body = bytes(self.received[: self._length])
+        del self.received[: self._length]
+        return body
+
+    def _take_chunks(self, chunks: bytearray) -> bytes | None:
+        """Takes chunks until the last one. Neither chunk extensions nor trailers are supported."""
+        while True:
+            line_end = self.received.find(b"\r\n", 0, MAX_CHUNK_LINE)
+            if line_end < 0 and len(self.received) < MAX_CHUNK_LINE:
+                return None
+            line = bytes(self.received[: line_end + 2])
+            if _CHUNK_SIZE.fullmatch(line) is None:
+                raise RequestError("protocol", f"not the size of a chunk: {line[:80]!r}")
+            end = len(line) + int(line, 16)
+            if len(self.received) < end + 2:  # a line break follows the chunk
+                return None
+            chunks += self.received[len(line) : end]
+            del self.received[: end + 2]
+            if end == len(line):
+                return bytes(chunks)
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection; it is closed after a failure and cannot be used again.
+
+    Args:
+        timeout_seconds: Longest time from a request to the end of its reply.
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
+        self._parser = ReplyParser()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Future[Reply] | None = None
+        self._is_ended = False
 
     @classmethod
     async def open(cls, address: Address, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> Self:
@@ -117,18 +198,21 @@ class Connection:
         Raises:
             RequestError: The connection failed; the kind is `connect`.
         """
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_seconds):
-                streams = await asyncio.open_connection(address.host, address.port)
+                _, connection = await loop.create_connection(
+                    lambda: cls(timeout_seconds), address.host, address.port
+                )
         except OSError as error:  # TimeoutError is an OSError
             detail = f"{address.host}:{address.port}: {error}; is the server running?"
             raise RequestError("connect", detail) from error
-        return cls(*streams, timeout_seconds)
+        return connection
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection is closed, so that no request can be sent on it."""
-        return self._writer.is_closing() or self._reader.at_eof()
+        return self._is_ended or self._transport.is_closing()
 
     async def send(self, request: bytes) -> Reply:
         """Sends one request and returns its reply.
@@ -136,68 +220,76 @@ class Connection:
         Raises:
             RequestError: No reply came; the kind is `timeout`, `closed` or `protocol`.
         """
-        is_last = True
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                self._writer.write(request)
-                reply = await read_reply(self._reader)
-            is_last = reply.is_last
-        except TimeoutError as error:
-            raise RequestError("timeout", f"no reply in {self._timeout_seconds:g} s") from error
-        except (EOFError, OSError) as error:
-            detail = f"the connection ended before the reply ({error}); is the server running?"
-            raise RequestError("closed", detail) from error
-        finally:
-            if is_last:
-                self.close()
-        return reply
+            return await self.begin(request)
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    def begin(self, request: bytes) -> asyncio.Future[Reply]:
+        """Sends one request.
+
+        Returns:
+            The reply, or a RequestError of kind `timeout`, `closed` or `protocol`.
+        """
+        self._waiting = waiting = self._loop.create_future()
+        self._timer = self._loop.call_later(self._timeout_seconds, self._time_out)
+        if self._is_ended:
+            self._fail(RequestError("closed", "the connection ended before the request"))
+        else:
+            self._transport.write(request)
+        return waiting
 
     def close(self) -> None:
         """Closes the connection."""
-        self._writer.close()
+        self._transport.close()
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport (asyncio.Protocol)."""
+        self._transport = cast(asyncio.Transport, transport)
 
-async def read_reply(reader: asyncio.StreamReader) -> Reply:
-    """Reads one reply.
+    def data_received(self, data: bytes) -> None:
+        """Ends the request in progress if its reply is complete (asyncio.Protocol)."""
+        self._parser.received += data
+        if self._waiting is None:
+            return
+        try:
+            reply = self._parser.next_reply()
+        except RequestError as error:
+            self._fail(error)
+            return
+        if reply is None:
+            return
+        if reply.is_last:
+            self.close()
+        if (waiting := self._take_waiting()) is not None:
+            waiting.set_result(reply)
 
-    Raises:
-        RequestError: The data is not an HTTP/1 reply, or has neither a Content-Length nor chunks.
-        EOFError: The stream ended inside the reply.
-    """
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError as error:
-        raise RequestError("protocol", f"the headers do not end: {error}") from error
-    length = _CONTENT_LENGTH.search(head)
-    is_framed = length is not None or _CHUNKED.search(head) is not None
-    if not (is_framed and head.startswith(b"HTTP/1.") and head[9:12].isdigit()):
-        raise RequestError("protocol", f"not an HTTP/1 reply with a known length: {head[:80]!r}")
-    body = (
-        await _read_chunks(reader) if length is None else await reader.readexactly(int(length[1]))
-    )
-    has_retry_after = b"\r\nretry-after:" in head.lower()
-    return Reply(int(head[9:12]), body, _CLOSE.search(head) is not None, has_retry_after)
+    def eof_received(self) -> None:
+        """Fails the request in progress (asyncio.Protocol)."""
+        self.connection_lost(None)
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """Fails the request in progress (asyncio.Protocol)."""
+        self._is_ended = True
+        detail = f"the connection ended before the reply ({error}); is the server running?"
+        self._fail(RequestError("closed", detail))
 
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    """Reads a chunked body. Chunk extensions are not supported, and neither are trailers."""
-    body = bytearray()
-    while size := await _read_size(reader):
-        body += await reader.readexactly(size)
-        await reader.readexactly(2)  # the line break after the chunk
-    await reader.readexactly(2)
-    return bytes(body)
+    def _time_out(self) -> None:
+        self._fail(RequestError("timeout", f"no reply in {self._timeout_seconds:g} s"))
 
+    def _fail(self, error: RequestError) -> None:
+        self.close()
+        if (waiting := self._take_waiting()) is not None:
+            waiting.set_exception(error)
 
-async def _read_size(reader: asyncio.StreamReader) -> int:
-    """Reads the size of the next chunk in bytes; the last chunk has size 0."""
-    try:
-        line = await reader.readuntil(b"\r\n")
-    except asyncio.LimitOverrunError as error:
-        raise RequestError("protocol", f"the size of a chunk does not end: {error}") from error
-    if _CHUNK_SIZE.fullmatch(line) is None:
-        raise RequestError("protocol", f"not the size of a chunk: {line[:80]!r}")
-    return int(line, 16)
+    def _take_waiting(self) -> asyncio.Future[Reply] | None:
+        """Ends the request in progress. Returns its future, unless its caller was cancelled."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return None
+        self._timer.cancel()
+        return None if waiting.done() else waiting
 
 
 async def send_once(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.bench.client import Address, BenchError, Connection, RequestError, read_reply
+from service.bench.client import Address, BenchError, Connection, ReplyParser, RequestError
 from tests.unit.bench_server import OK, TRANSLATED, Answer, FakeTranslator, reply_bytes, served
 
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -44,13 +44,6 @@ def exchange(
         return asyncio.run(run(url))
 
 
-async def read(received: bytes) -> Any:
-    reader = asyncio.StreamReader()
-    reader.feed_data(received)
-    reader.feed_eof()
-    return await read_reply(reader)
-
-
 @pytest.mark.parametrize(
     ("whole", "body"),
     [
@@ -59,10 +52,16 @@ async def read(received: bytes) -> Any:
     ],
 )
 def test_reply_is_whole_only_with_its_last_byte(whole: bytes, body: bytes) -> None:
-    for end in range(len(whole)):
-        with pytest.raises(EOFError):
-            asyncio.run(read(whole[:end]))
-    assert asyncio.run(read(whole))[:3] == (200, body, False)
+    parser = ReplyParser()
+    for _ in range(2):
+        for part in whole[:-1]:
+            parser.received.append(part)
+            assert parser.next_reply() is None
+        parser.received += whole[-1:]
+        assert parser.next_reply() == (200, body, False, False)
+    parser.received += whole * 2
+    assert parser.next_reply() == parser.next_reply() == (200, body, False, False)
+    assert not parser.received
 
 
 def test_connection_carries_one_request_after_the_other() -> None:

@@ -6,9 +6,11 @@ been answered. Each request is one sentence with a deadline in X-Request-Timeout
 
 import asyncio
 import itertools
+from asyncio import Future
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 
 from service.bench.client import Address, BenchError, Connection, Reply, RequestError
@@ -123,6 +125,11 @@ class Outcomes:
         if is_bad:
             self.bad.append(sent)
 
+    def record_failure(self, sent: float, error: RequestError) -> None:
+        """Counts a request without a reply."""
+        self.errors[error.kind] += 1
+        self.bad.append(sent)
+
 
 class OpenLoop:
     """Sends requests at fixed times, each on an idle connection or on a new one.
@@ -136,6 +143,7 @@ class OpenLoop:
         self.address = address
         self.bodies = bodies
         self.idle: list[Connection] = []
+        self.in_progress: set[Future[Reply]] = set()
 
     async def run(self, per_second: float, seconds: float, outcomes: Outcomes) -> float:
         """Sends for a time, and waits for all replies.
@@ -148,29 +156,47 @@ class OpenLoop:
             for number in range(int(per_second * seconds)):
                 if (pause := begin + number / per_second - perf_counter()) > 0:
                     await asyncio.sleep(pause)
-                group.create_task(self._send(next(self.bodies), outcomes))
+                sent, body = perf_counter(), next(self.bodies)
+                if (connection := self._idle_connection()) is not None:
+                    self._begin(connection, body, sent, outcomes)
+                else:
+                    group.create_task(self._begin_on_new(body, sent, outcomes))
             end = perf_counter()
+        if self.in_progress:
+            await asyncio.wait(self.in_progress)
         return end
 
-    async def _send(self, body: bytes, outcomes: Outcomes) -> None:
-        sent = perf_counter()
-        try:
-            connection = await self._connection(outcomes.deadline)
-            reply = await connection.send(body)
-        except RequestError as error:
-            outcomes.errors[error.kind] += 1
-            outcomes.bad.append(sent)
-            return
-        outcomes.record(sent, perf_counter(), reply)
-        if not connection.is_closed:
-            self.idle.append(connection)
-
-    async def _connection(self, deadline: float) -> Connection:
+    def _idle_connection(self) -> Connection | None:
         while self.idle:
             connection = self.idle.pop()
             if not connection.is_closed:
                 return connection
-        return await Connection.open(self.address, deadline + 10)
+        return None
+
+    async def _begin_on_new(self, body: bytes, sent: float, outcomes: Outcomes) -> None:
+        try:
+            connection = await Connection.open(self.address, outcomes.deadline + 10)
+        except RequestError as error:
+            outcomes.record_failure(sent, error)
+        else:
+            self._begin(connection, body, sent, outcomes)
+
+    def _begin(self, connection: Connection, body: bytes, sent: float, outcomes: Outcomes) -> None:
+        reply = connection.begin(body)
+        self.in_progress.add(reply)
+        reply.add_done_callback(partial(self._end, connection, sent, outcomes))
+
+    def _end(
+        self, connection: Connection, sent: float, outcomes: Outcomes, reply: Future[Reply]
+    ) -> None:
+        self.in_progress.discard(reply)
+        error = reply.exception()
+        if isinstance(error, RequestError):
+            outcomes.record_failure(sent, error)
+            return
+        outcomes.record(sent, perf_counter(), reply.result())
+        if not connection.is_closed:
+            self.idle.append(connection)
 
     def close(self) -> None:
         """Closes the connections."""
