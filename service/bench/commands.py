@@ -301,6 +301,7 @@ def overload(
         str, typer.Option(help="offered rates, divided by the capacity")
     ] = "0.5,1,2,3",
     deadlines: Annotated[str, typer.Option(help="deadlines of the requests in seconds")] = "1,5,60",
+    rounds: Annotated[int, typer.Option(min=1, help="runs of each rate; shows medians")] = 1,
     duration: Annotated[float, typer.Option(min=0.1, help="measured seconds of each run")] = 10.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
@@ -318,7 +319,9 @@ def overload(
         factors, limits = parse_numbers(offered), parse_numbers(deadlines)
         with _server(url) as base_url:
             report = uvloop.run(
-                run_overload(base_url, pair, sentences, factors, limits, duration, _show_run)
+                run_overload(
+                    base_url, pair, sentences, factors, limits, rounds, duration, _show_run
+                )
             )
     _show(report, overload_table(report), as_json)
     worst = [run for run in report.runs if run.factor == max(factors)]

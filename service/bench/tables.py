@@ -158,7 +158,7 @@ def overload_table(report: OverloadReport) -> Group:
         "p99 s",
         "late %",
     ]
-    for heading in [*headings, "late %", "refused\np50 ms", "MiB", "recovery\ns"]:
+    for heading in [*headings, "refused\np50 ms", "MiB", "recovery\ns"]:
         table.add_column(heading, justify="right")
     notes = []
     for run in report.runs:

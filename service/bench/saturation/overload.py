@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 from time import perf_counter
 
 from service.bench.client import Address, BenchError, Connection, Reply, RequestError
@@ -39,6 +40,8 @@ SMALLEST_SHARE = 0.9
 @dataclass(frozen=True)
 class OverloadRun:
     """Figures of one offered rate and one deadline.
+
+    In a report they are medians of all rounds. Errors and refusals without Retry-After are sums.
 
     Attributes:
         factor: Offered rate divided by the capacity.
@@ -226,10 +229,14 @@ async def run_overload(
     sentences: Sequence[str],
     factors: Sequence[float],
     deadlines: Sequence[float],
+    rounds: int,
     seconds: float,
     on_run: Callable[[OverloadRun], None] = lambda _: None,
 ) -> OverloadReport:
     """Measures the capacity, then each deadline with each offered rate.
+
+    Rounds alternate between the rates, so that a change in the speed of the machine affects all of
+    them.
 
     Args:
         url: Address of the server.
@@ -237,6 +244,7 @@ async def run_overload(
         sentences: Sentences to translate. Overloads get them with different ends.
         factors: Offered rates, divided by the capacity.
         deadlines: Deadlines in seconds.
+        rounds: Number of runs of each rate.
         seconds: Measured seconds of each run. Before them, the same load fills the queue: as long
             as the deadline, and at most this long.
         on_run: Called with the figures of each run.
@@ -258,14 +266,40 @@ async def run_overload(
                 for text in with_other_ends(sentences)
             ]
         )
-        found = []
-        for factor in factors:
-            run = await _measure(OpenLoop(address, bodies), factor, capacity, deadline, seconds)
-            on_run(run)
-            found.append(run)
-        peak = max(run.in_time_per_second for run in found) or 1.0
-        runs += [replace(run, share_of_peak=run.in_time_per_second / peak) for run in found]
+        found: list[list[OverloadRun]] = [[] for _ in factors]
+        for _ in range(rounds):
+            for factor, same in zip(factors, found, strict=True):
+                run = await _measure(OpenLoop(address, bodies), factor, capacity, deadline, seconds)
+                on_run(run)
+                same.append(run)
+        medians = [median_run(same) for same in found]
+        peak = max(run.in_time_per_second for run in medians) or 1.0
+        runs += [replace(run, share_of_peak=run.in_time_per_second / peak) for run in medians]
     return OverloadReport(pair, capacity, runs)
+
+
+def median_run(runs: Sequence[OverloadRun]) -> OverloadRun:
+    """Returns the medians of runs with the same rate and the same deadline."""
+    errors: Counter[str] = Counter()
+    for run in runs:
+        errors.update(run.errors)
+    return replace(
+        runs[0],
+        in_time_per_second=median(run.in_time_per_second for run in runs),
+        accepted_p99_seconds=_median_of_known([run.accepted_p99_seconds for run in runs]),
+        late_share=median(run.late_share for run in runs),
+        refused=round(median(run.refused for run in runs)),
+        refused_p50_ms=_median_of_known([run.refused_p50_ms for run in runs]),
+        without_retry_after=sum(run.without_retry_after for run in runs),
+        errors=dict(errors),
+        memory_mib=median(run.memory_mib for run in runs),
+        recovery_seconds=median(run.recovery_seconds for run in runs),
+    )
+
+
+def _median_of_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 async def _measure(
