@@ -172,7 +172,7 @@ def overload_table(report: OverloadReport) -> Group:
             f"{100 * run.late_share:.1f}",
             figure(run.refused_p50_ms),
             f"{run.memory_mib:.0f}",
-            f"{run.recovery_seconds:.1f}",
+            f"{run.recovery_seconds}",
         )
         place = f"{run.deadline_seconds:g} s, {run.factor:g} x"
         notes += [f"{place}: {n} x {kind}" for kind, n in sorted(run.errors.items())]

@@ -1,13 +1,18 @@
-import asyncio
 import itertools
 import json
 from dataclasses import replace
 
 import pytest
 
-from service.bench.client import Address
+from service.bench.client import Address, RequestError
 from service.bench.saturation import overload
-from service.bench.saturation.overload import OpenLoop, Outcomes, OverloadRun, median_run
+from service.bench.saturation.open_loop import OpenLoop
+from service.bench.saturation.overload import (
+    Outcomes,
+    OverloadRun,
+    median_run,
+    recovery_seconds,
+)
 from tests.unit.bench_server import FakeTranslator, bench, reply_bytes, served
 
 RUN = OverloadRun(
@@ -23,24 +28,21 @@ RUN = OverloadRun(
     without_retry_after=0,
     errors={},
     memory_mib=900.0,
-    recovery_seconds=0.0,
+    recovery_seconds=0,
 )
 REFUSED = b"HTTP/1.1 429 X\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 
-def outcomes_of(*replies: bytes | None) -> Outcomes:
+def outcomes_of(*replies: bytes | None, timeout_seconds: float = 10.0) -> Outcomes:
     """The outcomes of a request for each reply."""
     order = itertools.cycle(replies)
-
-    async def run(url: str) -> Outcomes:
-        outcomes = Outcomes(deadline=5.0)
-        loop = OpenLoop(Address.parse(url), itertools.cycle([b"GET / HTTP/1.1\r\n\r\n"]))
-        await loop.run(20.0, len(replies) / 20.0, outcomes)
-        loop.close()
-        return outcomes
-
+    outcomes = Outcomes(deadline=5.0)
     with served(lambda path, body: next(order)) as url:
-        return asyncio.run(run(url))
+        requests = itertools.cycle([b"GET / HTTP/1.1\r\n\r\n"])
+        loop = OpenLoop(Address.parse(url), requests, timeout_seconds)
+        loop.run(20.0, len(replies) / 20.0, outcomes)
+        loop.close()
+    return outcomes
 
 
 def test_each_request_ends_as_accepted_refused_or_failed() -> None:
@@ -55,12 +57,42 @@ def test_each_request_ends_as_accepted_refused_or_failed() -> None:
     assert len(outcomes.bad) == 4
 
 
+def test_request_without_a_reply_fails_after_a_time() -> None:
+    assert outcomes_of(b"", REFUSED, timeout_seconds=0.2).errors == {"timeout": 1}
+
+
+def test_large_requests_and_replies_are_whole() -> None:
+    """They do not fit into the buffers of a connection."""
+    body = b"x" * 8_000_000
+    request = Address("localhost", 80, "").request("POST", "/", body)
+    outcomes = Outcomes(deadline=60.0)
+    with served(lambda path, body: reply_bytes(200, body)) as url:
+        loop = OpenLoop(Address.parse(url), itertools.repeat(request), 60.0)
+        loop.run(100.0, 0.03, outcomes)
+        loop.close()
+    assert len(outcomes.accepted) == 3
+
+
+def test_connection_that_the_server_closes_is_replaced() -> None:
+    last = b"HTTP/1.1 429 X\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    outcomes = outcomes_of(last, last, last)
+    assert (len(outcomes.refusals), outcomes.errors) == (3, {})
+
+
 def test_open_loop_counts_a_server_that_is_gone() -> None:
     outcomes = Outcomes(deadline=1.0)
     with served(FakeTranslator()) as url:
         address = Address.parse(url)
-    asyncio.run(OpenLoop(address, itertools.cycle([b""])).run(20.0, 0.1, outcomes))
-    assert outcomes.errors == {"connect": 2}
+    loop = OpenLoop(address, itertools.repeat(b"GET / HTTP/1.1\r\n\r\n"), 1.0)
+    loop.run(20.0, 0.1, outcomes)
+    loop.close()
+    assert sum(outcomes.errors.values()) == len(outcomes.bad) == 2
+
+
+def test_host_that_does_not_exist_is_an_error_of_kind_connect() -> None:
+    with pytest.raises(RequestError, match=r"no\.invalid") as caught:
+        OpenLoop(Address("no.invalid", 80, ""), itertools.repeat(b""), 1.0)
+    assert caught.value.kind == "connect"
 
 
 def test_figures_of_several_rounds_are_medians_and_errors_are_sums() -> None:
@@ -72,6 +104,13 @@ def test_figures_of_several_rounds_are_medians_and_errors_are_sums() -> None:
     found = median_run(runs)
     assert (found.in_time_per_second, found.refused_p50_ms) == (10.0, 3.0)
     assert (found.errors, found.without_retry_after) == ({"500": 3}, 1)
+
+
+def test_recovery_ends_with_the_last_second_of_many_bad_requests() -> None:
+    assert recovery_seconds([], 100.0) == 0
+    assert recovery_seconds([0.1] * 5, 100.0) == 0
+    assert recovery_seconds([0.1] * 6, 100.0) == 1
+    assert recovery_seconds([2.9] * 6 + [7.5], 100.0) == 3
 
 
 def test_command_shows_the_share_of_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:

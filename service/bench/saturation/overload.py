@@ -1,22 +1,20 @@
 """Measures a server that gets more requests than it can compute.
 
-The load is an open loop: requests are sent at fixed times, whether or not earlier requests have
-been answered. Each request is one sentence with a deadline in X-Request-Timeout-Ms.
+Each request is one sentence with a deadline in X-Request-Timeout-Ms.
 """
 
 import asyncio
 import itertools
-from asyncio import Future
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from statistics import median
 from time import perf_counter
 
-from service.bench.client import Address, BenchError, Connection, Reply, RequestError
+from service.bench.client import Address, BenchError, Reply, RequestError
 from service.bench.load import percentile, run_load
 from service.bench.mixed import memory_mib
+from service.bench.saturation.open_loop import OpenLoop
 from service.bench.sentences import with_other_ends
 from service.bench.translation import translate_request
 
@@ -30,6 +28,13 @@ RECOVERY_SECONDS = 10.0
 GRACE_SECONDS = 0.1
 """A reply counts as in time if it arrives at most this long after the deadline. The server counts
 the deadline from the arrival of the request, and the client counts it from the sending."""
+
+BAD_SHARE = 0.05
+"""Share of bad requests up to which a second belongs to normal service. Even at half the capacity,
+a slow model refuses a long sentence that would take longer than a short deadline."""
+
+PATIENCE_SECONDS = 10.0
+"""Time after the deadline at which a request without a reply has failed."""
 
 REFUSED = (429, 503)
 
@@ -58,8 +63,9 @@ class OverloadRun:
         without_retry_after: Number of refusals without the header Retry-After.
         errors: Number of other failures by name.
         memory_mib: Memory of workers and main process at the end of the overload, in MiB.
-        recovery_seconds: Time from the last request of the overload until the last request that was
-            refused, late or failed. Half of the capacity is offered meanwhile. 0 without any.
+        recovery_seconds: Seconds after the overload until the end of the last second in which too
+            many requests were refused, late or failed (BAD_SHARE). Half of the capacity is offered
+            meanwhile. 0 without any such second.
     """
 
     factor: float
@@ -74,7 +80,7 @@ class OverloadRun:
     without_retry_after: int
     errors: dict[str, int]
     memory_mib: float
-    recovery_seconds: float
+    recovery_seconds: int
 
 
 @dataclass(frozen=True)
@@ -132,80 +138,6 @@ class Outcomes:
         """Counts a request without a reply."""
         self.errors[error.kind] += 1
         self.bad.append(sent)
-
-
-class OpenLoop:
-    """Sends requests at fixed times, each on an idle connection or on a new one.
-
-    Args:
-        address: Address of the server.
-        bodies: Endless iterator of encoded requests.
-    """
-
-    def __init__(self, address: Address, bodies: Iterator[bytes]) -> None:
-        self.address = address
-        self.bodies = bodies
-        self.idle: list[Connection] = []
-        self.in_progress: set[Future[Reply]] = set()
-
-    async def run(self, per_second: float, seconds: float, outcomes: Outcomes) -> float:
-        """Sends for a time, and waits for all replies.
-
-        Returns:
-            The time by perf_counter at which sending ended.
-        """
-        begin = perf_counter()
-        async with asyncio.TaskGroup() as group:
-            for number in range(int(per_second * seconds)):
-                if (pause := begin + number / per_second - perf_counter()) > 0:
-                    await asyncio.sleep(pause)
-                sent, body = perf_counter(), next(self.bodies)
-                if (connection := self._idle_connection()) is not None:
-                    self._begin(connection, body, sent, outcomes)
-                else:
-                    group.create_task(self._begin_on_new(body, sent, outcomes))
-            end = perf_counter()
-        if self.in_progress:
-            await asyncio.wait(self.in_progress)
-        return end
-
-    def _idle_connection(self) -> Connection | None:
-        while self.idle:
-            connection = self.idle.pop()
-            if not connection.is_closed:
-                return connection
-        return None
-
-    async def _begin_on_new(self, body: bytes, sent: float, outcomes: Outcomes) -> None:
-        try:
-            connection = await Connection.open(self.address, outcomes.deadline + 10)
-        except RequestError as error:
-            outcomes.record_failure(sent, error)
-        else:
-            self._begin(connection, body, sent, outcomes)
-
-    def _begin(self, connection: Connection, body: bytes, sent: float, outcomes: Outcomes) -> None:
-        reply = connection.begin(body)
-        self.in_progress.add(reply)
-        reply.add_done_callback(partial(self._end, connection, sent, outcomes))
-
-    def _end(
-        self, connection: Connection, sent: float, outcomes: Outcomes, reply: Future[Reply]
-    ) -> None:
-        self.in_progress.discard(reply)
-        error = reply.exception()
-        if isinstance(error, RequestError):
-            outcomes.record_failure(sent, error)
-            return
-        outcomes.record(sent, perf_counter(), reply.result())
-        if not connection.is_closed:
-            self.idle.append(connection)
-
-    def close(self) -> None:
-        """Closes the connections."""
-        for connection in self.idle:
-            connection.close()
-        self.idle.clear()
 
 
 def parse_numbers(text: str) -> list[float]:
@@ -269,7 +201,8 @@ async def run_overload(
         found: list[list[OverloadRun]] = [[] for _ in factors]
         for _ in range(rounds):
             for factor, same in zip(factors, found, strict=True):
-                run = await _measure(OpenLoop(address, bodies), factor, capacity, deadline, seconds)
+                loop = OpenLoop(address, bodies, deadline + PATIENCE_SECONDS)
+                run = await _measure(loop, factor, capacity, deadline, seconds)
                 on_run(run)
                 same.append(run)
         medians = [median_run(same) for same in found]
@@ -293,7 +226,7 @@ def median_run(runs: Sequence[OverloadRun]) -> OverloadRun:
         without_retry_after=sum(run.without_retry_after for run in runs),
         errors=dict(errors),
         memory_mib=median(run.memory_mib for run in runs),
-        recovery_seconds=median(run.recovery_seconds for run in runs),
+        recovery_seconds=round(median(run.recovery_seconds for run in runs)),
     )
 
 
@@ -309,14 +242,14 @@ async def _measure(
     settle = min(deadline, seconds)
     begin = perf_counter()
     memory = asyncio.create_task(_memory_after(loop.address, settle + seconds))
-    end = await loop.run(factor * capacity, settle + seconds, outcomes)
+    end = await asyncio.to_thread(loop.run, factor * capacity, settle + seconds, outcomes)
     in_time = [
         took
         for finished, took in outcomes.accepted
         if begin + settle <= finished <= end and took <= deadline + GRACE_SECONDS
     ]
     after = Outcomes(deadline)
-    await loop.run(capacity / 2, RECOVERY_SECONDS, after)
+    await asyncio.to_thread(loop.run, capacity / 2, RECOVERY_SECONDS, after)
     loop.close()
     accepted = sorted(took for _, took in outcomes.accepted)
     num_late = sum(took > deadline + GRACE_SECONDS for took in accepted)
@@ -334,8 +267,19 @@ async def _measure(
         without_retry_after=outcomes.without_retry_after,
         errors=dict(outcomes.errors),
         memory_mib=await memory,
-        recovery_seconds=max(0.0, max(after.bad, default=end) - end),
+        recovery_seconds=recovery_seconds([sent - end for sent in after.bad], capacity / 2),
     )
+
+
+def recovery_seconds(bad: Sequence[float], per_second: float) -> int:
+    """Returns the end of the last second with too many bad requests; 0 without any such second.
+
+    Args:
+        bad: Times at which requests were sent that were refused, late or failed, in seconds.
+        per_second: Number of requests sent per second.
+    """
+    counts = Counter(map(int, bad))
+    return max((1 + at for at, n in counts.items() if n > BAD_SHARE * per_second), default=0)
 
 
 async def _memory_after(address: Address, seconds: float) -> float:
