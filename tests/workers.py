@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
-from model.encoding.teacher_forced import CapturePass
+from model.encoding.capture_pass import CapturePass
 from model.engine.engine import Engine
 from model.errors import CheckpointError
 from model.inspection.query import AttentionJob

@@ -1,13 +1,18 @@
 """Implements the encoder of a translation model: source ids to memory."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding
 from model.config import LayerConfig, ModelConfig
-from model.layers.attention import MultiHeadAttention, mask_bias
+from model.layers.attention import MultiHeadAttention, attention, mask_bias
 from model.layers.feed_forward import FeedForward
 from model.layers.residual import Residual, final_norm
+
+Heads = tuple[Tensor, Tensor, Tensor]
+"""Queries, keys and values, each (B, H, S, K)."""
 
 
 class EncoderLayer(nn.Module):
@@ -24,13 +29,24 @@ class EncoderLayer(nn.Module):
         self, x: Tensor, bias: Tensor | None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Maps (B, S, D) to (B, S, D); also returns the weights (B, H, S, S) or None."""
+        heads, weights = attention(*self.project(x), bias, return_weights=return_weights)
+        return self.add_feed_forward(self.add_attention(x, heads)), weights
+
+    def project(self, x: Tensor) -> Heads:
+        """Returns queries, keys and values for x (B, S, D)."""
         inner = self.self_residual.before(x)
+        query = self.self_attention.project_query(inner)
         attended = self.self_residual.key_value_input(x, inner)
-        key, value = self.self_attention.project_key_value(attended)
-        y, weights = self.self_attention(inner, key, value, bias, return_weights)
-        x = self.self_residual.after(x, y)
+        return (query, *self.self_attention.project_key_value(attended))
+
+    def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
+        """Returns x (B, S, D) after self-attention, for its weighted values (B, H, S, K)."""
+        return self.self_residual.after(x, self.self_attention.merge(heads))
+
+    def add_feed_forward(self, x: Tensor) -> Tensor:
+        """Returns x (B, S, D) after the feed-forward sublayer."""
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), weights
+        return self.feed_forward_residual.after(x, y)
 
 
 class Encoder(nn.Module):
@@ -42,6 +58,29 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.norm = final_norm(config)
 
+    @property
+    def device(self) -> torch.device:
+        """Returns the device of the weights."""
+        return self.embedding.weight.device
+
+    @property
+    def encoder_layers(self) -> list[EncoderLayer]:
+        """Returns the layers in order."""
+        return cast("list[EncoderLayer]", list(self.layers))
+
+    def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
+        """Returns the input (B, S, D) of the first layer; see Embedding."""
+        embedded: Tensor = self.embedding(tokens, positions, max_position)
+        return embedded
+
+    def bias(self, length: int) -> None:
+        """Returns None: the encoder has no relative position bias."""
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Returns the memory (B, S, D) for the output of the last layer."""
+        memory: Tensor = self.norm(x)
+        return memory
+
     def forward(
         self, source: Tensor, mask: Tensor, return_weights: bool = False
     ) -> tuple[Tensor, list[Tensor]]:
@@ -52,10 +91,10 @@ class Encoder(nn.Module):
         """
         length = source.shape[1]
         positions = torch.arange(length, device=source.device).expand_as(source)  # (B, S)
-        x = self.embedding(source, positions, length - 1)  # (B, S, D)
+        x = self.embed(source, positions, length - 1)  # (B, S, D)
         bias = mask_bias(mask, x.dtype)[:, None, None, :]  # (B, 1, 1, S)
         all_weights = []
         for layer in self.layers:
             x, weights = layer(x, bias, return_weights)
             all_weights.append(weights)
-        return self.norm(x), all_weights if return_weights else []
+        return self.finish(x), all_weights if return_weights else []

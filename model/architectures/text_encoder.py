@@ -81,7 +81,7 @@ class RelativeBias(nn.Module):
 
 
 class TextEncoder(nn.Module):
-    """The embedding and layers of a text encoder; `model.encoding.embedding` runs them."""
+    """The embedding and layers of a text encoder; `model.backends.torch_encoder` runs them."""
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
@@ -103,3 +103,24 @@ class TextEncoder(nn.Module):
     def encoder_layers(self) -> list[EncoderLayer]:
         """Returns the layers in order."""
         return cast("list[EncoderLayer]", list(self.layers))
+
+    def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
+        """Returns the input (B, S, D) of the first layer; `max_position` is not needed."""
+        embedded: Tensor = self.embedding(tokens, positions)
+        return embedded
+
+    def bias(self, length: int) -> Tensor | None:
+        """Returns the relative position bias (1, H, S, S) of a text of S tokens, or None.
+
+        A shorter text uses the first rows and columns. The bias has four dimensions because the
+        fused kernel needs them. For three dimensions PyTorch would select another kernel, which
+        computes other bits.
+        """
+        if self.relative_bias is None:
+            return None
+        bias: Tensor = self.relative_bias(length)
+        return bias[None]
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Returns x, because each layer ends with a norm."""
+        return x

@@ -1,16 +1,19 @@
-"""Implements pooling: reduces the vectors of a text's tokens to one vector, in float32.
+"""Implements models that embed texts; pools the vectors of a text's tokens in float32.
 
 Source: sentence-transformers, models/Pooling.py, models/Dense.py and models/Normalize.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.text_encoder import TextEncoder
+from model.backends.encoder_batch import EncoderBatch
 from model.backends.native.text_runner import NativeTextEncoder
+from model.backends.torch_encoder import PackedBatch
 from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.precision import Precision
 
@@ -79,8 +82,29 @@ class EmbeddingModel(nn.Module):
         self.precision = Precision.FLOAT32
         self.native: NativeTextEncoder | None = None
 
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids (Embedder)."""
+        return self.config.encoder.vocab_size
+
+    @property
+    def max_tokens(self) -> int:
+        """Largest number of tokens of a text (Embedder)."""
+        return self.config.max_tokens
+
+    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
+        """Returns a batch of texts, in native code if it replaces the encoder (Embedder)."""
+        if self.native is None:
+            return PackedBatch(self.encoder, sequences)
+        return self.native.begin(sequences)
+
+    def end(self, batch: EncoderBatch) -> None:
+        """Takes a batch back (Embedder)."""
+        if self.native is not None:
+            self.native.end(batch)
+
     def embed(self, hidden: Tensor, is_raw: bool = False) -> Tensor:
-        """Returns the vector (E) of a text.
+        """Returns the vector (E) of a text (Embedder).
 
         Args:
             hidden: Last hidden states of its tokens (T, D).
@@ -90,6 +114,34 @@ class EmbeddingModel(nn.Module):
         head = self.head[:-1] if is_raw and self.config.is_normalized else self.head
         embedded: Tensor = head(pooled[None])[0]
         return embedded
+
+
+class MeanOfMemory:
+    """Embeds a text with a translation model: the mean of the encoder's output over the tokens.
+
+    Args:
+        model: Translation model on its device, in any precision.
+
+    Attributes:
+        max_tokens: None, because sinusoid positions have no end.
+    """
+
+    max_tokens = None
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.encoder = model.encoder
+        self.vocab_size = model.config.source_vocab_size
+
+    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
+        """Returns a batch of texts (Embedder)."""
+        return PackedBatch(self.encoder, sequences)
+
+    def end(self, batch: EncoderBatch) -> None:
+        """Keeps nothing: a later batch shares no memory (Embedder)."""
+
+    def embed(self, hidden: Tensor, is_raw: bool = False) -> Tensor:
+        """Returns the mean (D) of hidden states (T, D), never scaled to length 1 (Embedder)."""
+        return hidden.float().mean(dim=0)
 
 
 def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:

@@ -1,19 +1,11 @@
 """Runs teacher-forced passes over given translations in slices, and captures attention.
 
-A slice is about half a layer of a batch; between two slices a worker can translate. The
-sentences of a batch are packed: concatenated without padding. The tokens of a sentence attend only
-to each other, so its result does not depend on the rest of the batch. In int8 all products with
-weights are exact, so the result has the same bits in every batch. Only the cells of an SSRU are
-padded. This costs little, because cells need no matrix products.
-
-Attention in the forward pass does not return its weights. The weights of the queried layers and
-heads are computed separately, from the same queries and keys.
+The targets of a batch are packed, as the texts of `model.backends.encoder_batch` are. In int8 all
+products with weights are exact, so the result has the same bits in every batch. Only the cells of
+an SSRU are padded. This costs little, because cells need no matrix products.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -22,78 +14,21 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures.decoder import DecoderLayer
 from model.architectures.embedding import Embedding
-from model.architectures.encoder import EncoderLayer
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.cuda.staging import upload
-from model.inspection.capture import (
-    AttentionSite,
-    Capture,
-    ProjectedHeads,
-    Result,
-    Slices,
-    new_captures,
+from model.encoding.capture_pass import (
+    SLICE_TOKENS,
+    CapturedJob,
+    CapturePass,
+    batches,
+    last_layer,
+    run_encoder,
+    show,
 )
+from model.inspection.capture import AttentionSite, ProjectedHeads, Slices
 from model.inspection.query import AttentionJob, AttentionKind, check_job
 from model.layers.attention import MultiHeadAttention, attention, mask_bias
-from model.layers.residual import Residual
 from model.layers.ssru import SSRU
-
-SLICE_TOKENS = 128
-"""Default for the approximate number of tokens in a slice."""
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedJob:
-    """A job, and a capture for each of its queries."""
-
-    job: AttentionJob
-    captures: list[Capture]
-
-    def layers(self, kind: AttentionKind) -> set[int]:
-        """Returns the layers whose attention of this kind the captures need."""
-        return {layer for capture in self.captures for layer in capture.layers(kind)}
-
-
-class CapturePass(ABC):
-    """Answers the attention queries of some jobs; each call of `advance` computes one slice.
-
-    Args:
-        jobs: Valid jobs, whose queries name layers and heads that the model has.
-        device: Device of the captured tensors.
-        slice_tokens: Approximate number of tokens in a slice.
-    """
-
-    def __init__(
-        self, jobs: Iterable[AttentionJob], device: torch.device, slice_tokens: int
-    ) -> None:
-        self.slice_tokens = slice_tokens
-        self.captured = [CapturedJob(job, new_captures(job, device, slice_tokens)) for job in jobs]
-        self.slices = self._run()
-        self.is_done = False
-
-    def _run(self) -> Slices[None]:
-        yield from self.compute()
-        self.is_done = True
-
-    @abstractmethod
-    def compute(self) -> Slices[None]:
-        """Runs the model as far as needed, and presents its attention to the captures."""
-
-    @torch.inference_mode()
-    def advance(self) -> bool:
-        """Computes the next slice; returns False if no slice is left."""
-        for _ in self.slices:
-            return True
-        return False
-
-    @torch.inference_mode()
-    def results(self) -> list[list[Result]]:
-        """Returns the result of each query of each job; call it after the last slice.
-
-        On a GPU, it waits for the computation.
-        """
-        assert self.is_done
-        return [[capture.result() for capture in each.captures] for each in self.captured]
 
 
 class TeacherForcedPass(CapturePass):
@@ -127,23 +62,6 @@ class TeacherForcedPass(CapturePass):
                 yield from TeacherForcedBatch(self.model, batch, self.slice_tokens).run()
 
 
-def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[CapturedJob]]:
-    """Yields batches of at most `max_tokens` source tokens and at most `max_tokens` target tokens.
-
-    A job with more tokens is a batch by itself.
-    """
-    batch: list[CapturedJob] = []
-    sources = targets = 0
-    for each in captured:
-        sources, targets = sources + len(each.job.source), targets + len(each.job.target)
-        if batch and max(sources, targets) > max_tokens:
-            yield batch
-            batch, sources, targets = [], len(each.job.source), len(each.job.target)
-        batch.append(each)
-    if batch:
-        yield batch
-
-
 class TeacherForcedBatch:
     """Runs packed sentences and translations from the first layer to the last queried one.
 
@@ -164,44 +82,22 @@ class TeacherForcedBatch:
         self.slice_tokens = slice_tokens
         sources = [len(each.job.source) for each in captured]
         targets = [len(each.job.target) for each in captured]
-        self.targets = targets
+        self.sources, self.targets = sources, targets
         self.lengths = {
-            AttentionKind.ENCODER: (sources, sources),
             AttentionKind.DECODER: (targets, targets),
             AttentionKind.CROSS: (targets, sources),
         }
-        self.last = {kind: self._last(kind) for kind in AttentionKind}
+        self.last = {kind: last_layer(captured, kind) for kind in AttentionKind}
         self.last_decoder = max(self.last[AttentionKind.DECODER], self.last[AttentionKind.CROSS])
-
-    def _last(self, kind: AttentionKind) -> int:
-        """Returns the last queried layer of this kind; -1 if there is none."""
-        return max(max(each.layers(kind), default=-1) for each in self.captured)
 
     def run(self) -> Slices[None]:
         """Runs encoder and decoder as far as the queries need them."""
-        memory = yield from self.encode()
-        if self.last_decoder >= 0:
-            yield from self.decode(memory)
-
-    def encode(self) -> Slices[Tensor]:
-        """Returns the memory (1, N, D).
-
-        If all queries are about the encoder, the pass stops at the last queried layer, and the
-        returned memory is incomplete. Without any queries, it is complete.
-        """
-        encoder, is_whole = self.model.encoder, self.last_decoder >= 0
-        x = self._embed(encoder.embedding, [each.job.source for each in self.captured])
-        layers = cast("list[EncoderLayer]", list(encoder.layers))
-        for number, layer in enumerate(layers):
-            site = AttentionSite(AttentionKind.ENCODER, number)
-            module = layer.self_attention
-            residual, project = layer.self_residual, module.project_key_value
-            x = yield from self._self_attention(site, module, residual, project, x)
-            if number == self.last[AttentionKind.ENCODER] and not is_whole:
-                break
-            x = yield from self._feed_forward(layer, x)
-        memory: Tensor = encoder.norm(x)
-        return memory
+        is_whole = self.last_decoder >= 0
+        last = None if is_whole else self.last[AttentionKind.ENCODER]
+        batch = yield from run_encoder(self.model.encoder, self.captured, self.slice_tokens, last)
+        if is_whole:
+            memory = batch.read()[: sum(self.sources)]  # without a padding text
+            yield from self.decode(memory[None])
 
     def decode(self, memory: Tensor) -> Slices[None]:
         """Runs the decoder over the targets, shifted right by one; `memory` is (1, N, D)."""
@@ -233,20 +129,6 @@ class TeacherForcedBatch:
         embedded: Tensor = embedding(*inputs, max(map(len, sequences)) - 1)
         return embedded
 
-    def _self_attention(
-        self,
-        site: AttentionSite,
-        module: MultiHeadAttention,
-        residual: Residual,
-        project: Callable[[Tensor], tuple[Tensor, Tensor]],
-        x: Tensor,
-    ) -> Slices[Tensor]:
-        inner = residual.before(x)
-        query = module.project_query(inner)
-        key, value = project(residual.key_value_input(x, inner))
-        y = yield from self._attend(site, module, query, key, value)
-        return residual.after(x, y)
-
     def _attend(
         self,
         site: AttentionSite,
@@ -263,14 +145,13 @@ class TeacherForcedBatch:
         sizes = zip((query, key, value), (rows, columns, columns), strict=True)
         parts = [torch.split(heads, lengths, dim=2) for heads, lengths in sizes]
         attended: list[Tensor] = []
-        for captured, q, k, v in zip(self.captured, *parts, strict=True):
+        projected: list[ProjectedHeads] = []
+        for q, k, v in zip(*parts, strict=True):
             bias = causal_bias(q) if site.kind is AttentionKind.DECODER else None
             attended += yield from self._attend_within(q, k, v, bias)
-            projected = ProjectedHeads(q[0], k[0], v[0], bias, module)
-            for capture in captured.captures:
-                if site.layer in capture.layers(site.kind):
-                    yield from capture.observe(site, projected)
+            projected.append(ProjectedHeads(q[0], k[0], v[0], bias, module))
         yield
+        yield from show(self.captured, site, projected)
         return module.merge(torch.cat(attended, dim=2))
 
     def _attend_within(
@@ -292,8 +173,11 @@ class TeacherForcedBatch:
             y = yield from self._run_cells(token_mixer, residual.before(x))
             return residual.after(x, y)
         site = AttentionSite(AttentionKind.DECODER, number)
-        project = partial(layer.project_key_value, token_mixer)
-        return (yield from self._self_attention(site, token_mixer, residual, project, x))
+        inner = residual.before(x)
+        query = token_mixer.project_query(inner)
+        key, value = layer.project_key_value(token_mixer, residual.key_value_input(x, inner))
+        y = yield from self._attend(site, token_mixer, query, key, value)
+        return residual.after(x, y)
 
     def _run_cells(self, ssru: SSRU, x: Tensor) -> Slices[Tensor]:
         """Runs an SSRU over (1, N, D), position by position, all sentences at once."""
@@ -309,7 +193,7 @@ class TeacherForcedBatch:
         lengths = enumerate(self.targets)
         return torch.cat([whole[row : row + 1, :length] for row, length in lengths], dim=1)
 
-    def _feed_forward(self, layer: EncoderLayer | DecoderLayer, x: Tensor) -> Slices[Tensor]:
+    def _feed_forward(self, layer: DecoderLayer, x: Tensor) -> Slices[Tensor]:
         residual = layer.feed_forward_residual
         parts = []
         for part in torch.split(x, self.slice_tokens, dim=1):

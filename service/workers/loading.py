@@ -15,9 +15,9 @@ from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
 from model.device import select_device
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
+from model.encoding.pooling import MeanOfMemory
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.encoding.text_attention import TextCapturePass
-from model.encoding.translation_encoder import TranslationEncode
 from model.engine.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence as SourceSequence
@@ -90,9 +90,10 @@ def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedMod
 def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
     """Returns a loaded model whose task kinds use the engine or its model."""
     model = engine.model
+    embedder = MeanOfMemory(model)
 
     def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
-        return TranslationEncode(model, embedding_jobs(items), BATCH_TOKENS)
+        return EmbeddingEncode(embedder, embedding_jobs(items), BATCH_TOKENS)
 
     executables = {
         TRANSLATE: engine,

@@ -46,14 +46,17 @@ def test_number_of_rows_does_not_change_bits() -> None:
 
 
 def test_slices_are_small_and_short_texts_come_first() -> None:
-    """A long text is 2 layers of attention in rows and of feed-forward in parts."""
+    """A long text is 2 layers: projections, attention and feed-forward in 3 parts each.
+
+    The first part of attention is in the slice of the last projection.
+    """
     embedding = EmbeddingEncode(new_model(), jobs(60, 3, 4, 60), slice_tokens=20)
     order, slices = [], 0
     while embedding.advance():
         slices += 1
         order.append(sorted(embedding.take_finished()))
     assert [finished for finished in order if finished] == [[1, 2], [0], [3]]
-    assert slices == (2 * 2 + 1) + 2 * (2 * (3 + 3) + 1)
+    assert slices == (2 * 2 + 1) + 2 * (2 * (2 + 3 + 3) + 1)
     assert not embedding.advance()
 
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from model.backends.encoder_batch import equal_parts
 from model.backends.native.library import LIBRARIES, Library
-from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder, can_serve, equal_parts
+from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder, can_serve
 from model.checkpoints import embedding as loading
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models

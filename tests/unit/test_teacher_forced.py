@@ -10,13 +10,11 @@ from torch import Tensor, nn
 
 from model.architectures.decoder import Decoder
 from model.architectures.seq2seq import EncoderDecoder
+from model.backends import torch_encoder
+from model.backends.torch_encoder import PackedBatch
 from model.encoding import teacher_forced
-from model.encoding.teacher_forced import (
-    CapturedJob,
-    TeacherForcedBatch,
-    TeacherForcedPass,
-    batches,
-)
+from model.encoding.capture_pass import CapturedJob, batches, run_encoder
+from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError
 from model.inspection import capture
 from model.inspection.capture import Slices, new_captures
@@ -99,17 +97,18 @@ def test_hidden_states_are_those_of_explicit_attention(family: Family, precision
     job = AttentionJob(*PAIRS[3], (query,))
     recorded = CapturedJob(job, new_captures(job, model.device, 128))
     with torch.inference_mode():
-        memory = last(TeacherForcedBatch(model, [recorded], 128).encode())
+        batch = last(run_encoder(model.encoder, [recorded], 128))
+        memory = batch.read()[None, : len(job.source)]
         expected, _ = model.encoder(*pad([job.source]), return_weights=True)
     tolerance = 0.1 if precision == "bfloat16" else 1e-4
     torch.testing.assert_close(memory, expected, rtol=0, atol=tolerance)
 
 
-def last(slices: Slices[Tensor]) -> Tensor:
+def last(slices: Slices[PackedBatch]) -> PackedBatch:
     def whole() -> Slices[None]:
         found.append((yield from slices))
 
-    found: list[Tensor] = []
+    found: list[PackedBatch] = []
     assert all(slice is None for slice in whole())
     return found[0]
 
@@ -151,7 +150,11 @@ def test_no_slice_works_on_more_than_its_tokens(
         return whole(query, *others)
 
     monkeypatch.setattr(SSRU, "recur", counted)
-    for module, name in ((teacher_forced, "attention"), (capture, "attention_weights")):
+    for module, name in (
+        (teacher_forced, "attention"),
+        (torch_encoder, "attention"),
+        (capture, "attention_weights"),
+    ):
         monkeypatch.setattr(module, name, partial(rows, whole=getattr(module, name)))
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:

@@ -8,8 +8,9 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.config import NormPosition
+from model.encoding import embedding as encoding
 from model.encoding.embedding import EmbeddingJob, Vectors
-from model.encoding.translation_encoder import TranslationEncode
+from model.encoding.pooling import MeanOfMemory
 from model.errors import EmptySourceError, UnknownTokenError
 from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
 
@@ -25,11 +26,7 @@ def embed(
     model: EncoderDecoder, texts: Sequence[list[int]], is_per_token: bool = False
 ) -> list[Vectors]:
     jobs = [EmbeddingJob(ids, is_per_token) for ids in texts]
-    running = TranslationEncode(model, jobs, slice_tokens=8)
-    while running.advance():
-        assert not running.take_finished()
-    finished = running.take_finished()
-    return [finished[number] for number in range(len(texts))]
+    return encoding.embed(MeanOfMemory(model), jobs, slice_tokens=8)
 
 
 def test_vectors_are_means_of_the_last_layer(model: EncoderDecoder) -> None:
@@ -55,4 +52,4 @@ def test_what_cannot_be_computed_is_refused(
     model: EncoderDecoder, ids: list[int], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        TranslationEncode(model, [EmbeddingJob(ids)], slice_tokens=8)
+        encoding.embed(MeanOfMemory(model), [EmbeddingJob(ids)])

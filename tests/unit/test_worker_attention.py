@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 
-from model.encoding.teacher_forced import CapturePass
+from model.encoding.capture_pass import CapturePass
 from model.inspection.query import AttentionJob
 from service.workers.executors.attention import AttentionExecutor
 from service.workers.time_slicing import MAX_CREDIT_SECONDS

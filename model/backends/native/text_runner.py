@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from model.architectures.text_encoder import TextEncoder
+from model.backends.encoder_batch import EncoderBatch
 from model.backends.native.library import (
     ACTIVATIONS,
     LIBRARIES,
@@ -24,7 +25,6 @@ from model.backends.native.library import (
 )
 from model.backends.native.runner import LANES, check
 from model.embedding_config import TextEncoderConfig
-from model.inspection.capture import Slices
 from model.quantization.asymmetric import AsymmetricInt8Linear
 from model.quantization.packing import PANEL, shape_of
 
@@ -108,27 +108,20 @@ class NativeTextEncoder:
         self.kept.append(array)
         return address(array)
 
-    def run(self, sequences: SequenceOf[list[int]], slice_tokens: int) -> Slices[Tensor]:
-        """Encodes texts in slices of at most half a layer.
-
-        Returns the last hidden states (1, N, D) of the N tokens of all texts, without padding.
-
-        Args:
-            sequences: Ids of each text.
-            slice_tokens: Maximum number of tokens for which a slice computes part of a layer.
-        """
+    def begin(self, sequences: SequenceOf[list[int]]) -> "TextBatch":
+        """Returns a batch of texts, given the ids of each text."""
         batch = self.spare.pop() if self.spare else TextBatch(self)
         batch.enter(sequences)
-        parts = equal_parts(batch.tokens, slice_tokens)
-        for layer in range(self.config.layers):
-            yield from batch.run(layer, parts)
-        hidden = batch.read()
-        if batch.tokens <= KEPT_TOKENS:
+        return batch
+
+    def end(self, batch: EncoderBatch) -> None:
+        """Keeps the scratch memory of a batch for later batches, unless it is large."""
+        assert isinstance(batch, TextBatch)
+        if batch.num_tokens <= KEPT_TOKENS:
             self.spare.append(batch)
-        return hidden[None]
 
 
-class TextBatch:
+class TextBatch(EncoderBatch):
     """The native hidden states and scratch memory of a batch of texts.
 
     Args:
@@ -140,41 +133,33 @@ class TextBatch:
         self.handle = ctypes.c_void_p()
         check(self.library.text_batch_new(encoder.handle, ctypes.byref(self.handle)))
         weakref.finalize(self, self.library.text_batch_delete, self.handle)
-        self.tokens = 0
+        self.num_layers = self.config.layers
+        self.num_tokens = 0
 
     def enter(self, sequences: SequenceOf[list[int]]) -> None:
         """Starts a new batch of texts in place of the previous one."""
         lengths, ids = int32([len(ids) for ids in sequences]), int32(np.concatenate(sequences))
-        self.tokens = len(ids)
+        self.num_tokens = len(ids)
         places = address(lengths), address(ids)
         check(self.library.text_batch_enter(self.handle, len(sequences), *places))
 
-    def run(self, layer: int, parts: list[tuple[int, int]]) -> Slices[None]:
-        """Computes one layer, in parts (first token, count)."""
-        library = self.library
-        for number, part in enumerate(parts):
-            check(library.text_batch_project(self.handle, layer, *part))
-            if number + 1 < len(parts):
-                yield
-        for part in parts:
-            check(library.text_batch_attend(self.handle, layer, *part))
-            yield
-        for part in parts:
-            check(library.text_batch_feed_forward(self.handle, layer, *part))
-            yield
+    def project(self, layer: int, first: int, count: int) -> None:
+        """Computes queries, keys and values (EncoderBatch)."""
+        check(self.library.text_batch_project(self.handle, layer, first, count))
+
+    def attend(self, layer: int, first: int, count: int) -> None:
+        """Computes the attention sublayer (EncoderBatch)."""
+        check(self.library.text_batch_attend(self.handle, layer, first, count))
+
+    def feed_forward(self, layer: int, first: int, count: int) -> None:
+        """Computes the feed-forward sublayer (EncoderBatch)."""
+        check(self.library.text_batch_feed_forward(self.handle, layer, first, count))
 
     def read(self) -> Tensor:
-        """Returns the hidden states (N, D) after the last computed layer."""
-        hidden = torch.empty(self.tokens, self.config.d_model)
-        check(self.library.text_batch_read(self.handle, self.tokens, hidden.data_ptr()))
+        """Returns the hidden states (N, D) after the last computed layer (EncoderBatch)."""
+        hidden = torch.empty(self.num_tokens, self.config.d_model)
+        check(self.library.text_batch_read(self.handle, self.num_tokens, hidden.data_ptr()))
         return hidden
-
-
-def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
-    """Splits tokens into nearly equal parts (first, count) of at most `most` tokens."""
-    count = -(-tokens // most)
-    edges = [number * tokens // count for number in range(count + 1)]
-    return [(first, end - first) for first, end in zip(edges, edges[1:], strict=False)]
 
 
 def relative_length(config: TextEncoderConfig) -> int:

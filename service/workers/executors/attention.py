@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
 
-from model.encoding.teacher_forced import CapturePass
+from model.encoding.capture_pass import CapturePass
 from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
 from service.items.attention import AttentionItem

@@ -31,7 +31,7 @@ more time per token."""
 class Batch(Protocol):
     """A batch of texts whose vectors are computed slice by slice.
 
-    The subclasses of `model.encoding.embedding.SlicedEncode` have these methods.
+    `model.encoding.embedding.EmbeddingEncode` has these methods.
     """
 
     def advance(self) -> bool:

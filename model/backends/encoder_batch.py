@@ -1,0 +1,87 @@
+"""Defines EncoderBatch, the interface to an encoder on a device, and runs its layers in slices.
+
+A slice is about half a layer of a batch. Between two slices a worker can do other work.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from torch import Tensor
+
+from model.inspection.capture import Slices
+
+Observe = Callable[[int], Slices[None]]
+"""Observes the queries, keys and values of a layer, given its number."""
+
+
+class EncoderBatch(ABC):
+    """The hidden states of some texts, computed layer by layer.
+
+    The texts are packed: they are concatenated, not padded to one length. Tokens are numbered
+    consecutively over all texts. The tokens of a text attend only to each other. The hidden states
+    of a text therefore do not depend on the rest of the batch. A method that computes a part of a
+    layer computes it for `count` tokens from number `first` on.
+
+    Attributes:
+        num_tokens: Number of tokens of all texts.
+        num_layers: Number of layers.
+    """
+
+    num_tokens: int
+    num_layers: int
+
+    @abstractmethod
+    def project(self, layer: int, first: int, count: int) -> None:
+        """Computes queries, keys and values. Attention needs those of all tokens."""
+
+    @abstractmethod
+    def attend(self, layer: int, first: int, count: int) -> None:
+        """Computes the attention sublayer from queries, keys and values."""
+
+    @abstractmethod
+    def feed_forward(self, layer: int, first: int, count: int) -> None:
+        """Computes the feed-forward sublayer."""
+
+    @abstractmethod
+    def read(self) -> Tensor:
+        """Returns the hidden states (N, D) after the last layer."""
+
+
+def run_layers(
+    batch: EncoderBatch, slice_tokens: int, last: int | None = None, observe: Observe | None = None
+) -> Slices[None]:
+    """Runs a batch through the layers of its encoder.
+
+    Args:
+        batch: The batch.
+        slice_tokens: Largest number of tokens for which a slice computes a part of a layer.
+        last: Number of the last layer to run; of this layer, only queries, keys and values are
+            computed. None runs all layers.
+        observe: Observes each layer after its queries, keys and values are computed.
+    """
+    parts = equal_parts(batch.num_tokens, slice_tokens)
+    for layer in range(batch.num_layers):
+        for number, part in enumerate(parts):
+            if number:
+                yield
+            batch.project(layer, *part)
+        if observe is not None:
+            yield from observe(layer)
+        if layer == last:
+            return
+        for part in parts:
+            batch.attend(layer, *part)
+            yield
+        for part in parts:
+            batch.feed_forward(layer, *part)
+            yield
+
+
+def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
+    """Splits tokens into nearly equal parts (first, count) of at most `most` tokens.
+
+    On a CPU a part with only a few rows could have other bits than the same rows in a larger part.
+    """
+    count = -(-tokens // most)
+    edges = [number * tokens // count for number in range(count + 1)]
+    return [(first, end - first) for first, end in zip(edges, edges[1:], strict=False)]

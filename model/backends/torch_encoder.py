@@ -1,0 +1,196 @@
+"""Runs an encoder in PyTorch over packed texts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from model.architectures.encoder import EncoderLayer, Heads
+from model.backends.cuda.staging import upload
+from model.backends.encoder_batch import EncoderBatch
+from model.inspection.capture import ProjectedHeads
+from model.layers.attention import attention
+
+TOKEN_MULTIPLE = 4
+"""Packed batches are padded to a multiple of this number of tokens.
+
+On a CPU a row of a matrix product then has the same bits in every batch. Without the padding, in
+some batches other kernels would compute the rows after the last multiple of 4. With two threads,
+these were the batches of 5, 6, 7, 9, 10 and 11 rows.
+"""
+
+
+class PackableEncoder(Protocol):
+    """An encoder whose layers run over packed texts."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+
+    @property
+    def encoder_layers(self) -> list[EncoderLayer]:
+        """The layers in order."""
+
+    def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
+        """Returns the input (B, S, D) of the first layer."""
+
+    def bias(self, length: int) -> Tensor | None:
+        """Returns the relative position bias (1, H, S, S) of a text of S tokens, or None."""
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Returns the hidden states (B, S, D) for the output of the last layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Adjacent texts of equal length.
+
+    Attributes:
+        first: Number of the first token.
+        texts: Number of texts.
+        length: Number of tokens of each text.
+    """
+
+    first: int
+    texts: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """Number of the first token after the group."""
+        return self.first + self.texts * self.length
+
+
+class PackedBatch(EncoderBatch):
+    """A packed batch of texts; attention is computed once for each group of equal lengths.
+
+    In the shapes of this class N is the number of tokens of all texts, and B is 1.
+
+    Args:
+        encoder: Encoder on its device, in any precision.
+        sequences: Token ids of each text; at best, texts of equal length are adjacent.
+
+    Attributes:
+        num_tokens: N, which includes a padding text after the texts.
+    """
+
+    def __init__(self, encoder: PackableEncoder, sequences: Sequence[list[int]]) -> None:
+        self.encoder = encoder
+        self.layers = encoder.encoder_layers
+        self.num_layers = len(self.layers)
+        self.lengths = [len(ids) for ids in sequences]
+        padding = -sum(self.lengths) % TOKEN_MULTIPLE
+        if padding:
+            self.lengths.append(padding)
+        self.num_tokens = sum(self.lengths)
+        self.groups = list(groups(self.lengths))
+        longest = max(self.lengths)
+        tokens = [token for ids in sequences for token in ids] + [0] * padding
+        positions = [index for length in self.lengths for index in range(length)]
+        places = upload(tokens, encoder.device)[None], upload(positions, encoder.device)[None]
+        self.x = encoder.embed(*places, longest - 1)  # (1, N, D)
+        self.bias = encoder.bias(longest)
+        self.heads: Heads | None = None  # of the current layer
+
+    def project(self, layer: int, first: int, count: int) -> None:
+        """Computes queries, keys and values (EncoderBatch)."""
+        parts = self.layers[layer].project(self.x[:, first : first + count])
+        wholes = self.heads or (None, None, None)
+        query, key, value = (
+            put(whole, part, first, self.num_tokens, 2)
+            for whole, part in zip(wholes, parts, strict=True)
+        )
+        self.heads = query, key, value
+
+    def attend(self, layer: int, first: int, count: int) -> None:
+        """Computes the attention sublayer (EncoderBatch)."""
+        end = first + count
+        attended = torch.cat([*self._attended(first, end)], dim=2)
+        part = self.layers[layer].add_attention(self.x[:, first:end], attended)
+        self.x = put(self.x, part, first, self.num_tokens, 1)
+
+    def feed_forward(self, layer: int, first: int, count: int) -> None:
+        """Computes the feed-forward sublayer (EncoderBatch)."""
+        part = self.layers[layer].add_feed_forward(self.x[:, first : first + count])
+        self.x = put(self.x, part, first, self.num_tokens, 1)
+
+    def read(self) -> Tensor:
+        """Returns the hidden states (N, D) after the last layer (EncoderBatch)."""
+        return self.encoder.finish(self.x)[0]
+
+    def projected(self, layer: int) -> Iterator[ProjectedHeads]:
+        """Yields queries, keys and values of each text in the layer computed last."""
+        assert self.heads is not None
+        module = self.layers[layer].self_attention
+        parts = (torch.split(heads[0], self.lengths, dim=1) for heads in self.heads)
+        for query, key, value in zip(*parts, strict=True):
+            length = query.shape[1]
+            bias = None if self.bias is None else self.bias[0, :, :length, :length]
+            yield ProjectedHeads(query, key, value, bias, module)
+
+    def _attended(self, first: int, end: int) -> Iterator[Tensor]:
+        """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, in parts."""
+        for group in self.groups:
+            if group.texts > 1 and first <= group.first and group.end <= end:
+                yield self._attend_group(group)
+            else:  # one text, or a range that ends inside a text
+                for start in range(group.first, group.end, group.length):
+                    begin, stop = max(first, start), min(end, start + group.length)
+                    if begin < stop:
+                        yield self._attend_rows(start, group.length, begin, stop)
+
+    def _attend_group(self, group: Group) -> Tensor:
+        query, key, value = (unpack(heads, group) for heads in self._heads())
+        bias = None if self.bias is None else self.bias[..., : group.length, : group.length]
+        return pack(attention(query, key, value, bias)[0])
+
+    def _attend_rows(self, start: int, length: int, begin: int, stop: int) -> Tensor:
+        query, key, value = self._heads()
+        text, rows = slice(start, start + length), slice(begin - start, stop - start)
+        bias = None if self.bias is None else self.bias[..., rows, :length]
+        return attention(query[:, :, begin:stop], key[:, :, text], value[:, :, text], bias)[0]
+
+    def _heads(self) -> Heads:
+        assert self.heads is not None
+        return self.heads
+
+
+def groups(lengths: Sequence[int]) -> Iterator[Group]:
+    """Yields the groups of adjacent equal lengths."""
+    first = 0
+    for length, texts in groupby(lengths):
+        group = Group(first, len(list(texts)), length)
+        first = group.end
+        yield group
+
+
+def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> Tensor:
+    """Puts a part into a tensor, from index `first` of a dimension on.
+
+    Args:
+        whole: Tensor that receives the part; None stands for a new one.
+        part: The part. If it has the whole size, it is the result.
+        first: Index of the part's begin.
+        size: Size of the whole tensor in the dimension.
+        dim: The dimension.
+    """
+    if part.shape[dim] == size:
+        return part
+    if whole is None:
+        whole = part.new_empty([*part.shape[:dim], size, *part.shape[dim + 1 :]])
+    whole.narrow(dim, first, part.shape[dim]).copy_(part)
+    return whole
+
+
+def unpack(heads: Tensor, group: Group) -> Tensor:
+    """Returns the heads (B, H, T, K) of a group, of packed heads (1, H, N, K)."""
+    chosen = heads[0, :, group.first : group.end]
+    return chosen.reshape(-1, group.texts, group.length, heads.shape[3]).transpose(0, 1)
+
+
+def pack(heads: Tensor) -> Tensor:
+    """Packs heads (B, H, T, K) into (1, H, B * T, K)."""
+    return heads.transpose(0, 1).flatten(1, 2)[None]

@@ -1,0 +1,146 @@
+"""Captures attention from passes through a model, in slices.
+
+A slice is about half a layer of a batch. Between two slices a worker can do other work.
+
+A fused kernel computes the hidden states, and does not return the attention weights. The weights of
+the queried layers and heads are computed separately, from the same queries and keys.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from model.backends.encoder_batch import run_layers
+from model.backends.torch_encoder import PackableEncoder, PackedBatch
+from model.inspection.capture import (
+    AttentionSite,
+    Capture,
+    ProjectedHeads,
+    Result,
+    Slices,
+    new_captures,
+)
+from model.inspection.query import AttentionJob, AttentionKind
+
+SLICE_TOKENS = 128
+"""Default for the approximate number of tokens in a slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedJob:
+    """A job, and a capture for each of its queries."""
+
+    job: AttentionJob
+    captures: list[Capture]
+
+    def layers(self, kind: AttentionKind) -> set[int]:
+        """Returns the layers whose attention of this kind the captures need."""
+        return {layer for capture in self.captures for layer in capture.layers(kind)}
+
+
+class CapturePass(ABC):
+    """Answers the attention queries of some jobs; each call of `advance` computes one slice.
+
+    Args:
+        jobs: Valid jobs, whose queries name layers and heads that the model has.
+        device: Device of the captured tensors.
+        slice_tokens: Approximate number of tokens in a slice.
+    """
+
+    def __init__(
+        self, jobs: Iterable[AttentionJob], device: torch.device, slice_tokens: int
+    ) -> None:
+        self.slice_tokens = slice_tokens
+        self.captured = [CapturedJob(job, new_captures(job, device, slice_tokens)) for job in jobs]
+        self.slices = self._run()
+        self.is_done = False
+
+    def _run(self) -> Slices[None]:
+        yield from self.compute()
+        self.is_done = True
+
+    @abstractmethod
+    def compute(self) -> Slices[None]:
+        """Runs the model as far as needed, and presents its attention to the captures."""
+
+    @torch.inference_mode()
+    def advance(self) -> bool:
+        """Computes the next slice; returns False if no slice is left."""
+        for _ in self.slices:
+            return True
+        return False
+
+    @torch.inference_mode()
+    def results(self) -> list[list[Result]]:
+        """Returns the result of each query of each job; call it after the last slice.
+
+        On a GPU, it waits for the computation.
+        """
+        assert self.is_done
+        return [[capture.result() for capture in each.captures] for each in self.captured]
+
+
+def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[CapturedJob]]:
+    """Yields batches of at most `max_tokens` source tokens and at most `max_tokens` target tokens.
+
+    A job with more tokens is a batch by itself.
+    """
+    batch: list[CapturedJob] = []
+    sources = targets = 0
+    for each in captured:
+        sources, targets = sources + len(each.job.source), targets + len(each.job.target)
+        if batch and max(sources, targets) > max_tokens:
+            yield batch
+            batch, sources, targets = [], len(each.job.source), len(each.job.target)
+        batch.append(each)
+    if batch:
+        yield batch
+
+
+def last_layer(captured: Iterable[CapturedJob], kind: AttentionKind) -> int:
+    """Returns the last layer whose attention of this kind is captured; -1 if there is none."""
+    return max(max(each.layers(kind), default=-1) for each in captured)
+
+
+def run_encoder(
+    encoder: PackableEncoder,
+    captured: Sequence[CapturedJob],
+    slice_tokens: int,
+    last: int | None = None,
+) -> Slices[PackedBatch]:
+    """Runs the sources of some jobs through an encoder, and shows every layer to the captures.
+
+    Args:
+        encoder: Encoder on its device.
+        captured: Jobs and their captures.
+        slice_tokens: Approximate number of tokens in a slice.
+        last: Number of the last layer to run, as in `run_layers`.
+    """
+    batch = PackedBatch(encoder, [each.job.source for each in captured])
+
+    def observe(layer: int) -> Slices[None]:
+        return show(captured, AttentionSite(AttentionKind.ENCODER, layer), batch.projected(layer))
+
+    yield from run_layers(batch, slice_tokens, last, observe)
+    return batch
+
+
+def show(
+    captured: Sequence[CapturedJob], site: AttentionSite, projected: Iterable[ProjectedHeads]
+) -> Slices[None]:
+    """Shows one attention sublayer to the captures that need it.
+
+    Args:
+        captured: Jobs and their captures.
+        site: The sublayer.
+        projected: Queries, keys and values of each job; those of a padding text may follow.
+    """
+    if not any(site.layer in each.layers(site.kind) for each in captured):
+        return
+    for each, heads in zip(captured, projected, strict=False):
+        for capture in each.captures:
+            if site.layer in capture.layers(site.kind):
+                yield from capture.observe(site, heads)
+    yield
