@@ -11,7 +11,7 @@ PAIR ?= en-pt
 PYTHON310 ?= python3.10
 ARGS ?=
 
-.PHONY: install serve test browser check sanitize alerts board audit bench format lock clean
+.PHONY: install serve test emulators browser check sanitize alerts board audit bench format lock clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -37,6 +37,13 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 serve: install  ## starts the server on REGARD_PORT (8000)
 	$(BIN)/regard serve
+
+emulators:  ## installs the cross compiler and the emulator for the tests of the ARM code
+	@command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64-static >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static >/dev/null; } || \
+	  echo 'No emulator was found: the ARM code is not tested. Install the packages as root.'
 
 test: $(VENV)/.installed-dev browser  ## runs all tests
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder

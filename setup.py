@@ -1,7 +1,7 @@
 """Builds the native code once for each instruction set.
 
 All other settings of the package are in pyproject.toml. The package installs without native code if
-there is no compiler, on Windows, and on processors other than x86-64. PyTorch then computes the
+there is no compiler, and on systems other than Linux on x86-64 or ARM64. PyTorch then computes the
 models.
 """
 
@@ -12,13 +12,17 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden"]
-INSTRUCTION_SETS = {
+X86_64 = {
     "avx2": ["-mavx2", "-mfma", "-mf16c"],
     "avx512vnni": [
         *["-mavx2", "-mfma", "-mf16c"],
         *["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
     ],
 }
+ARM64 = {"neon": ["-march=armv8.2-a+dotprod"]}
+INSTRUCTION_SETS = {"x86_64": X86_64, "aarch64": ARM64}
+"""Flags for each instruction set, by `platform.machine()`."""
+
 SOURCES = ["batch.cpp", "text_encoder.cpp"]
 CSRC = Path("model/backends/native/csrc")
 HEADERS = sorted(str(path) for path in CSRC.rglob("*.h"))
@@ -46,9 +50,11 @@ def extension(name: str, flags: list[str]) -> Extension:
     )
 
 
-def is_x86() -> bool:
-    """Reports whether the native code can be built for this machine."""
-    return platform.machine() in ("x86_64", "AMD64") and platform.system() != "Windows"
+def extensions() -> list[Extension]:
+    """Returns the builds for this machine."""
+    sets = INSTRUCTION_SETS.get(platform.machine(), {}) if platform.system() == "Linux" else {}
+    return [extension(*item) for item in sets.items()]
 
 
-setup(ext_modules=[extension(*item) for item in INSTRUCTION_SETS.items()] if is_x86() else [])
+if __name__ == "__main__":
+    setup(ext_modules=extensions())

@@ -24,7 +24,7 @@ from model.precision import Precision, select_precision
 
 logger = logging.getLogger("regard.native")
 
-INSTRUCTION_SETS = ("avx512vnni", "avx2")
+INSTRUCTION_SETS = ("avx512vnni", "avx2", "neon")
 """Instruction sets, best first; the build of each is an extension module `_<name>`."""
 
 
@@ -277,7 +277,7 @@ def log_missing_build() -> None:
         "no usable build of the native code, so PyTorch computes instead: about 3 times slower in "
         "float32 (dtype auto) and 30 times slower in int8. About one translation in six differs "
         "from that of native code. Install g++ and run make install; native code needs an x86-64 "
-        "processor with AVX2, FMA and F16C."
+        "processor with AVX2, FMA and F16C, or an ARM64 processor with the dot product."
     )
 
 

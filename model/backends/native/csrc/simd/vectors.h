@@ -45,6 +45,8 @@ inline int32_t four_bytes(const uint8_t* p) {
 
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
 #include "avx512vnni.h"
+#elif defined(__ARM_FEATURE_DOTPROD)
+#include "neon.h"
 #else
 #include "avx2.h"
 #endif
