@@ -90,10 +90,9 @@ def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedMod
 def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
     """Returns a loaded model whose task kinds use the engine or its model."""
     model = engine.model
-    embedder = MeanOfMemory(model)
 
     def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
-        return EmbeddingEncode(embedder, embedding_jobs(items), BATCH_TOKENS)
+        return EmbeddingEncode(MeanOfMemory(model), embedding_jobs(items), BATCH_TOKENS)
 
     executables = {
         TRANSLATE: engine,
