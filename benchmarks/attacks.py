@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from statistics import quantiles
 from typing import Any
@@ -72,10 +72,10 @@ async def repeat_request(port: int, clients: int, request: bytes, pause_seconds:
     async def client() -> None:
         while True:
             with suppress(RequestError):
-                connection = await Connection.open(Address(HOST, port, ""))
-                while not connection.is_closed:
-                    await connection.send(request)
-                    await asyncio.sleep(pause_seconds)
+                with closing(await Connection.open(Address(HOST, port, ""))) as connection:
+                    while not connection.is_closed:
+                        await connection.send(request)
+                        await asyncio.sleep(pause_seconds)
             await asyncio.sleep(RETRY_SECONDS)
 
     await asyncio.gather(*(client() for _ in range(clients)))
