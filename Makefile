@@ -75,7 +75,7 @@ sanitize: $(VENV)/.installed-dev  ## tests the native code with AddressSanitizer
 	cp -r model service tests setup.py pyproject.toml README.md $(SANITIZED)
 	cd $(SANITIZED) && rm -f model/backends/native/*.so && \
 	  CC='$(SANITIZER)' CXX='$(SANITIZER)' LDSHARED='$(SANITIZER) -shared' \
-	  LDCXXSHARED='$(SANITIZER) -shared' ../bin/python setup.py -q build_ext --inplace --parallel 2
+	  LDCXXSHARED='$(SANITIZER) -shared' ../bin/python setup.py -q build_ext --inplace
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	  ../bin/python -m pytest -n auto tests/unit/test_native.py \

@@ -5,11 +5,13 @@ there is no compiler, and on systems other than Linux on x86-64 or ARM64. PyTorc
 models.
 """
 
+import copy
 import platform
 import zlib
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden"]
 X86_64 = {
@@ -56,5 +58,22 @@ def extensions() -> list[Extension]:
     return [extension(*item) for item in sets.items()]
 
 
+class BuildExtensions(build_ext):
+    """Builds the extensions at the same time; each compiles into a folder of its own.
+
+    Extensions have the same sources, so in one folder they would overwrite each other's objects.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        """Builds one extension."""
+        command = copy.copy(self)
+        command.build_temp = str(Path(self.build_temp) / ext.name)
+        build_ext.build_extension(command, ext)
+
+
 if __name__ == "__main__":
-    setup(ext_modules=extensions())
+    setup(
+        ext_modules=extensions(),
+        cmdclass={"build_ext": BuildExtensions},
+        options={"build_ext": {"parallel": True}},
+    )

@@ -3,10 +3,12 @@
 The build for ARM is made by a cross compiler and runs under QEMU's emulator.
 """
 
+import os
 import platform
 import runpy
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,26 @@ def expected(build_settings: dict[str, Any], tmp_path_factory: pytest.TempPathFa
         pytest.skip("this processor has no AVX2")
     flags = build_settings["FLAGS"] + build_settings["X86_64"]["avx2"]
     return lines(compiled("g++", flags, tmp_path_factory.mktemp("avx2") / "bits"))
+
+
+def test_builds_share_no_object_file(tmp_path: Path) -> None:
+    """They are compiled at once: one library held the code of the other, or none."""
+    compiler, log = tmp_path / "compiler", tmp_path / "log"
+    compiler.write_text(
+        '#!/bin/sh\necho "$@" >> ' + str(log) + '\nwhile [ $1 != -o ]; do shift; done; touch "$2"\n'
+    )
+    compiler.chmod(0o755)
+    names = ["CC", "CXX", "LDSHARED", "LDCXXSHARED"]
+    folders = ["--build-temp", str(tmp_path / "temp"), "--build-lib", str(tmp_path / "lib")]
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_ext", *folders],
+        cwd=ROOT,
+        env=os.environ | dict.fromkeys(names, str(compiler)),
+        check=True,
+    )
+    compiled = [line.split() for line in log.read_text().splitlines() if " -c " in line]
+    objects = [words[words.index("-o") + 1] for words in compiled]
+    assert len(set(objects)) == len(objects) == 4
 
 
 def test_results_of_all_stages_are_hashed(expected: list[str]) -> None:
