@@ -1,19 +1,17 @@
-"""Captures attention from passes through a model, in slices.
-
-A slice is about half a layer of a batch. Between two slices a worker can do other work.
+"""Captures attention from passes through a model.
 
 A fused kernel computes the hidden states, and does not return the attention weights. The weights of
 the queried layers and heads are computed separately, from the same queries and keys.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from model.backends.encoder_batch import run_layers
 from model.backends.torch_encoder import PackableEncoder, PackedBatch
+from model.encoding.sliced_pass import SlicedPass
 from model.inspection.capture import (
     AttentionSite,
     Capture,
@@ -35,12 +33,17 @@ class CapturedJob:
     job: AttentionJob
     captures: list[Capture]
 
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Number of source tokens and of target tokens."""
+        return len(self.job.source), len(self.job.target)
+
     def layers(self, kind: AttentionKind) -> set[int]:
         """Returns the layers whose attention of this kind the captures need."""
         return {layer for capture in self.captures for layer in capture.layers(kind)}
 
 
-class CapturePass(ABC):
+class CapturePass(SlicedPass):
     """Answers the attention queries of some jobs; each call of `advance` computes one slice.
 
     Args:
@@ -54,23 +57,7 @@ class CapturePass(ABC):
     ) -> None:
         self.slice_tokens = slice_tokens
         self.captured = [CapturedJob(job, new_captures(job, device, slice_tokens)) for job in jobs]
-        self.slices = self._run()
-        self.is_done = False
-
-    def _run(self) -> Slices[None]:
-        yield from self.compute()
-        self.is_done = True
-
-    @abstractmethod
-    def compute(self) -> Slices[None]:
-        """Runs the model as far as needed, and presents its attention to the captures."""
-
-    @torch.inference_mode()
-    def advance(self) -> bool:
-        """Computes the next slice; returns False if no slice is left."""
-        for _ in self.slices:
-            return True
-        return False
+        super().__init__()
 
     @torch.inference_mode()
     def results(self) -> list[list[Result]]:
@@ -80,23 +67,6 @@ class CapturePass(ABC):
         """
         assert self.is_done
         return [[capture.result() for capture in each.captures] for each in self.captured]
-
-
-def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[CapturedJob]]:
-    """Yields batches of at most `max_tokens` source tokens and at most `max_tokens` target tokens.
-
-    A job with more tokens is a batch by itself.
-    """
-    batch: list[CapturedJob] = []
-    sources = targets = 0
-    for each in captured:
-        sources, targets = sources + len(each.job.source), targets + len(each.job.target)
-        if batch and max(sources, targets) > max_tokens:
-            yield batch
-            batch, sources, targets = [], len(each.job.source), len(each.job.target)
-        batch.append(each)
-    if batch:
-        yield batch
 
 
 def last_layer(captured: Iterable[CapturedJob], kind: AttentionKind) -> int:

@@ -1,6 +1,6 @@
 """Computes embeddings of texts in slices, with any model that has an encoder."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.backends.encoder_batch import EncoderBatch, run_layers
+from model.encoding.sliced_pass import SlicedPass, batches
 from model.inspection.capture import Slices
 from model.tokenization.token_ids import check_ids
 
@@ -70,7 +71,7 @@ class Embedder(Protocol):
         """Returns the float32 vector (E) of a text, for its last hidden states (T, D)."""
 
 
-class EmbeddingEncode:
+class EmbeddingEncode(SlicedPass):
     """Embeds some texts in slices, short texts first; each call of `advance` computes one slice.
 
     Args:
@@ -92,14 +93,7 @@ class EmbeddingEncode:
         numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
         self.numbered = sorted(numbered, key=lambda each: each.length)
         self.finished: dict[int, Tensor] = {}
-        self.slices = self._compute()
-
-    @torch.inference_mode()
-    def advance(self) -> bool:
-        """Computes the next slice; returns False if no slice is left."""
-        for _ in self.slices:
-            return True
-        return False
+        super().__init__()
 
     @torch.inference_mode()
     def take_finished(self) -> dict[int, Vectors]:
@@ -112,9 +106,9 @@ class EmbeddingEncode:
         finished, self.finished = self.finished, {}
         return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
 
-    def _compute(self) -> Slices[None]:
+    def compute(self) -> Slices[None]:
         """Computes batch after batch, batches of short texts first."""
-        for batch in batches(self.numbered, self.slice_tokens):
+        for batch in batches(self.numbered, lambda each: (each.length,), self.slice_tokens):
             encoding = self.model.begin([each.job.ids for each in batch])
             yield from run_layers(encoding, self.slice_tokens)
             hidden = encoding.read()
@@ -144,17 +138,3 @@ def embed(
         pass
     finished = embedding.take_finished()
     return [finished[number] for number in range(len(jobs))]
-
-
-def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[NumberedJob]]:
-    """Yields batches of at most `max_tokens` tokens, or of a single job with more tokens."""
-    batch: list[NumberedJob] = []
-    tokens = 0
-    for each in numbered:
-        tokens += each.length
-        if batch and tokens > max_tokens:
-            yield batch
-            batch, tokens = [], each.length
-        batch.append(each)
-    if batch:
-        yield batch

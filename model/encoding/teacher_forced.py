@@ -20,11 +20,11 @@ from model.encoding.capture_pass import (
     SLICE_TOKENS,
     CapturedJob,
     CapturePass,
-    batches,
     last_layer,
     run_encoder,
     show,
 )
+from model.encoding.sliced_pass import batches
 from model.inspection.capture import AttentionSite, ProjectedHeads, Slices
 from model.inspection.query import AttentionJob, AttentionKind, check_job
 from model.layers.attention import MultiHeadAttention, attention, mask_bias
@@ -58,7 +58,7 @@ class TeacherForcedPass(CapturePass):
         """Computes batch after batch; jobs without decoder queries are in separate batches."""
         for needs_target in (True, False):
             chosen = [each for each in self.captured if each.job.needs_target is needs_target]
-            for batch in batches(chosen, self.slice_tokens):
+            for batch in batches(chosen, lambda each: each.lengths, self.slice_tokens):
                 yield from TeacherForcedBatch(self.model, batch, self.slice_tokens).run()
 
 

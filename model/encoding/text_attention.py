@@ -7,10 +7,10 @@ from model.embedding_config import TextEncoderConfig
 from model.encoding.capture_pass import (
     SLICE_TOKENS,
     CapturePass,
-    batches,
     last_layer,
     run_encoder,
 )
+from model.encoding.sliced_pass import batches
 from model.errors import AttentionQueryError
 from model.inspection.capture import Slices
 from model.inspection.query import AttentionJob, AttentionKind, listed
@@ -43,7 +43,7 @@ class TextCapturePass(CapturePass):
     def compute(self) -> Slices[None]:
         """Computes batch after batch; texts are sorted, so that equal lengths are adjacent."""
         by_length = sorted(self.captured, key=lambda each: len(each.job.source))
-        for batch in batches(by_length, self.slice_tokens):
+        for batch in batches(by_length, lambda each: each.lengths, self.slice_tokens):
             last = last_layer(batch, AttentionKind.ENCODER)
             yield from run_encoder(self.encoder, batch, self.slice_tokens, last)
 

@@ -220,25 +220,18 @@ class Connection(asyncio.Protocol):
         Raises:
             RequestError: No reply came; the kind is `timeout`, `closed` or `protocol`.
         """
-        try:
-            return await self.begin(request)
-        except asyncio.CancelledError:
-            self.close()
-            raise
-
-    def begin(self, request: bytes) -> asyncio.Future[Reply]:
-        """Sends one request.
-
-        Returns:
-            The reply, or a RequestError of kind `timeout`, `closed` or `protocol`.
-        """
-        self._waiting = waiting = self._loop.create_future()
+        waiting: asyncio.Future[Reply] = self._loop.create_future()
+        self._waiting = waiting
         self._timer = self._loop.call_later(self._timeout_seconds, self._time_out)
         if self._is_ended:
             self._fail(RequestError("closed", "the connection ended before the request"))
         else:
             self._transport.write(request)
-        return waiting
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Closes the connection."""

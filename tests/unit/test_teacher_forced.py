@@ -13,7 +13,8 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.backends import torch_encoder
 from model.backends.torch_encoder import PackedBatch
 from model.encoding import teacher_forced
-from model.encoding.capture_pass import CapturedJob, batches, run_encoder
+from model.encoding.capture_pass import CapturedJob, run_encoder
+from model.encoding.sliced_pass import batches
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError
 from model.inspection import capture
@@ -192,7 +193,7 @@ def test_a_batch_has_so_many_tokens_on_each_side_or_one_job(
     recorded = [CapturedJob(job, new_captures(job, torch.device("cpu"), 10)) for job in jobs]
     found = [
         [(len(each.job.source), len(each.job.target)) for each in batch]
-        for batch in batches(recorded, 10)
+        for batch in batches(recorded, lambda each: each.lengths, 10)
     ]
     assert found == expected
 

@@ -1,0 +1,60 @@
+"""Runs passes in slices, and cuts their jobs into batches.
+
+A slice is about half a layer of a batch. Between two slices a worker can do other work.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from operator import add
+from typing import TypeVar
+
+import torch
+
+from model.inspection.capture import Slices
+
+Job = TypeVar("Job")
+
+
+class SlicedPass(ABC):
+    """A pass through a model; each call of `advance` computes one slice."""
+
+    def __init__(self) -> None:
+        self.slices = self.compute()
+        self.is_done = False
+
+    @abstractmethod
+    def compute(self) -> Slices[None]:
+        """Runs the whole pass."""
+
+    @torch.inference_mode()
+    def advance(self) -> bool:
+        """Computes the next slice; returns False if no slice is left."""
+        for _ in self.slices:
+            return True
+        self.is_done = True
+        return False
+
+
+def batches(
+    jobs: Iterable[Job], lengths: Callable[[Job], tuple[int, ...]], max_tokens: int
+) -> Iterator[list[Job]]:
+    """Yields batches of jobs in their order.
+
+    Args:
+        jobs: The jobs.
+        lengths: Returns the number of tokens of a job, such as those of its source and its target.
+        max_tokens: Largest sum of each of these numbers in a batch. A job with more tokens is a
+            batch by itself.
+    """
+    batch: list[Job] = []
+    totals: tuple[int, ...] = ()
+    for job in jobs:
+        sizes = lengths(job)
+        grown = tuple(map(add, totals, sizes)) if batch else sizes
+        if batch and max(grown) > max_tokens:
+            yield batch
+            batch, grown = [], sizes
+        batch.append(job)
+        totals = grown
+    if batch:
+        yield batch
