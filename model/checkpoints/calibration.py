@@ -12,6 +12,7 @@ import torch
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.load import ModelFiles, Vocabularies
+from model.checkpoints.samples import SAMPLES, all_samples
 from model.engine.engine import Engine
 from model.sequence import EngineLimits, Sequence
 
@@ -24,35 +25,6 @@ change by 0.013 to 0.016, by 0.032 to 0.034, and by 0.19.
 
 MAX_TOKENS = 48
 """Longer samples are cut, because they would make loading slower."""
-
-SAMPLES = {
-    "en": (
-        "The library opens at nine, but on Sundays it stays closed.",
-        "She had never seen so many birds on the lake before.",
-        "Please send us the signed form by the end of the month.",
-        "The engineers found out why the bridge moved in the wind.",
-    ),
-    "pt": (
-        "A biblioteca abre às nove, mas aos domingos fica fechada.",
-        "Ela nunca tinha visto tantos pássaros no lago.",
-    ),
-    "es": (
-        "La biblioteca abre a las nueve, pero los domingos está cerrada.",
-        "Nunca había visto tantos pájaros en el lago.",
-    ),
-    "fr": (
-        "La bibliothèque ouvre à neuf heures, mais elle est fermée le dimanche.",
-        "Elle n'avait jamais vu autant d'oiseaux sur le lac.",
-    ),
-    "de": (
-        "Die Bibliothek öffnet um neun, aber sonntags bleibt sie geschlossen.",
-        "Sie hatte noch nie so viele Vögel auf dem See gesehen.",
-    ),
-    "it": ("La biblioteca apre alle nove, ma la domenica resta chiusa.",),
-    "ru": ("Библиотека открывается в девять, но по воскресеньям она закрыта.",),
-    "zh": ("图书馆九点开门，但是星期天不开门。",),
-}
-"""Real sentences by the code of their language. A model of another language gets all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +55,7 @@ def forced_pairs(
     language = _language(files)
     if files.tokens is not None and not files.source:
         vocabularies = vocabularies.between(files.tokens, language, _target(files, language))
-    texts = SAMPLES.get(language) or [text for each in SAMPLES.values() for text in each]
+    texts = SAMPLES.get(language) or all_samples()
     tokenizer, first_id = vocabularies.source, vocabularies.first_id
     ids = [[*tokenizer.prefix, *tokenizer.encode(text)][: MAX_TOKENS - 1] for text in texts]
     sources = [[*each, tokenizer.eos_id] for each in ids]

@@ -1,5 +1,6 @@
 """Builds an embedding model, filled with its weights, from its files."""
 
+import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,11 @@ from model.architectures.text_encoder import TextEncoder
 from model.backends.native.library import warn_without_build
 from model.backends.native.text_runner import NativeTextEncoder, can_serve, is_supported
 from model.checkpoints.families.sentence_modules import CONFIG
-from model.checkpoints.families.sentence_transformers import EmbeddingFiles, read_config
+from model.checkpoints.families.sentence_transformers import (
+    EmbeddingFiles,
+    load_tokenizer,
+    read_config,
+)
 from model.checkpoints.families.text_encoders import family_of
 from model.checkpoints.families.text_weights import load_weights
 from model.checkpoints.formats.json_files import read_options
@@ -19,16 +24,21 @@ from model.checkpoints.formats.mapped_files import forget_pages
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.formats.weight_files import find_weights, weight_files
 from model.checkpoints.names import fill
+from model.checkpoints.samples import DEGENERATE, all_samples
 from model.embedding_config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.encoding.pooling import Dense, EmbeddingModel
-from model.precision import MIN_COSINE, Precision, select_precision
+from model.precision import (
+    MIN_COSINE,
+    MIN_DEGENERATE_COSINE,
+    Precision,
+    select_precision,
+)
 from model.quantization.asymmetric import quantize, restore
 
 NOTHING = re.compile(r"(?!)")
 
-SAMPLE_TEXTS = 16
-SAMPLE_TOKENS = 16
+logger = logging.getLogger("regard.models")
 
 
 def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str) -> EmbeddingModel:
@@ -40,7 +50,8 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         files: The files of the model.
         device: The device of the model.
         dtype: float32, bfloat16, int8 or `auto`. On a CPU, `auto` selects int8 if native code
-            serves the encoder and int8 hardly changes the vectors; see `MIN_COSINE`.
+            serves the encoder and int8 hardly changes the vectors of sample texts; see
+            `MIN_COSINE` and `MIN_DEGENERATE_COSINE`.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
@@ -58,7 +69,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         if isinstance(module, Dense):
             _fill_dense(module, folder)
     model.eval()
-    if precision is Precision.INT8 and not _use_int8(model, is_checked=dtype == "auto"):
+    if precision is Precision.INT8 and not _use_int8(model, files, is_checked=dtype == "auto"):
         precision = select_precision(dtype, device)
     if precision is Precision.INT8:
         for path in weight_files(find_weights(files.encoder)):
@@ -68,39 +79,49 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     return model.to(device)
 
 
-def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
+def _use_int8(model: EmbeddingModel, files: EmbeddingFiles, is_checked: bool) -> bool:
     """Quantises the encoder to int8, and returns whether it stays in int8.
 
-    If `is_checked` is True and int8 changes the vectors too much, the encoder is restored.
+    If `is_checked` is True and int8 changes the vectors of sample texts too much, the encoder is
+    restored.
     """
-    jobs = sample_jobs(model.config)
-    exact = embed(model, jobs) if is_checked else []
+    real, jobs = all_samples(), list[EmbeddingJob]()
+    if is_checked:
+        tokenizer = load_tokenizer(files, model.config)
+        jobs = [
+            EmbeddingJob(tokenizer.tokenize(text).tokenized.ids) for text in (*real, *DEGENERATE)
+        ]
+    exact = embed(model, jobs)
     replaced = quantize(model.encoder.layers)
     if can_serve(model.config.encoder):
         model.native = NativeTextEncoder(model.encoder)
-    if is_checked and mean_cosine(exact, embed(model, jobs)) < MIN_COSINE:
-        model.native = None
-        restore(replaced)
-        return False
-    return True
-
-
-def sample_jobs(config: EmbeddingConfig) -> list[EmbeddingJob]:
-    """Returns texts of random tokens, which suit a model of any language.
-
-    Every call with the same config returns the same texts.
-    """
-    ids = np.random.default_rng(0).integers(
-        config.encoder.vocab_size, size=(SAMPLE_TEXTS, min(SAMPLE_TOKENS, config.max_tokens))
+    if not is_checked:
+        return True
+    cosines = cosines_of(exact, embed(model, jobs))
+    mean, least = cosines[: len(real)].mean(), cosines[len(real) :].min()
+    if mean >= MIN_COSINE and least >= MIN_DEGENERATE_COSINE:
+        return True
+    logger.warning(
+        "%s: int8 vectors of sample sentences have a mean cosine of %.4f with float32 vectors, and "
+        "those of degenerate texts one of at least %.4f. The limits are %.4f and %.4f, so int8 is "
+        "not used; REGARD_DTYPE=int8 selects it all the same",
+        files.name,
+        mean,
+        least,
+        MIN_COSINE,
+        MIN_DEGENERATE_COSINE,
     )
-    return [EmbeddingJob(text.tolist()) for text in ids]
+    model.native = None
+    restore(replaced)
+    return False
 
 
-def mean_cosine(vectors: Sequence[Vectors], others: Sequence[Vectors]) -> float:
-    """Returns the mean of the cosines between vectors that have the same index in two lists."""
+def cosines_of(vectors: Sequence[Vectors], others: Sequence[Vectors]) -> Vectors:
+    """Returns the cosine (B) between vectors that have the same index in two lists."""
     a, b = np.stack(vectors), np.stack(others)  # (B, E)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return float(((a * b).sum(axis=1) / norms).mean())
+    cosines: Vectors = (a * b).sum(axis=1) / norms
+    return cosines
 
 
 def _load_encoder(files: EmbeddingFiles, config: EmbeddingConfig) -> TextEncoder:

@@ -8,8 +8,9 @@ import torch
 
 from model.checkpoints import calibration
 from model.checkpoints.build import load_model
-from model.checkpoints.calibration import MAX_CHANGE, SAMPLES, forced_pairs, mean_change
+from model.checkpoints.calibration import MAX_CHANGE, forced_pairs, mean_change
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
+from model.checkpoints.samples import SAMPLES
 from model.precision import Precision
 from tests import checkpoint_folders as folders
 

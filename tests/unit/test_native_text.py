@@ -203,17 +203,19 @@ def test_auto_takes_int8_where_native_code_serves(tmp_path: Path) -> None:
         assert cosines(embed(model, [job]), exact).min() > 0.99
 
 
+@pytest.mark.parametrize("limit", ["MIN_COSINE", "MIN_DEGENERATE_COSINE"])
 def test_auto_leaves_int8_where_vectors_would_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = find_embedding_models(str(write_model(tmp_path / "tiny", **ON_DISK)))[0]
     exact = embed(load_embedding_model(files, CPU, "float32"), [EmbeddingJob([1, 7, 2])])
-    monkeypatch.setattr(loading, "MIN_COSINE", 0.9999999)
+    monkeypatch.setattr(loading, limit, 0.9999999)
     monkeypatch.setattr("model.precision.has_fast_bfloat16", lambda device: False)
     model = load_embedding_model(files, CPU, "auto")
     assert model.native is None
     assert model.precision == "float32"
     np.testing.assert_array_equal(embed(model, [EmbeddingJob([1, 7, 2])]), exact)
+    assert "int8 is not used" in caplog.text
     assert load_embedding_model(files, CPU, "int8").native
 
 
