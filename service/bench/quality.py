@@ -65,13 +65,14 @@ class Scorer:
             sentences=len(translations),
             seconds=seconds,
             sentences_per_second=len(translations) / seconds,
-            scores=self._score(translations),
+            scores=self.score(translations),
             signatures=(str(self._bleu.get_signature()), str(self._chrf.get_signature())),
-            compared=self._score(others) if others else None,
+            compared=self.score(others) if others else None,
             equal=sum(map(str.__eq__, translations, others)) if others else None,
         )
 
-    def _score(self, translations: Sequence[str]) -> Scores:
+    def score(self, translations: Sequence[str]) -> Scores:
+        """Returns the scores of some translations."""
         bleu = self._bleu.corpus_score(translations, self._references)
         chrf = self._chrf.corpus_score(translations, self._references)
         return Scores(bleu=bleu.score, chrf=chrf.score)
