@@ -7,7 +7,7 @@
 #pragma once
 
 #include "self_cache.h"
-#include "sublayers.h"
+#include "transformer.h"
 
 namespace regard {
 
@@ -30,7 +30,9 @@ public:
           first_ids(max_rows, NO_TOKEN),
           attention(max_rows),
           self_cache(sizes.decoder_layers, max_rows, sizes.heads, sizes.d_model / sizes.heads),
-          sublayers(sizes) {
+          sublayers({sizes.d_model, sizes.ffn, sizes.activation, sizes.is_pre_norm != 0,
+                     sizes.norms_keys != 0}),
+          encoder(model.encoder, sizes.heads, sizes.d_model / sizes.heads, sublayers) {
         if (sizes.decoder == DecoderKind::SSRU)
             cells.assign((size_t)sizes.decoder_layers * max_rows * sizes.d_model, 0.0f);
     }
@@ -44,7 +46,7 @@ public:
         int total = check_entering(row, count, lengths, copies, firsts);
         require_within(tokens, total, 0, sizes.source_vocab, "a token is not in the vocabulary");
         has_logits = false;
-        float* memory = encode(count, lengths, tokens, total);
+        float* memory = encode(count, lengths, tokens);
         int first = row;
         for (int i = 0; i < count; i++) {
             Sentence* sentence = take_sentence();
@@ -185,8 +187,8 @@ private:
     std::vector<const Candidates*> candidates;
     std::vector<uint64_t> bits;       // one bit per id; used while a sentence enters
     std::vector<Search> searches;     // one for each active row
-    Sublayers sublayers;
-    SelfAttention self_attention;
+    Sublayers<Quantized> sublayers;
+    Encoder<Quantized> encoder;
     Quantized hidden;                 // inputs of the output layer in the last step
     Buffer<float> stream, scores, column, saved;
 
@@ -305,22 +307,15 @@ private:
             if (given_id(active[i]) != NO_TOKEN) best[i] = given_id(active[i]);
     }
 
-    float* encode(int count, const int32_t* lengths, const int32_t* tokens, int total) {
-        int d = sizes.d_model;
-        float* x = stream.reserve((size_t)total * d);
+    float* encode(int count, const int32_t* lengths, const int32_t* tokens) {
+        encoder.begin(count, lengths);
+        int d = sizes.d_model, total = encoder.num_tokens();
+        float* x = encoder.x.get();
         for (int i = 0, t = 0; i < count; i++)
             for (int p = 0; p < lengths[i]; p++, t++)
                 model.source.look_up(tokens[t], sizes.embedding_scale,
                                      model.positions + (size_t)p * d, x + (size_t)t * d);
-        float* context = sublayers.context.reserve((size_t)total * d);
-        for (const EncoderLayer& layer : model.encoder) {
-            const float* projected = sublayers.project(layer.attention, x, total);
-            for (int i = 0, t = 0; i < count; t += lengths[i++])
-                self_attention.attend(projected + (size_t)t * 3 * d, lengths[i], sizes.heads,
-                                      d / sizes.heads, context + (size_t)t * d);
-            sublayers.merge(layer.attention.out, layer.attention.norm, x, total);
-            sublayers.feed_forward(layer.feed_forward, x, total);
-        }
+        encoder.run();
         if (sizes.is_pre_norm) model.encoder_norm.apply(x, x, total, d);
         return x;
     }
@@ -360,14 +355,15 @@ private:
 
     void attend_self(const Attention& layer, int index, float* x, int n) {
         int d = sizes.d_model;
-        const float* projected = sublayers.project(layer, x, n);
+        float* projected = sublayers.projected.reserve((size_t)n * 3 * d);
+        sublayers.project(layer, x, n, projected);
         float* context = sublayers.context.reserve((size_t)n * d);
         for (int r = 0; r < n; r++, projected += 3 * d) {
             int row = active[r], length = next_position[row];
             self_cache.append(index, row, length - 1, projected + d, projected + 2 * d);
             self_cache.attend(index, row, length, projected, scores, context + (size_t)r * d);
         }
-        sublayers.merge(layer.out, layer.norm, x, n);
+        sublayers.merge(layer.out, layer.norm, sublayers.context.get(), x, n);
     }
 
     // Returns the place of the next line of a row's record; no place if the row or the layer is
@@ -393,7 +389,7 @@ private:
                              scores.reserve(memory.width), context + (size_t)r * d, next,
                              weights);
         }
-        sublayers.merge(layer.out, layer.norm, x, n);
+        sublayers.merge(layer.out, layer.norm, sublayers.context.get(), x, n);
     }
 };
 

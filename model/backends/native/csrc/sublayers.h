@@ -4,16 +4,25 @@
 // other rows. Products are integer sums.
 #pragma once
 
-#include "transformer.h"
+#include "layers.h"
 
 namespace regard {
 
+// What the sublayers of a model have in common.
+struct SublayerSizes {
+    int d_model, ffn;
+    Activation activation;
+    bool is_pre_norm;  // whether a layer norm stands before each sublayer, not after the sum
+    bool norms_keys;   // whether pre-norm self-attention also normalises its keys and values
+};
+
+// Rows: the quantised inputs of the products, Quantized or AsymmetricQuantized.
+template <class Rows>
 class Sublayers {
 public:
     Buffer<float> projected, context;
-    Quantized quantized;
 
-    explicit Sublayers(const Sizes& sizes) : sizes(sizes) {}
+    explicit Sublayers(const SublayerSizes& sizes) : sizes(sizes) {}
 
     // Returns the input of a sublayer for the residual stream x.
     const float* before(const Norm& norm, const float* x, int rows) {
@@ -36,24 +45,29 @@ public:
     }
 
     // Computes queries, keys and values (rows, 3 D) of the residual stream x (rows, D).
-    float* project(const Attention& attention, const float* x, int rows) {
+    //
+    // The inputs of the values may have 16 bits. Most tokens attend to the same few tokens, so
+    // rounding errors in these few values would not average out.
+    void project(const Attention& attention, const float* x, int rows, float* to) {
         int d = sizes.d_model;
         const float* inner = before(attention.norm, x, rows);
-        float* to = projected.reserve((size_t)rows * 3 * d);
         if (sizes.norms_keys || inner == x) {
-            apply(attention.project, inner, rows, to);
+            apply(attention.project, inner, rows, to, 3 * d, 0, 3 * d, 2 * d);
         } else {  // Marian normalises the input of the queries only
             apply(attention.project, inner, rows, to, 3 * d, 0, d);
-            apply(attention.project, x, rows, to + d, 3 * d, d, 3 * d);
+            apply(attention.project, x, rows, to + d, 3 * d, d, 3 * d, 2 * d);
         }
-        return to;
     }
 
-    // Maps the attention's output in `context` and adds it to the residual stream x.
-    void merge(const Linear& out, const Norm& norm, float* x, int rows) {
-        float* y = added.reserve((size_t)rows * sizes.d_model);
-        apply(out, context.get(), rows, y);
-        after(norm, x, y, rows);
+    // Maps the attention's output y (rows, D) and adds it to the residual stream x.
+    void merge(const Linear& out, const Norm& norm, const float* y, float* x, int rows) {
+        int d = sizes.d_model;
+        float* to = added.reserve((size_t)BLOCK * d);
+        for (int r = 0; r < rows; r += BLOCK, x += (size_t)BLOCK * d, y += (size_t)BLOCK * d) {
+            int block = std::min(BLOCK, rows - r);
+            apply(out, y, block, to);
+            after(norm, x, to, block);
+        }
     }
 
     void feed_forward(const FeedForward& layer, float* x, int rows) {
@@ -72,17 +86,29 @@ public:
 
 private:
     static constexpr int BLOCK = 48;  // rows that are computed together; their data fit in the cache
+    static constexpr int NONE = -1;
 
-    const Sizes& sizes;
+    const SublayerSizes sizes;
+    Rows quantized;
     Buffer<float> normed, hidden, added;
 
-    // Computes the outputs `first` to `end` - 1; the rows of y are `stride` floats apart.
+    // Computes the outputs `first` to `end` - 1; the rows of y are `stride` floats apart. If rows can
+    // have 16 bits, those of the outputs from `fine` on have them.
     void apply(const Linear& linear, const float* x, int rows, float* y, int stride, int first,
-               int end) {
+               int end, int fine = NONE) {
         for (int r = 0; r < rows; r += BLOCK) {
             int block = std::min(BLOCK, rows - r);
-            quantized.fill(x + (size_t)r * linear.in, block, linear.in);
-            linear.multiply(quantized, block, y + (size_t)r * stride, stride, first, end);
+            const float* from = x + (size_t)r * linear.in;
+            float* to = y + (size_t)r * stride;
+            if constexpr (Rows::HAS_MIDPOINTS) {
+                quantized.fill(from, block, linear.in, fine != NONE);
+                linear.multiply(quantized, block, to, stride, first, end);
+                if (fine != NONE)
+                    linear.add_fine(quantized, block, to + fine - first, stride, fine, end);
+            } else {
+                quantized.fill(from, block, linear.in);
+                linear.multiply(quantized, block, to, stride, first, end);
+            }
         }
     }
 };

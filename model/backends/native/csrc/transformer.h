@@ -1,8 +1,8 @@
 // The layers of an encoder-decoder Transformer.
 #pragma once
 
+#include "encoder.h"
 #include "kernels/output.h"
-#include "weights.h"
 
 namespace regard {
 
@@ -51,25 +51,6 @@ struct Embedding {
     }
 };
 
-struct FeedForward {
-    Linear fc1, fc2;
-    Norm norm;
-
-    size_t bytes() const { return fc1.bytes() + fc2.bytes(); }
-};
-
-struct Attention {
-    Linear project, out;  // project: query, key and value concatenated
-    Norm norm;
-
-    size_t bytes() const { return project.bytes() + out.bytes(); }
-};
-
-struct EncoderLayer {
-    Attention attention;
-    FeedForward feed_forward;
-};
-
 struct DecoderLayer {
     Attention attention;  // of a decoder with self-attention
     Linear ssru_gates;    // of a decoder with SSRUs: update and forget concatenated
@@ -78,18 +59,6 @@ struct DecoderLayer {
     Norm norm;
     FeedForward feed_forward;
 };
-
-inline void fill(Attention& attention, WeightReader& reader) {
-    reader.append(attention.project, 3);
-    reader.append(attention.out);
-    attention.norm = reader.norm();
-}
-
-inline void fill(FeedForward& layer, WeightReader& reader) {
-    reader.append(layer.fc1);
-    reader.append(layer.fc2);
-    layer.norm = reader.norm();
-}
 
 struct Model {
     Sizes sizes;
@@ -113,23 +82,20 @@ struct Model {
         else
             full_output = std::make_unique<FullOutput>(w.output);
         WeightReader reader{w.layers, sizes.epsilon};
-        for (EncoderLayer& layer : encoder) {
-            fill(layer.attention, reader);
-            fill(layer.feed_forward, reader);
-        }
+        for (EncoderLayer& layer : encoder) layer.fill(reader);
         if (sizes.is_pre_norm) encoder_norm = reader.norm();
         for (DecoderLayer& layer : decoder) {
             if (sizes.decoder == DecoderKind::SSRU) {
                 reader.append(layer.ssru_gates, 2);
                 layer.ssru_norm = reader.norm();
             } else {
-                fill(layer.attention, reader);
+                layer.attention.fill(reader);
             }
             reader.append(layer.query);
             reader.append(layer.memory, 2);
             reader.append(layer.out);
             layer.norm = reader.norm();
-            fill(layer.feed_forward, reader);
+            layer.feed_forward.fill(reader);
         }
         if (sizes.is_pre_norm) decoder_norm = reader.norm();
         reader.check_end();
@@ -138,8 +104,7 @@ struct Model {
     // Returns the bytes of the memory that the model owns, without Python's weights.
     size_t bytes() const {
         size_t total = full_output ? full_output->bytes() : shortlist_output->bytes();
-        for (const EncoderLayer& layer : encoder)
-            total += layer.attention.bytes() + layer.feed_forward.bytes();
+        for (const EncoderLayer& layer : encoder) total += layer.bytes();
         for (const DecoderLayer& layer : decoder)
             total += layer.attention.bytes() + layer.ssru_gates.bytes() + layer.query.bytes() +
                      layer.memory.bytes() + layer.out.bytes() + layer.feed_forward.bytes();

@@ -106,14 +106,15 @@ public:
         }
     }
 
-    // Adds the product of the fine part of x to y.
-    void add_fine(const AsymmetricQuantized& x, int rows, float* y, size_t stride) const {
+    // Adds the product of the fine part of x to the outputs `first` to `end` - 1, which y starts with.
+    void add_fine(const AsymmetricQuantized& x, int rows, float* y, size_t stride, int first,
+                  int end) const {
         const float* steps = x.steps.get();
-        for (int n = 0; n < out; n += PANEL) {
+        for (int n = first; n < end; n += PANEL) {
             const float* scale = &scales[n];
             multiply_panel(x.fine.get(), rows, in, panels[n / PANEL], &start[n],
                            [=](int r, int j, Ints products) {
-                               float* to = y + r * stride + n + j;
+                               float* to = y + r * stride + n - first + j;
                                Floats step = broadcast(steps[r] / FINE) * load(scale + j);
                                store(to, fma(to_floats(products), step, load(to)));
                            });
