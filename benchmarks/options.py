@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SECTIONS = ("offline", "generate", "shapes", "http", "start", "growth", "embed", "embed-http")
+SECTIONS = (
+    *("offline", "generate", "shapes", "shapes-http"),
+    *("http", "start", "growth", "embed", "embed-http"),
+)
 
 
 @dataclass(frozen=True)

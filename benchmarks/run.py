@@ -19,6 +19,7 @@ from benchmarks import (
     http,
     report,
     shapes,
+    shapes_http,
     start,
     throughput,
 )
@@ -49,6 +50,7 @@ SECTIONS = {
     "offline": Section(throughput.measure, throughput.table),
     "generate": Section(generate.measure, generate.table),
     "shapes": Section(shapes.measure, shapes.table),
+    "shapes-http": Section(shapes_http.measure, shapes_http.table),
     "http": Section(http.measure, http.table, has_picture=True),
     "start": Section(start.measure, start.table),
     "growth": Section(growth.measure, growth.table, has_picture=True),

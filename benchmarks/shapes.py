@@ -87,7 +87,7 @@ def contestants(case: Case, options: Options, result: Result) -> list[Contestant
     except MissingError as error:
         result.notes.append(f"{PEER} was left out: {error}")
         return found
-    shape, folder = json.dumps(asdict(CASES[case.shape])), WORK / "shapes" / case.shape
+    shape, folder = json.dumps(asdict(CASES[case.shape])), WORK / "shapes" / f"{case.shape}-words"
     for size in (1,) if case.is_alone else BATCH_SIZES:
         words = [shape, folder, workers, size, case.sentences]
         module = [python, "-m", "benchmarks.peers.ctranslate2_shape"]

@@ -16,6 +16,7 @@ import ctranslate2
 import numpy as np
 
 from benchmarks.peers import protocol
+from benchmarks.peers.words import sentences, vocabulary
 
 EOS, UNK = 0, 1
 EOS_BIAS = -1e4
@@ -34,7 +35,7 @@ def build(shape: dict[str, Any], folder: Path) -> None:
         activation=activations.RELU if shape["is_nllb"] else activations.SWISH,
     )
     Weights(width, shape["ffn_dim"]).fill(spec, vocab)
-    pieces = ["</s>", "<unk>", *[f"t{number}" for number in range(2, vocab)]]
+    pieces = vocabulary(vocab)
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.add_source_eos = False
@@ -90,41 +91,51 @@ class Weights:
         return self.generator.standard_normal(size, dtype=np.float32) * STANDARD_DEVIATION
 
 
-def load(shape: dict[str, Any], folder: str, workers: int, batch_size: int, sentences: int) -> Any:
-    """Loads the model and returns a function that translates the sentences."""
-    translator = ctranslate2.Translator(
-        folder, compute_type="int8", inter_threads=workers, intra_threads=1
-    )
-    tokens = shape["tokens"]
-    ids = np.random.default_rng(1).integers(2, shape["vocab_size"] - 1, (sentences, tokens - 1))
-    pieces = [[*[f"t{number}" for number in row], "</s>"] for row in ids]
+class Translator:
+    """Translates texts of `tokens - 1` words to `tokens` tokens.
 
-    def translate(_: list[str]) -> list[str]:
-        batches = [pieces[i : i + batch_size] for i in range(0, sentences, batch_size)]
-        running = [
-            translator.translate_batch(
-                batch,
-                beam_size=1,
-                min_decoding_length=tokens,
-                max_decoding_length=tokens,
-                asynchronous=True,
-            )
-            for batch in batches
-        ]
-        for result in [result for batch in running for result in batch]:
-            assert len(result.result().hypotheses[0]) == tokens
-        return []
+    Args:
+        shape: Attributes of the model's shape.
+        folder: Folder of the model; it is built if it is missing.
+        workers: Number of streams of one thread each.
+        batch_size: Largest number of sentences that a stream decodes at once.
+    """
 
-    return translate
+    def __init__(self, shape: dict[str, Any], folder: str, workers: int, batch_size: int) -> None:
+        if not (Path(folder) / "model.bin").exists():
+            build(shape, Path(folder))
+        self.tokens = shape["tokens"]
+        self.batch_size = batch_size
+        self.translator = ctranslate2.Translator(
+            folder, compute_type="int8", inter_threads=workers, intra_threads=1
+        )
+
+    def __call__(self, texts: list[str]) -> list[str]:
+        """Returns the translations of texts."""
+        pieces = [[*text.split(), "</s>"] for text in texts]
+        starts = range(0, len(pieces), self.batch_size)
+        running = [self._begin(pieces[i : i + self.batch_size]) for i in starts]
+        found = [result.result().hypotheses[0] for batch in running for result in batch]
+        assert all(len(each) == self.tokens for each in found)
+        return [" ".join(each) for each in found]
+
+    def _begin(self, batch: list[list[str]]) -> Any:
+        return self.translator.translate_batch(
+            batch,
+            beam_size=1,
+            min_decoding_length=self.tokens,
+            max_decoding_length=self.tokens,
+            asynchronous=True,
+        )
 
 
 def main() -> None:
-    """Builds the model, if there is none, and serves the protocol."""
+    """Serves the protocol."""
     words, folder, *numbers = sys.argv[1:]
     shape = json.loads(words)
-    if not (Path(folder) / "model.bin").exists():
-        build(shape, Path(folder))
-    protocol.serve([], load(shape, folder, *map(int, numbers)))
+    workers, batch_size, count = map(int, numbers)
+    texts = sentences(count, shape["tokens"], shape["vocab_size"])
+    protocol.serve(texts, Translator(shape, folder, workers, batch_size))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,17 @@
 
     python -m benchmarks.peers.server --port P --mode naive --engine bergamot CONFIG
     python -m benchmarks.peers.server --port P --mode batched --engine ctranslate2 FOLDER [vmap]
+    python -m benchmarks.peers.server --port P --mode naive --engine ctranslate2-shape SHAPE FOLDER
 
 `naive` calls the engine once for each request, from a pool of threads. `batched` collects the
 sentences of many requests with `benchmarks.peers.batcher`. With `vmap`, CTranslate2 uses its
-lexical shortlist.
+lexical shortlist. `ctranslate2-shape` has random weights (`benchmarks.peers.ctranslate2_shape`).
 Requests and replies are LibreTranslate's, so that all servers get the same load.
 """
 
 import argparse
 import functools
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -20,8 +22,10 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from benchmarks.peers import bergamot, ctranslate2
-from benchmarks.peers.batcher import Batcher, Load
+from benchmarks.peers.batcher import MAX_BATCH, Batcher, Load
 from benchmarks.peers.protocol import Translate
+
+ENGINES = ("bergamot", "ctranslate2", "ctranslate2-shape")
 
 NAIVE_THREADS = 40
 """Number of threads that Starlette has for blocking handlers."""
@@ -41,6 +45,10 @@ def load_engine(engine: str, words: list[str], workers: int) -> Translate:
     """Loads the engine into this process."""
     if engine == "bergamot":
         return bergamot.load(words[0], workers)
+    if engine == "ctranslate2-shape":
+        from benchmarks.peers.ctranslate2_shape import Translator
+
+        return Translator(json.loads(words[0]), words[1], workers, MAX_BATCH)
     return ctranslate2.load(words[0], workers, "vmap" in words)
 
 
@@ -92,7 +100,7 @@ def main() -> None:
     add("--port", type=int, required=True, help="port on the loopback")
     add("--mode", choices=("naive", "batched"), required=True, help="one request a call, or many")
     add("--workers", type=int, default=2, help="number of threads (naive) or processes (batched)")
-    add("--engine", choices=("bergamot", "ctranslate2"), required=True, help="engine to serve")
+    add("--engine", choices=ENGINES, required=True, help="engine to serve")
     add("words", nargs="+", help="arguments of the engine, as shown above")
     args = parser.parse_args()
     inside = args.workers if args.mode == "naive" else 1

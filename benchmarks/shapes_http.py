@@ -1,0 +1,110 @@
+"""Section "shapes-http": serves random weights in the shape of OPUS-MT over HTTP, in int8.
+
+The contestants are Regard, and CTranslate2 behind the two servers of `benchmarks.peers.server`.
+One sentence is sent per POST. Each source and each target has 30 tokens.
+"""
+
+import json
+import sys
+from dataclasses import asdict, replace
+
+from benchmarks import load, report
+from benchmarks.engines import OURS, Contestant, ctranslate2_python
+from benchmarks.environments import WORK, MissingError
+from benchmarks.load import Shape
+from benchmarks.options import Options
+from benchmarks.peers.words import sentences
+from benchmarks.random_weights import CASES
+from benchmarks.report import Result, Sample
+from benchmarks.servers import Server, regard
+from benchmarks.shape_folder import PAIR, write
+
+SHAPE = CASES["opus-mt"]
+CLIENTS = (1, 64)
+SENTENCES = 2048
+MODES = ("naive", "batched")
+AGAINST = "ctranslate2-naive"
+
+GUARDS_OFF = {"REGARD_GUARD_BEAM_SIZE": "0"}
+"""Regard would decode again what random weights repeat."""
+
+
+def measure(options: Options) -> Result:
+    """Measures each server under each load in turn, round by round."""
+    load.compile_program()
+    result = Result("shapes-http", facts={"seconds a point": options.seconds})
+    result.facts["tokens in and out"] = SHAPE.tokens
+    bodies = load.translate_bodies(sentences(SENTENCES, SHAPE.tokens, SHAPE.vocab_size), PAIR)
+    servers: list[Server] = []
+    try:
+        for contestant in contestants(options, result):
+            servers.append(Server(contestant))
+            _check_lengths(servers[-1], bodies[:64])
+        for turn in range(1, options.rounds + 1):
+            for clients in CLIENTS:
+                shape = Shape(clients, options.seconds, options.warmup, offset=64 * turn)
+                for server in servers:
+                    figures = load.run(server.port, bodies, shape, server.pid).figures()
+                    case = f"{SHAPE.name}, {clients}"
+                    print(f"  round {turn} {case} {server.name}: {figures}", file=sys.stderr)
+                    result.samples.append(Sample(server.name, case, turn, figures))
+    finally:
+        for server in servers:
+            server.stop()
+    return result
+
+
+def contestants(options: Options, result: Result) -> list[Contestant]:
+    """Describes Regard and both servers of CTranslate2."""
+    folder = WORK / "shapes-http"
+    models = write(folder, SHAPE).parent
+    ours = regard(replace(options, models=str(models), dtype="int8"), GUARDS_OFF)
+    try:
+        python = ctranslate2_python()
+    except MissingError as error:
+        result.notes.append(f"ctranslate2 was left out: {error}")
+        return [ours]
+    sizes = json.dumps(asdict(SHAPE)).replace("{", "{{").replace("}", "}}")
+    words = ["--engine", "ctranslate2-shape", sizes, str(WORK / "shapes" / f"{SHAPE.name}-words")]
+    module = [python, "-m", "benchmarks.peers.server", "--port", "{port}"]
+    workers = ["--workers", str(options.workers)]
+    return [
+        ours,
+        *(
+            Contestant(f"ctranslate2-{mode}", [*module, "--mode", mode, *workers, *words])
+            for mode in MODES
+        ),
+    ]
+
+
+def _check_lengths(server: Server, bodies: list[str]) -> None:
+    """Translates some sentences, which also warms the server up.
+
+    Raises:
+        MissingError: A translation has not as many tokens as its source.
+    """
+    done = load.run(server.port, bodies, Shape(8, requests=len(bodies)), server.pid, True)
+    lengths = {len(text.split()) for text in load.translations(done)}
+    if lengths != {SHAPE.tokens}:
+        raise MissingError(f"{server.name} returned {sorted(lengths)} words; errors: {done.errors}")
+
+
+def table(result: Result, _options: Options) -> str:
+    """Returns a table with a row for each load and server."""
+    headings = ["case, clients", "server", "requests/s", f"× {AGAINST}", "p50 ms", "p99 ms"]
+    rows = []
+    for case, name in report.cases(result):
+        spreads = [
+            report.spread(result, name, case, figure)
+            for figure in ("p50_ms", "p99_ms", "cpu_seconds_per_1000")
+        ]
+        rows.append(
+            [
+                case,
+                f"**{name}**" if name == OURS else name,
+                report.ranged(report.spread(result, name, case, "requests_per_second")),
+                report.number(report.ratio(result, name, case, "requests_per_second", AGAINST)),
+                *(report.number(each.median if each else None) for each in spreads),
+            ]
+        )
+    return report.markdown([*headings, "CPU s per 1,000"], rows)
