@@ -8,6 +8,7 @@ import torch
 from model.embedding_config import EmbeddingConfig, TextEncoderConfig
 from model.encoding.embedding import EmbeddingJob
 from model.encoding.pooling import EmbeddingModel
+from model.quantization.asymmetric import quantize
 
 SIZES: dict[str, Any] = {
     "d_model": 16,
@@ -18,6 +19,8 @@ SIZES: dict[str, Any] = {
     "max_positions": 80,
     "token_types": 2,
 }
+WIDE: dict[str, Any] = {"d_model": 64, "num_heads": 4, "ffn_dim": 128}
+"""Sizes that native code can serve."""
 
 
 def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingModel:
@@ -33,6 +36,13 @@ def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingMo
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model
+
+
+def int8_model(**changes: Any) -> EmbeddingModel:
+    """Makes an int8 model that native code can serve."""
+    model = new_model(**WIDE | changes)
+    quantize(model.encoder.layers)
     return model
 
 

@@ -3,19 +3,17 @@
 The environment variable FUZZ_SECONDS sets the time for each kind of checkpoint, such as 60.
 """
 
-import os
 import random
 import resource
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from model.errors import CheckpointError
+from tests.fuzzing import seeds
 from tests.unit.test_damaged_checkpoints import KINDS, start
 
-FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "1"))
 MAX_GROWTH_BYTES = 2**30
 NUMBERS = (b"0", b"-1", b"4294967295", b"1e999", b"NaN", b"null", b'"x"', b"[]", b"{}", b"true")
 """Values that replace a number in a text file."""
@@ -69,10 +67,7 @@ def test_random_damage_ends_in_a_checkpoint_error(name: str, tmp_path: Path) -> 
     start(kind, folder)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     before = peak_bytes()
-    deadline = time.monotonic() + FUZZ_SECONDS
-    seed = 0
-    while time.monotonic() < deadline or seed < 5:
-        seed += 1
+    for seed in seeds():
         generator = random.Random(f"{name} {seed}")
         path = generator.choice(files)
         damage = generator.choice(DAMAGES)

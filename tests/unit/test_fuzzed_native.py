@@ -4,9 +4,7 @@ The environment variable FUZZ_SECONDS sets the time for each test and build, suc
 """
 
 import ctypes
-import os
 import random
-import time
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,12 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends.native.library import LIBRARIES, Library, address, int32
 from model.backends.native.runner import NativeRunner
+from model.backends.native.text_runner import NativeTextEncoder, TextBatch
 from model.config import Activation, DecoderKind, NormPosition
 from model.engine.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
+from tests.fuzzing import seeds
+from tests.text_models import int8_model as int8_embedding_model
 from tests.tiny import (
     VOCAB_SIZE,
     quantized,
@@ -31,8 +32,6 @@ from tests.tiny import (
 pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
-
-FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "1"))
 
 OPTIONS = [
     DecodingOptions(),
@@ -74,9 +73,7 @@ def random_sequence(chance: random.Random, number: int, limits: EngineLimits) ->
 
 @each_library
 def test_random_batches_give_the_translations_of_single_sentences(library: Library) -> None:
-    end = time.monotonic() + FUZZ_SECONDS
-    while time.monotonic() < end:
-        seed = random.randrange(2**32)
+    for seed in seeds():
         try:
             run_random_batch(random.Random(seed), library)
         except BaseException as error:
@@ -131,29 +128,13 @@ def check_step(
                 np.testing.assert_array_equal(found.attention, expected.attention)
 
 
-@each_library
-def test_raw_calls_with_wrong_arguments_are_refused(library: Library) -> None:
-    end = time.monotonic() + FUZZ_SECONDS
-    statuses = set()
-    while time.monotonic() < end:
-        seed = random.randrange(2**32)
-        calls = RawCalls(random.Random(seed), library)
-        for _ in range(50):
-            status = calls.call()
-            assert status in (0, -2), f"seed {seed}"
-            statuses.add(status)
-    assert statuses == {0, -2}
-
-
 class RawCalls:
     """Calls the native code with arguments that may be wrong; all arrays are large enough."""
 
+    names: tuple[str, ...]
+
     def __init__(self, chance: random.Random, library: Library) -> None:
         self.chance, self.library = chance, library
-        limits = EngineLimits(max_rows=8, max_source_tokens=9, max_batch_tokens=50)
-        shortlist = tiny_shortlist() if chance.random() < 0.5 else None
-        self.runner = NativeRunner(random_model(chance), limits, shortlist, library)
-        self.batch: ctypes.c_void_p = self.runner.batch
 
     def number(self, most: int) -> int:
         """A number from 0 to `most`, or an extreme one."""
@@ -166,9 +147,19 @@ class RawCalls:
 
     def call(self) -> int:
         """Makes one call; returns its status."""
-        name = self.chance.choice(["enter", "decode", "logits", "attention", "copy", "leave"])
-        status: int = getattr(self, name)()
+        status: int = getattr(self, self.chance.choice(self.names))()
         return status
+
+
+class TranslatorCalls(RawCalls):
+    names = ("enter", "decode", "logits", "attention", "copy", "leave")
+
+    def __init__(self, chance: random.Random, library: Library) -> None:
+        super().__init__(chance, library)
+        limits = EngineLimits(max_rows=8, max_source_tokens=9, max_batch_tokens=50)
+        shortlist = tiny_shortlist() if chance.random() < 0.5 else None
+        self.runner = NativeRunner(random_model(chance), limits, shortlist, library)
+        self.batch: ctypes.c_void_p = self.runner.batch
 
     def enter(self) -> Any:
         count = self.chance.randint(0, 3)
@@ -200,7 +191,7 @@ class RawCalls:
 
     def attention(self) -> Any:
         weights = np.zeros(4096, np.float32)
-        count = min(self.number(4096), 4096)
+        count = 0 if self.chance.random() < 0.1 else min(self.number(4096), 4096)
         return self.library.batch_attention(self.batch, self.number(7), count, address(weights))
 
     def copy(self) -> Any:
@@ -211,3 +202,54 @@ class RawCalls:
 
     def leave(self) -> Any:
         return self.library.batch_leave(self.batch, self.number(8))
+
+
+class TextEncoderCalls(RawCalls):
+    names = ("enter", "project", "attend", "feed_forward", "read")
+
+    def __init__(self, chance: random.Random, library: Library) -> None:
+        super().__init__(chance, library)
+        changes = chance.choice([{"token_types": 0}, {"token_types": 2}, {"relative_buckets": 32}])
+        self.encoder = NativeTextEncoder(int8_embedding_model(**changes).encoder, library)
+        self.batch = TextBatch(self.encoder)
+
+    def enter(self) -> Any:
+        count = self.chance.randint(0, 3)
+        lengths = self.numbers(count, 9)
+        last = self.encoder.config.vocab_size - 1
+        tokens = int32([self.chance.randint(0, last) for _ in range(1024)])
+        if self.chance.random() < 0.1:
+            tokens = self.numbers(1024, last)
+        places = address(lengths), address(tokens)
+        return self.library.text_batch_enter(self.batch.handle, count, *places)
+
+    def part(self) -> tuple[int, int, int]:
+        """A layer, a first token and a number of tokens."""
+        return self.number(1), self.number(9), self.number(9)
+
+    def project(self) -> Any:
+        return self.library.text_batch_project(self.batch.handle, *self.part())
+
+    def attend(self) -> Any:
+        return self.library.text_batch_attend(self.batch.handle, *self.part())
+
+    def feed_forward(self) -> Any:
+        return self.library.text_batch_feed_forward(self.batch.handle, *self.part())
+
+    def read(self) -> Any:
+        vectors = np.zeros(1024 * self.encoder.config.d_model, np.float32)
+        count = min(self.number(27), 1024)
+        return self.library.text_batch_read(self.batch.handle, count, address(vectors))
+
+
+@each_library
+@pytest.mark.parametrize("kind", [TranslatorCalls, TextEncoderCalls])
+def test_raw_calls_with_wrong_arguments_are_refused(kind: type, library: Library) -> None:
+    statuses = set()
+    for seed in seeds():
+        calls = kind(random.Random(seed), library)
+        for _ in range(50):
+            status = calls.call()
+            assert status in (0, -2), f"seed {seed}"
+            statuses.add(status)
+    assert statuses == {0, -2}

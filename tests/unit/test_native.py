@@ -304,6 +304,15 @@ def test_logits_that_do_not_fit_are_refused(
         runner.decode(1, [[0]], np.ones(1, np.int64), 1)
 
 
+@each_library
+def test_row_without_recorded_attention_has_no_weights(library: Library) -> None:
+    """C++ leaves a copy from no place undefined, even of zero bytes; sanitizers end the process."""
+    runner = NativeRunner(int8_model(), LIMITS, None, library)
+    runner.enter(0, [Sequence(0, tiny_sources(1)[0])])
+    assert library.batch_attention(runner.batch, 0, 0, None) == 0
+    assert library.batch_attention(runner.batch, 0, 1, None) == -2
+
+
 def test_memory_that_runs_out_is_an_error() -> None:
     """The library is not asked to fail for real: the test's process would go with it."""
     with pytest.raises(MemoryError, match="native code"):

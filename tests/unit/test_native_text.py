@@ -20,25 +20,18 @@ from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, Vectors, emb
 from model.encoding.pooling import EmbeddingModel
 from model.layers.feed_forward import ACTIVATIONS
 from model.quantization.asymmetric import quantize
-from tests.text_models import SIZES, jobs, new_model
+from tests.text_models import SIZES, WIDE, int8_model, jobs, new_model
 from tests.tiny_text import write_model
 
 pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 CPU = torch.device("cpu")
-WIDE: dict[str, Any] = {"d_model": 64, "num_heads": 4, "ffn_dim": 128}
 ON_DISK: dict[str, Any] = {
     "hidden_size": 64,
     "num_attention_heads": 2,
     "intermediate_size": 128,
 }
-
-
-def int8_model(**changes: Any) -> EmbeddingModel:
-    model = new_model(**WIDE | changes)
-    quantize(model.encoder.layers)
-    return model
 
 
 def native_model(library: Library, **changes: Any) -> EmbeddingModel:

@@ -122,7 +122,7 @@ public:
         check_used(row);
         const std::vector<float>& weights = attention[row].weights;
         require(count == (int64_t)weights.size(), "the place for weights has another size");
-        std::memcpy(to, weights.data(), weights.size() * sizeof(float));
+        std::copy(weights.begin(), weights.end(), to);
     }
 
     // Copies rows: row to[i] gets the state of row from[i] before the call.

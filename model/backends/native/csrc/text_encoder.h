@@ -84,7 +84,7 @@ public:
     //   tokens: N
     void read(int tokens, float* to) const {
         require(tokens == encoder.num_tokens(), "the place for hidden states has another size");
-        std::memcpy(to, encoder.x.get(), (size_t)tokens * sizes.d_model * sizeof(float));
+        std::copy_n(encoder.x.get(), (size_t)tokens * sizes.d_model, to);
     }
 
 private:
