@@ -14,6 +14,7 @@ from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput,
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import CompletedStep, Decoded, Scores, first_token
+from model.backends.padded_encoder import encode_padded
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
@@ -109,7 +110,7 @@ class TorchRunner:
             source[index, : len(sequence.source)] = torch.tensor(sequence.source)
         device = self.model.device
         mask = (torch.arange(width) < lengths[:, None]).to(device)  # (B, S)
-        memory, _ = self.model.encoder(source.to(device), mask)
+        memory = encode_padded(self.model.encoder, source.to(device), mask)
         projected = self.model.decoder.project_cross_kv(memory)
         bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
         copies = [i for i, sequence in enumerate(group) for _ in range(sequence.options.beam_size)]

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.architectures.text_encoder import TextEncoder
+from model.backends.encoder_batch import run_layers
+from model.backends.padded_encoder import encode_padded
+from model.backends.torch_encoder import PackedBatch
 from model.embedding_config import TextEncoderConfig
 from model.encoding.text_attention import TextCapturePass
 from model.errors import (
@@ -32,6 +35,7 @@ from model.inspection.query import (
 )
 from tests.attention_jobs import assert_steps_add_up
 from tests.text_attention import text_maps, text_results, text_steps
+from tests.tiny import pad
 
 ENCODER, DECODER, CROSS = AttentionKind
 LENGTHS = [7, 2, 7, 1, 31, 40]
@@ -166,3 +170,14 @@ def test_only_the_encoder_can_be_asked_about() -> None:
             resolve_query(config, [kind])
     steps = resolve_trace(config, TraceQuery(ENCODER, -1, -1, -1), 5, 0)
     assert steps == TraceQuery(ENCODER, 5, 3, 4)
+
+
+def test_padded_texts_have_the_states_of_packed_ones(encoder: TextEncoder) -> None:
+    source, mask = pad(texts())
+    with torch.inference_mode():
+        states = encode_padded(encoder, source, mask)
+        for ids, found in zip(texts(), states, strict=True):
+            batch = PackedBatch(encoder, [ids])
+            for _ in run_layers(batch, 100):
+                pass
+            torch.testing.assert_close(found[: len(ids)], batch.read()[: len(ids)])

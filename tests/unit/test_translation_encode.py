@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from model.architectures.seq2seq import EncoderDecoder
+from model.backends.padded_encoder import encode_padded
 from model.config import NormPosition
 from model.encoding import embedding as encoding
 from model.encoding.embedding import EmbeddingJob, Vectors
 from model.encoding.pooling import MeanOfMemory
 from model.errors import EmptySourceError, UnknownTokenError
-from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
+from tests.tiny import VOCAB_SIZE, pad, tiny_config, tiny_model
 
 TEXTS = [[5, 6, 7, 0], [8, 0], [9] * 30 + [0], [5, 6, 0]]
 
@@ -53,3 +54,10 @@ def test_what_cannot_be_computed_is_refused(
 ) -> None:
     with pytest.raises(error):
         encoding.embed(MeanOfMemory(model), [EmbeddingJob(ids)])
+
+
+def test_padded_texts_have_the_bits_of_the_forward_pass(model: EncoderDecoder) -> None:
+    source, mask = pad(TEXTS)
+    with torch.inference_mode():
+        expected, _ = model.encoder(source, mask)
+        assert encode_padded(model.encoder, source, mask).equal(expected)

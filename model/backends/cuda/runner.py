@@ -26,6 +26,7 @@ from model.architectures.shortlist import Ids
 from model.backends.base import CompletedStep, Decoded, DecodeStep, Scores, first_token
 from model.backends.cuda.graphs import Function, Graphs, Shape
 from model.backends.cuda.staging import Downloads, Slot, Uploads
+from model.backends.padded_encoder import encode_padded
 from model.config import DecoderKind
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache
@@ -212,7 +213,7 @@ class CudaRunner:
         lengths, rows, first_ids = arrived[tokens : tokens + 3 * count].view(3, count)
         mask = torch.arange(width, device=rows.device) < lengths[:, None]  # (B, S)
         with sdpa_kernel(ATTENTION):
-            memory, _ = self.model.encoder(source, mask)
+            memory = encode_padded(self.model.encoder, source, mask)
         projected = self.model.decoder.project_cross_kv(memory)
         bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
         self.cache.fill_rows(rows, projected, bias)
