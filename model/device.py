@@ -8,6 +8,8 @@ from model.errors import DeviceError
 def select_device(name: str) -> torch.device:
     """Returns the device of that name; `auto` selects a CUDA device if there is one, else the CPU.
 
+    If it is a CUDA device, the attention kernels of the process are chosen too.
+
     Raises:
         DeviceError: The name is unknown, or the machine has no such device.
     """
@@ -24,4 +26,14 @@ def select_device(name: str) -> torch.device:
             f"device {name!r} does not exist: {torch.cuda.device_count()} CUDA devices found; "
             "use cpu"
         )
+    if device.type == "cuda":
+        choose_kernels()
     return device
+
+
+def choose_kernels() -> None:
+    """Excludes cuDNN's attention, which would compile a kernel for every shape.
+
+    The setting holds for the whole process. The first model sets it; later calls change nothing.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)

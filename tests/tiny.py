@@ -166,16 +166,19 @@ def tiny_shortlist(candidates: int = 4) -> Shortlist:
 def forced_log_probs(
     runner: ModelRunner, source: list[int], target: list[int]
 ) -> NDArray[np.float32]:
-    """Returns the log-probabilities (T, U) while the runner decodes a given target in row 0."""
+    """Returns the log-probabilities (T, V) while the runner decodes a given target in row 0.
+
+    They are -inf for the ids that the runner leaves out.
+    """
+    log_probs = np.full((len(target), runner.model.config.target_vocab_size), -np.inf, np.float32)
     with torch.inference_mode():
         runner.enter(0, [Sequence(0, source)])
-        steps = []
-        for token in target:
+        for step, token in enumerate(target):
             (scores,) = runner.decode(1, [[0]], np.ones(1, np.int64), 1).wait().scores
-            steps.append(scores.log_probs[0].numpy())
+            log_probs[step, scores.ids[0]] = scores.log_probs[0].numpy()
             runner.set_tokens([0], [token])
         runner.leave(0, 1)
-    return np.stack(steps)
+    return log_probs
 
 
 def assert_same_hypotheses(found: list[Hypothesis], expected: list[Hypothesis]) -> None:

@@ -20,10 +20,21 @@ from model.sequence import BatchStats, Sequence
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The log-probabilities (k, U) of the k rows of one beam search, and the U columns' ids."""
+    """Log-probabilities of the next tokens of the k rows of one search.
+
+    Attributes:
+        log_probs: Log-probabilities (k, U). They contain the 2k largest of each row; others may be
+            left out.
+        ids: Ids of these tokens (k, U).
+    """
 
     log_probs: Tensor
     ids: Ids
+
+    @classmethod
+    def of_columns(cls, log_probs: Tensor, ids: Ids) -> "Scores":
+        """Returns scores (k, U) whose columns have the same ids (U) in all rows."""
+        return cls(log_probs, np.broadcast_to(ids, log_probs.shape))
 
 
 @dataclass(frozen=True, slots=True)

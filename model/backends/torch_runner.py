@@ -135,7 +135,9 @@ class TorchRunner:
         best = self.output.token_ids(argmax(logits))
         self.tokens[:rows] = best
         ids = self.output.token_ids(np.arange(logits.shape[1])) if scored else best
-        scores = [Scores(torch.log_softmax(logits[group], dim=-1), ids) for group in scored]
+        scores = [
+            Scores.of_columns(torch.log_softmax(logits[group], dim=-1), ids) for group in scored
+        ]
         return CompletedStep(Decoded(best[:, None], scores, max(rows, MIN_ROWS) - rows))
 
     def _logits(self, live: int) -> Tensor:

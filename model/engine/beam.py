@@ -79,8 +79,9 @@ class BeamSearch:
         """Extends every hypothesis by one token.
 
         Args:
-            log_probs: Log-probabilities (beam_size, U); -inf for a forbidden token.
-            ids: Vocabulary ids of the U columns.
+            log_probs: Log-probabilities (beam_size, U); -inf for a forbidden token. They contain
+                the 2 * beam_size largest of each row.
+            ids: Vocabulary ids of these tokens (beam_size, U).
         """
         width = log_probs.shape[1]
         totals = torch.tensor([beam.total for beam in self.live], dtype=torch.float64)
@@ -91,8 +92,8 @@ class BeamSearch:
         for rank, (total, index) in enumerate(candidates):
             if total == -math.inf:
                 break
-            parent = index // width
-            beam = self.live[parent].extend(int(ids[index % width]), total)
+            parent, column = divmod(index, width)
+            beam = self.live[parent].extend(int(ids[parent, column]), total)
             if beam.tokens[-1] != self.eos_id:
                 live.append((beam, parent))
             elif rank < self.num_rows:

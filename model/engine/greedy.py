@@ -41,9 +41,9 @@ class GreedySearch:
         return None
 
     def advance(self, log_probs: Tensor, ids: Ids) -> None:
-        """Appends the best token of log_probs (1, U); ids[i] is the token of column i."""
+        """Appends the best token of log_probs (1, U), whose ids are (1, U)."""
         column = int(log_probs[0].argmax())
-        self.tokens.append(int(ids[column]))
+        self.tokens.append(int(ids[0, column]))
         self.log_probs.append(float(log_probs[0, column]))
 
     def hypotheses(self) -> list[Hypothesis]:

@@ -1,8 +1,35 @@
 """Implements scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2)."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+AttendRows = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Computes the attention (B, H, 1, K) of a query of each row.
+
+The arguments are queries (B, H, 1, K), keys and values (B, H, S, K), and the number of keys of each
+row (B,).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RowLengths:
+    """Takes the place of a bias where the single query of each row attends to its first keys.
+
+    Attributes:
+        lengths: Number of keys of each row (B,).
+        attend: Computes the attention.
+    """
+
+    lengths: Tensor
+    attend: AttendRows
+
+
+Bias = Tensor | RowLengths
+"""Selects the keys: a term added to the scores, or the number of keys of each row."""
 
 
 def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -16,7 +43,7 @@ def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None = None,
+    bias: Bias | None = None,
     scale: float | None = None,
     return_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -34,7 +61,8 @@ def attention(
         query: (..., T, K).
         key: (..., S, K).
         value: (..., S, K).
-        bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key.
+        bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key. With
+            RowLengths there is one query a row, and neither a scale nor weights.
         scale: Factor of the scores; None means 1 / sqrt(K).
         return_weights: Whether to return the attention weights.
 
@@ -43,6 +71,8 @@ def attention(
 
     Source: Vaswani et al. 2017, equation 1.
     """
+    if isinstance(bias, RowLengths):
+        return bias.attend(query, key, value, bias.lengths), None
     is_single_query = query.shape[-2] == 1 and query.device.type == "cpu"
     if not (return_weights or is_single_query):
         fused = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
@@ -90,7 +120,7 @@ class MultiHeadAttention(nn.Module):
         x: Tensor,
         key: Tensor,
         value: Tensor,
-        bias: Tensor | None,
+        bias: Bias | None,
         return_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Attends from x (B, T, D) to key and value (B, H, S, K).
@@ -99,7 +129,7 @@ class MultiHeadAttention(nn.Module):
             x: Vectors (B, T, D), from which queries are computed.
             key: Keys from `project_key_value`.
             value: Values from `project_key_value`.
-            bias: Term added to the scores, (B, 1, 1 or T, S); -inf excludes a key.
+            bias: Term added to the scores, (B, 1, 1 or T, S); -inf excludes a key. Or RowLengths.
             return_weights: Whether to return the attention weights.
 
         Returns:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from model.config import DecoderKind, ModelConfig
+from model.layers.attention import AttendRows, Bias, RowLengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +16,23 @@ class LayerState:
     Attributes:
         memory_key: Cross-attention keys (B, H, S, K).
         memory_value: Cross-attention values (B, H, S, K).
-        memory_bias: (B, 1, 1, S), 0 on source tokens and -inf on padding.
+        memory_bias: (B, 1, 1, S), 0 on source tokens and -inf on padding; or the lengths of the
+            sources.
         cell: SSRU cells (B, D); (0, D) in a self-attention decoder.
         self_key: Keys of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
         self_value: Values of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
-        self_bias: (B, 1, T, L), 0 up to each position and -inf after it; empty in an SSRU decoder.
+        self_bias: (B, 1, T, L), 0 up to each position and -inf after it; or the lengths of the
+            targets. It is empty in an SSRU decoder.
         positions: Target positions of the T tokens of this call (B, T).
     """
 
     memory_key: Tensor
     memory_value: Tensor
-    memory_bias: Tensor
+    memory_bias: Bias
     cell: Tensor
     self_key: Tensor
     self_value: Tensor
-    self_bias: Tensor
+    self_bias: Bias
     positions: Tensor
 
     def append(self, key: Tensor, value: Tensor) -> None:
@@ -74,6 +77,7 @@ class DecodingCache:
         self.memory_bias = torch.zeros(
             max_rows, 1, 1, max_source_tokens, device=device, dtype=dtype
         )
+        self.memory_lengths = torch.zeros(max_rows, dtype=torch.long, device=device)
         self.cell = zeros(max_rows if is_ssru else 0, config.d_model)
         self.self_key = zeros(0 if is_ssru else max_rows, *attended)
         self.self_value = zeros(0 if is_ssru else max_rows, *attended)
@@ -105,6 +109,7 @@ class DecodingCache:
         # number from the host each time.
         self.memory_bias.index_fill_(0, rows, float("-inf"))
         self.memory_bias[rows, :, :, :width] = bias
+        self.memory_lengths[rows] = (bias[:, 0, 0] == 0).sum(dim=1)
         if self.cell.shape[1]:
             self.cell.index_fill_(1, rows, 0.0)
         self.positions.index_fill_(0, rows, 0)
@@ -122,12 +127,20 @@ class DecodingCache:
         if not is_same_source:
             tensors += [self.memory_key, self.memory_value]
             self.memory_bias[target] = self.memory_bias[source]
+            self.memory_lengths[target] = self.memory_lengths[source]
         for tensor in tensors:
             if tensor.shape[1]:
                 tensor[:, target] = tensor[:, source]
         self.positions[target] = self.positions[source]
 
-    def view(self, rows: int, source_width: int, tokens: int, target_width: int) -> "DecoderState":
+    def view(
+        self,
+        rows: int,
+        source_width: int,
+        tokens: int,
+        target_width: int,
+        attend: AttendRows | None = None,
+    ) -> "DecoderState":
         """Returns views of the first rows, to decode `tokens` more tokens (T) of each row.
 
         Args:
@@ -136,12 +149,18 @@ class DecodingCache:
             tokens: Number of tokens of this call (T).
             target_width: Number of target positions (L), at least the longest target in use,
                 the T tokens of this call included.
+            attend: Attention of one token of each row to the row's own keys. None attends to all
+                keys, with a bias that excludes those after the row's end.
         """
         start = self.positions[:rows, None]
         positions = start + torch.arange(tokens, device=start.device)  # (B, T)
         has_cells = self.cell.shape[1] > 0
-        self_bias = self.memory_bias.new_zeros(0)
-        if not has_cells:
+        memory_bias: Bias = self.memory_bias[:rows, :, :, :source_width]
+        self_bias: Bias = self.memory_bias.new_zeros(0)
+        if attend is not None:
+            memory_bias = RowLengths(self.memory_lengths[:rows], attend)
+            self_bias = RowLengths(positions[:, -1] + 1, attend)
+        elif not has_cells:
             past = torch.arange(target_width, device=start.device)  # (L)
             self_bias = self.memory_bias.new_zeros(rows, 1, tokens, target_width).masked_fill_(
                 past > positions[:, None, :, None], float("-inf")
@@ -150,7 +169,7 @@ class DecodingCache:
             LayerState(
                 memory_key=self.memory_key[layer, :rows, :, :source_width],
                 memory_value=self.memory_value[layer, :rows, :, :source_width],
-                memory_bias=self.memory_bias[:rows, :, :, :source_width],
+                memory_bias=memory_bias,
                 cell=self.cell[layer, :rows],
                 self_key=self.self_key[layer, :rows, :, :target_width],
                 self_value=self.self_value[layer, :rows, :, :target_width],

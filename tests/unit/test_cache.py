@@ -110,6 +110,7 @@ def test_a_view_is_of_the_cache_itself(cache: DecodingCache) -> None:
     assert len(state.layers) == 2
     for index, layer in enumerate(state.layers):
         assert layer.memory_key.shape == layer.memory_value.shape == (2, 2, 4, 8)
+        assert isinstance(layer.memory_bias, Tensor)
         assert layer.memory_bias.shape == (2, 1, 1, 4)
         layer.memory_key.fill_(7.0)
         assert torch.all(cache.memory_key[index, :2, :, :4] == 7.0)
@@ -120,6 +121,7 @@ def test_self_attention_sees_each_row_up_to_its_own_position() -> None:
     cache = new_cache(DecoderKind.SELF_ATTENTION)
     cache.advance(1, tokens=2)  # row 0 has two tokens, row 1 has none
     bias = cache.view(2, SOURCE, 2, 5).layers[0].self_bias
+    assert isinstance(bias, Tensor)
     seen = (bias == 0.0)[:, 0].long()
     assert seen[0].tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
     assert seen[1].tolist() == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]]
@@ -144,4 +146,4 @@ def test_the_cache_holds_what_its_decoder_needs_and_no_more(decoder: DecoderKind
     cache = new_cache(decoder)
     cross = 2 * 2 * ROWS * 2 * SOURCE * 8 + ROWS * SOURCE
     own = 2 * ROWS * 16 if decoder is DecoderKind.SSRU else 2 * 2 * ROWS * 2 * TARGET * 8
-    assert cache.num_bytes == 4 * (cross + own) + 8 * ROWS
+    assert cache.num_bytes == 4 * (cross + own) + 2 * 8 * ROWS

@@ -22,6 +22,11 @@ MAX_TOKENS = 4
 PENALTIES = [0.0, 0.6, 1.0, 2.0]
 
 
+def advance(search: Search, log_probs: Tensor) -> None:
+    """Advances a search by log-probabilities (k, U) of IDS."""
+    search.advance(log_probs, np.broadcast_to(IDS, log_probs.shape))
+
+
 class FakeModel:
     """A distribution over IDS for each prefix, from a seed."""
 
@@ -43,7 +48,7 @@ class FakeModel:
         rows: list[list[int]] = [[] for _ in range(search.num_rows)]
         steps = 0
         while not steps or not search.is_finished:
-            search.advance(torch.stack([self.log_probs(row) for row in rows]), IDS)
+            advance(search, torch.stack([self.log_probs(row) for row in rows]))
             if search.parents is not None:
                 rows = [rows[parent] for parent in search.parents]
             rows = [[*row, token] for row, token in zip(rows, search.next_tokens, strict=True)]
@@ -212,7 +217,7 @@ def test_a_beam_that_can_only_end_ends() -> None:
     search = BeamSearch(DecodingOptions(3, 3), EOS, MAX_TOKENS)
     only_eos = torch.tensor([0.0, -torch.inf, -torch.inf, -torch.inf]).expand(3, -1)
     for _ in range(MAX_TOKENS):
-        search.advance(only_eos, IDS)
+        advance(search, only_eos)
         assert search.next_tokens == [EOS] * 3
     assert search.is_finished
     assert [h.tokens for h in search.hypotheses()] == [[EOS]]
@@ -221,8 +226,8 @@ def test_a_beam_that_can_only_end_ends() -> None:
 def test_a_beam_with_fewer_ways_than_rows_gives_each_once() -> None:
     search = BeamSearch(DecodingOptions(4, 4), EOS, 2)
     two_ways = torch.tensor([-0.7, -0.7, -torch.inf, -torch.inf]).expand(4, -1)
-    search.advance(two_ways, IDS)
-    search.advance(two_ways, IDS)
+    advance(search, two_ways)
+    advance(search, two_ways)
     assert sorted(h.tokens for h in search.hypotheses()) == [[EOS], [7, EOS], [7, 7]]
 
 

@@ -44,6 +44,15 @@ def test_a_cuda_device_beyond_those_present_is_refused(monkeypatch: pytest.Monke
         select_device("cuda:2")
 
 
+def test_kernels_are_chosen_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    try:
+        select_device("cuda")
+        assert not torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+
+
 @pytest.mark.parametrize(
     ("name", "precision", "dtype"),
     [

@@ -66,7 +66,8 @@ class AheadRunner:
         best = np.full((rows, 1 if scored else min(self.tokens_per_call, max_tokens)), -1)
         for row, left in enumerate(remaining.tolist()):
             best[row] = self._tokens(row, left, best.shape[1])
-        scores = [Scores(self.log_probs(best[group, 0]), np.arange(VOCAB)) for group in scored]
+        ids = np.arange(VOCAB)
+        scores = [Scores.of_columns(self.log_probs(best[group, 0]), ids) for group in scored]
         pending = PendingStep(self, Decoded(best, scores))
         self.under_way.append(pending)
         return pending

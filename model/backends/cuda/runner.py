@@ -2,8 +2,8 @@
 
 A decode step is one launch of a CUDA graph. The graph decodes, chooses each row's most probable
 token and stores it where the next step reads it. The host receives the tokens one step later,
-while the device computes the next step. The sizes of a step are rounded up to a few values; each
-combination of sizes has a graph.
+while the device computes the next step. The number of rows is rounded up to a few values; each has
+a graph, which serves sources and targets of all lengths.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,6 @@ from itertools import product
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from model.architectures.decoder import Decoder
 from model.architectures.embedding import NO_TOKEN
@@ -25,9 +24,9 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids
 from model.backends.base import CompletedStep, Decoded, DecodeStep, Scores, first_token
 from model.backends.cuda.graphs import Function, Graphs, Shape
-from model.backends.cuda.staging import Downloads, Slot, Uploads
+from model.backends.cuda.row_attention import row_attention
+from model.backends.cuda.staging import Downloads, Slot, Uploads, upload
 from model.backends.padded_encoder import encode_padded
-from model.config import DecoderKind
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
@@ -40,7 +39,7 @@ which sum in another order and therefore round differently.
 """
 
 MIN_WIDTH = 32
-"""Smallest padded length of a source or target, in tokens."""
+"""Smallest padded length of a source, in tokens."""
 
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
@@ -58,9 +57,6 @@ ENCODE_TOKENS = 2048
 The padding that brings a source to the next allowed width is not counted. Encoding this number
 of padding tokens takes as long as encoding another small batch.
 """
-
-ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Kernels that take a mask of any shape; cuDNN would compile a kernel for every shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +97,16 @@ class CudaRunner:
     def __init__(self, model: EncoderDecoder, limits: EngineLimits) -> None:
         config, device = model.config, model.device
         self.model, self.config, self.limits = model, config, limits
-        longest = config.max_target_tokens(limits.max_source_tokens) + self.pipeline_depth
         self.row_sizes = sizes(MIN_ROWS, round_up(limits.max_rows), halves_from=256)
         widest = max(MIN_WIDTH, round_up(limits.max_source_tokens))
-        self.widths_of_sources = sizes(MIN_WIDTH, widest, halves_from=64)
-        self.widths_of_targets = sizes(MIN_WIDTH, round_up(longest))
-        if config.decoder is DecoderKind.SSRU:  # no tensor depends on the width
-            self.widths_of_targets = self.widths_of_targets[-1:]
+        self.source_widths = sizes(MIN_WIDTH, widest, halves_from=64)
+        self.max_target_tokens = max_target_tokens(model, limits)
         rows = self.row_sizes[-1]
         self.padding_row = rows  # spare row, to which padding is written
         self.cache = DecodingCache(
-            config, rows + 1, widest, self.widths_of_targets[-1], device, model.dtype
+            config, rows + 1, widest, self.max_target_tokens, device, model.dtype
         )
+        self.attend = row_attention(device)
         self.tokens = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.first_ids = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.output = FullOutput(model.decoder, config.forbidden_ids)
@@ -121,15 +115,13 @@ class CudaRunner:
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
         self.downloads = Downloads(rows, device, slots=self.pipeline_depth + 2)
         self.graphs = Graphs(device)
-        self.widths = np.zeros(rows, np.int64)
-        self.lengths = np.zeros(rows, np.int64)
 
     def _positions(self, part: Encoder | Decoder) -> Tensor:
         """Returns the position table, extended to its full length.
 
         Graphs read the table at its present address; extending it later would change the address.
         """
-        part.embedding.ensure_length(max(self.widths_of_sources[-1], self.widths_of_targets[-1]))
+        part.embedding.ensure_length(max(self.source_widths[-1], self.max_target_tokens))
         return part.embedding.table
 
     def capture(self) -> None:
@@ -140,12 +132,11 @@ class CudaRunner:
 
     def _shapes(self) -> Iterator[tuple[Function, Shape]]:
         """Yields all functions with their shapes, the largest first."""
-        for width in reversed(self.widths_of_sources):
+        for width in reversed(self.source_widths):
             for count in reversed(self._batch_sizes(width)):
                 yield self._encode, (count, width)
-        lists = self.row_sizes, self.widths_of_sources, self.widths_of_targets
-        for shape in product(*(reversed(values) for values in lists)):
-            yield self._step, shape
+        for rows in reversed(self.row_sizes):
+            yield self._step, (rows,)
         for shape in product(reversed(MOVES), (False, True)):
             yield self._move, shape
 
@@ -178,7 +169,7 @@ class CudaRunner:
         """Yields groups of sequences to encode together, each with its padded length."""
         group, width, padding = list[WaitingSequence](), 0, 0
         for each in sorted(waiting, key=source_tokens, reverse=True):
-            own = fit(self.widths_of_sources, source_tokens(each))
+            own = fit(self.source_widths, source_tokens(each))
             fits = (len(group) + 1) * width <= self.limits.max_batch_tokens
             if group and fits and padding + width - own <= ENCODE_TOKENS:
                 group.append(each)
@@ -201,8 +192,6 @@ class CudaRunner:
             source[index, : lengths[index]] = each.sequence.source
         self.uploads.send(source, lengths, rows, first_ids)
         self.graphs.run(self._encode, count, width)
-        taken = rows[: len(group)]
-        self.widths[taken], self.lengths[taken] = width, 0
         tokens = int(lengths[: len(group)].sum())
         return BatchStats("encode", len(group), tokens, count * width - tokens)
 
@@ -212,8 +201,7 @@ class CudaRunner:
         source = arrived[:tokens].view(count, width)  # (B, S)
         lengths, rows, first_ids = arrived[tokens : tokens + 3 * count].view(3, count)
         mask = torch.arange(width, device=rows.device) < lengths[:, None]  # (B, S)
-        with sdpa_kernel(ATTENTION):
-            memory = encode_padded(self.model.encoder, source, mask)
+        memory = encode_padded(self.model.encoder, source, mask)
         projected = self.model.decoder.project_cross_kv(memory)
         bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
         self.cache.fill_rows(rows, projected, bias)
@@ -226,23 +214,18 @@ class CudaRunner:
     ) -> DecodeStep:
         """Decodes one token of each row; waits for the device if scores are requested."""
         size = fit(self.row_sizes, rows)
-        source_width = fit(self.widths_of_sources, int(self.widths[:rows].max()))
-        longest = int(self.lengths[:rows].max()) + 1
-        target_width = fit(self.widths_of_targets, longest)
-        self.graphs.run(self._step, size, source_width, target_width)
-        self.lengths[:rows] += 1
+        self.graphs.run(self._step, size)
         step = PendingStep(self.downloads.fetch(self.tokens[:rows]), rows, size - rows)
         if not scored:
             return step
         return CompletedStep(replace(step.wait(), scores=self._scores(scored)))
 
-    def _step(self, rows: int, source_width: int, target_width: int) -> None:
+    def _step(self, rows: int) -> None:
         """Decodes one token of each of the first `rows` rows, in use or not."""
-        # Rows that are not in use may have positions beyond `target_width`.
-        self.cache.positions[:rows].clamp_(max=target_width - 1)
-        state = self.cache.view(rows, source_width, 1, target_width)
-        with sdpa_kernel(ATTENTION):
-            hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, target_width - 1)
+        last = self.max_target_tokens - 1
+        self.cache.positions[:rows].clamp_(max=last)  # the positions of free rows also advance
+        state = self.cache.view(rows, self.source_widths[-1], 1, last + 1, self.attend)
+        hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, last)
         logits = self.logits[:rows]
         self.output.write_logits(hidden[:, 0], logits)
         if self.config.forces_first:
@@ -251,12 +234,15 @@ class CudaRunner:
         self.cache.advance(rows)
 
     def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
-        """Returns log-probabilities of the last step, on the host."""
-        rows = [row for group in scored for row in group]
-        log_probs = torch.log_softmax(self.logits[rows].float(), dim=-1).cpu()
-        ids = np.arange(self.config.target_vocab_size)
-        parts = log_probs.split_with_sizes([len(group) for group in scored])
-        return [Scores(part, ids) for part in parts]
+        """Returns the largest log-probabilities of the last step, chosen on the device."""
+        lengths = [len(group) for group in scored]
+        rows = upload([row for group in scored for row in group], self.model.device)
+        logits = self.logits[rows].float()  # (R, V)
+        largest = logits.topk(min(2 * max(lengths), logits.shape[1]))
+        log_probs = (largest.values - logits.logsumexp(dim=-1, keepdim=True)).cpu()
+        parts = log_probs.split_with_sizes(lengths)
+        ids = largest.indices.cpu().split_with_sizes(lengths)
+        return [Scores(part, columns.numpy()) for part, columns in zip(parts, ids, strict=True)]
 
     def attention(self, row: int, tokens: int) -> None:
         """Returns None: fused attention has no weights to record."""
@@ -269,8 +255,6 @@ class CudaRunner:
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
         """Copies rows: row target[i] gets the state that row source[i] had before the call."""
-        for values in (self.widths, self.lengths):
-            values[target] = values[source]
         count = next((size for size in MOVES if size >= len(source)), len(source))
         filler = [self.padding_row] * (count - len(source))
         self.uploads.send(np.array([source + filler, target + filler]))
@@ -297,14 +281,17 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
         free_bytes: Free memory of the device, in bytes.
     """
     config = model.config
-    source = round_up(limits.max_source_tokens)
-    target = round_up(
-        config.max_target_tokens(limits.max_source_tokens) + CudaRunner.pipeline_depth
-    )
+    source, target = round_up(limits.max_source_tokens), max_target_tokens(model, limits)
     row = DecodingCache(config, 1, source, target, torch.device("meta"), model.dtype)
     row_bytes = row.num_bytes + config.target_vocab_size * model.dtype.itemsize
     rows = free_bytes // 4 // row_bytes
     return max(FEWEST_ROWS, min(MOST_ROWS, 1 << rows.bit_length() >> 1))
+
+
+def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
+    """Returns the number of target positions of a row, those of steps ahead included."""
+    longest = model.config.max_target_tokens(limits.max_source_tokens)
+    return round_up(longest + CudaRunner.pipeline_depth)
 
 
 def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:

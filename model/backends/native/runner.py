@@ -340,7 +340,7 @@ def log_probs(
     scores, first = [], 0
     for rows, ids in zip(scored, groups, strict=True):
         chosen = torch.from_numpy(logits[first : first + len(rows), : len(ids)])  # (k, U)
-        scores.append(Scores(torch.log_softmax(chosen, dim=-1), ids))
+        scores.append(Scores.of_columns(torch.log_softmax(chosen, dim=-1), ids))
         first += len(rows)
     return scores
 

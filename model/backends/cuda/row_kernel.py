@@ -1,0 +1,120 @@
+"""A Triton kernel: the attention of one query per row to the first keys of each row.
+
+One program computes one head of one row. It reads the keys and values in blocks, and keeps the
+largest score, the sum and the weighted values so far. The order of its sums depends only on the
+length of the row. A row therefore has the same bits in every batch.
+
+Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 32
+"""Number of keys that a program reads at once."""
+
+
+@triton.jit
+def attend_kernel(
+    query,
+    key,
+    value,
+    lengths,
+    out,
+    query_row,
+    query_head,
+    key_row,
+    key_head,
+    key_place,
+    value_row,
+    value_head,
+    value_place,
+    scale,
+    heads: tl.constexpr,
+    head_dim: tl.constexpr,
+    padded_dim: tl.constexpr,
+    block: tl.constexpr,
+):
+    """Computes one head of one row.
+
+    Args:
+        query: Queries (B, H, 1, K).
+        key: Keys (B, H, S, K).
+        value: Values (B, H, S, K).
+        lengths: Number of keys of each row (B,).
+        out: Receives the attention (B, H, 1, K), without gaps.
+        query_row: Distance of two rows in the queries, in numbers.
+        query_head: Distance of two heads in the queries, in numbers.
+        key_row: Distance of two rows in the keys, in numbers.
+        key_head: Distance of two heads in the keys, in numbers.
+        key_place: Distance of two keys of a head, in numbers.
+        value_row: Distance of two rows in the values, in numbers.
+        value_head: Distance of two heads in the values, in numbers.
+        value_place: Distance of two values of a head, in numbers.
+        scale: Factor of the scores.
+        heads: Number of heads (H).
+        head_dim: Size of a head (K).
+        padded_dim: The power of two that is at least K.
+        block: Number of keys that are read at once.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1).to(tl.int64)
+    length = tl.load(lengths + row)
+    dims = tl.arange(0, padded_dim)
+    has_dim = dims < head_dim
+    asked = tl.load(query + row * query_row + head * query_head + dims, mask=has_dim, other=0.0)
+    asked = asked.to(tl.float32) * scale
+    keys = key + row * key_row + head * key_head
+    values = value + row * value_row + head * value_head
+    largest = float("-inf")
+    total = 0.0
+    mean = tl.zeros([padded_dim], tl.float32)
+    for first in range(0, length, block):
+        places = first + tl.arange(0, block)
+        is_key = places < length
+        read = is_key[:, None] & has_dim[None, :]
+        part = tl.load(keys + places[:, None] * key_place + dims[None, :], mask=read, other=0.0)
+        scores = tl.sum(part.to(tl.float32) * asked[None, :], axis=1)
+        scores = tl.where(is_key, scores, float("-inf"))
+        larger = tl.maximum(largest, tl.max(scores, axis=0))
+        factor = tl.exp(largest - larger)
+        weights = tl.exp(scores - larger)
+        part = tl.load(values + places[:, None] * value_place + dims[None, :], mask=read, other=0.0)
+        mean = mean * factor + tl.sum(part.to(tl.float32) * weights[:, None], axis=0)
+        total = total * factor + tl.sum(weights, axis=0)
+        largest = larger
+    mean = mean / tl.maximum(total, 1e-30)  # 0 for a row without keys
+    target = out + (row * heads + head) * head_dim + dims
+    tl.store(target, mean.to(out.dtype.element_ty), mask=has_dim)
+
+
+def attend_rows(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:
+    """Returns the attention (B, H, 1, K); zeros for a row without keys.
+
+    Args:
+        query: (B, H, 1, K). The numbers of a head are next to each other, here and in the others.
+        key: (B, H, S, K).
+        value: (B, H, S, K).
+        lengths: Number of keys of each row (B,).
+    """
+    rows, heads, _, head_dim = query.shape
+    out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    attend_kernel[(rows, heads)](
+        query,
+        key,
+        value,
+        lengths,
+        out,
+        *query.stride()[:2],
+        *key.stride()[:3],
+        *value.stride()[:3],
+        head_dim**-0.5,
+        heads=heads,
+        head_dim=head_dim,
+        padded_dim=triton.next_power_of_2(head_dim),
+        block=BLOCK,
+        num_warps=2,
+    )
+    return out
