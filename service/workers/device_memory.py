@@ -53,8 +53,8 @@ def memory_bytes() -> dict[str, int]:
 def held_bytes(*roots: object) -> int:
     """Returns the bytes of all tensors, arrays and native objects that can be reached from roots.
 
-    These are, for example, the weights of a model and the state of the rows in a batch. Storage
-    that two tensors share is counted once. The memory of CUDA graphs is not counted.
+    These are, for example, the weights of a model, the state of the rows in a batch and the memory
+    of CUDA graphs. Storage that two tensors share is counted once.
     """
     sizes: dict[int, int] = {}
     native_bytes = 0

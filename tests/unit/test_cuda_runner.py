@@ -20,6 +20,7 @@ from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
 from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
+from service.workers.device_memory import held_bytes
 from tests.tiny import (
     Family,
     assert_same_hypotheses,
@@ -244,6 +245,97 @@ def test_a_refused_capture_leaves_steps_without_graphs_and_says_so_once(
     assert graphs.captured == {}
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "not permitted" in caplog.text
+
+
+def test_too_little_memory_for_graphs_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without graphs the model would need the same memory later, beside the models that serve."""
+    graphs = Graphs(torch.device("cuda"))
+
+    def refuse(calls: object) -> None:
+        graphs.captured["function", ()] = FakeGraph()  # type: ignore[assignment]
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(graphs, "_capture", refuse)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
+    with pytest.raises(torch.OutOfMemoryError):
+        graphs.capture([])
+    assert graphs.captured == {}
+
+
+class CudaCalls:
+    """Stands in for torch.cuda during captures, and notes the calls; `fails` fails a capture."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.fails = False
+        calls = self.calls
+
+        class Graph:
+            def capture_begin(self, pool: tuple[int, int], capture_error_mode: str) -> None:
+                assert (pool, capture_error_mode) == ((0, 1), "thread_local")
+                calls.append("begin")
+
+            def capture_end(self) -> None:
+                calls.append("end")
+                if calls[-2] == "failed":
+                    raise RuntimeError("capture was invalidated")
+
+        class Stream:
+            def wait_stream(self, other: object) -> None:
+                calls.append("wait")
+
+        def refuse(*_: object) -> None:
+            raise AssertionError("the models that serve would wait")
+
+        segments = [
+            {"segment_pool_id": (0, 1), "total_size": 40},
+            {"segment_pool_id": (0, 0), "total_size": 1000},
+            {"segment_pool_id": (0, 1), "total_size": 2},
+        ]
+        for name, value in (
+            ("CUDAGraph", Graph),
+            ("Stream", Stream),
+            ("current_stream", Stream),
+            ("stream", lambda stream: torch.no_grad()),
+            ("device", lambda device: torch.no_grad()),
+            ("graph_pool_handle", lambda: (0, 1)),
+            ("memory_snapshot", lambda: segments),
+            ("synchronize", refuse),
+            ("empty_cache", refuse),
+        ):
+            monkeypatch.setattr(torch.cuda, name, value)
+
+    def compute(self, *shape: int) -> None:
+        if self.fails and self.calls[-1] == "begin":
+            self.calls.append("failed")
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self.calls.append(f"compute {shape[0]}")
+
+
+def test_capture_waits_for_no_other_work_and_counts_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda, graphs = CudaCalls(monkeypatch), Graphs(torch.device("cuda"))
+    graphs.capture([(cuda.compute, (8,)), (cuda.compute, (4,))])
+    assert cuda.calls == [
+        "wait",
+        *("compute 8", "begin", "compute 8", "end"),
+        *("compute 4", "begin", "compute 4", "end"),
+        "wait",
+    ]
+    assert [*graphs.captured] == [("compute", (8,)), ("compute", (4,))]
+    assert graphs.native_bytes == held_bytes(graphs) == 42
+
+
+def test_capture_that_fails_is_ended(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cuda, graphs = CudaCalls(monkeypatch), Graphs(torch.device("cuda"))
+    cuda.fails = True
+    graphs.capture([(cuda.compute, (8,))])
+    assert cuda.calls[-2:] == ["failed", "end"]
+    assert graphs.captured == {}
+    assert "not permitted when stream is capturing" in caplog.text
 
 
 # Batches of newcomers

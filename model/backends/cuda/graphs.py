@@ -6,6 +6,7 @@ has about 60 kernels.
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import torch
 
@@ -20,11 +21,16 @@ class Graphs:
 
     Args:
         device: Device of the tensors. On a CPU, every function runs without a graph.
+
+    Attributes:
+        captured: Graphs by the name of their function and the shape.
+        native_bytes: Memory that the graphs share, in bytes.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.captured: dict[tuple[str, Shape], torch.cuda.CUDAGraph] = {}
+        self.native_bytes = 0
 
     def run(self, function: Function, *shape: int) -> None:
         """Replays the graph of the function and shape, or calls the function if there is none."""
@@ -43,12 +49,21 @@ class Graphs:
         The graphs can share one memory pool, because no two graphs run at once and no graph leaves
         data in the pool. The largest graph should come first: smaller graphs then fit into its
         memory. If the device refuses a capture, no graph is used.
+
+        A capture does not wait for the work of other threads, and does not release the memory that
+        PyTorch caches. Models that serve therefore go on while another model is loaded.
+
+        Raises:
+            torch.OutOfMemoryError: The device has too little memory.
         """
         if self.device.type != "cuda":
             return
         try:
             with torch.cuda.device(self.device):
                 self._capture(calls)
+        except torch.OutOfMemoryError:
+            self.captured.clear()
+            raise
         except RuntimeError as error:
             self.captured.clear()
             logger.warning("CUDA graphs are not available, so decode steps take longer: %s", error)
@@ -57,16 +72,29 @@ class Graphs:
         pool = torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        # torch.cuda.graph makes the capture stream current, and leaves it so if the capture fails.
-        # This `with` makes the earlier stream current again.
         with torch.cuda.stream(stream):
             for function, shape in calls:
                 # The first call loads kernels and allocates workspaces, which a capture cannot do.
                 function(*shape)
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(
-                    graph, pool=pool, stream=stream, capture_error_mode="thread_local"
-                ):
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+                try:
                     function(*shape)
+                except BaseException:
+                    with suppress(RuntimeError):  # the error above is the cause of this one
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
                 self.captured[function.__name__, shape] = graph
         torch.cuda.current_stream().wait_stream(stream)
+        self.native_bytes = pool_bytes(pool)
+
+
+def pool_bytes(pool: tuple[int, int]) -> int:
+    """Returns the size of a memory pool of CUDA graphs, in bytes."""
+    segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    return sum(
+        segment["total_size"]
+        for segment in segments
+        if tuple(segment.get("segment_pool_id", ())) == tuple(pool)
+    )

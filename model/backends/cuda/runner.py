@@ -284,8 +284,16 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
     source, target = round_up(limits.max_source_tokens), max_target_tokens(model, limits)
     row = DecodingCache(config, 1, source, target, torch.device("meta"), model.dtype)
     row_bytes = row.num_bytes + config.target_vocab_size * model.dtype.itemsize
-    rows = free_bytes // 4 // row_bytes
+    rows = max(0, free_bytes - graph_bytes(model, limits)) // 4 // row_bytes
     return max(FEWEST_ROWS, min(MOST_ROWS, 1 << rows.bit_length() >> 1))
+
+
+def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
+    """Returns about the memory that graphs share: the values of the largest batch to encode."""
+    config = model.config
+    tokens = max(limits.max_batch_tokens, round_up(limits.max_source_tokens))
+    numbers = (5 + 2 * config.decoder_layers) * config.d_model + 2 * config.ffn_dim
+    return tokens * numbers * model.dtype.itemsize
 
 
 def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
