@@ -11,7 +11,6 @@ credit: the time for which its slices may be computed while other work waits. Wh
 computes one kind, the credit of each later kind in the task table grows.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,6 +38,7 @@ class TimeShare:
         self.share = share
         self.executors: dict[str, Executor[Any]] = {}
         self.credit = 0.0  # seconds for which slices may be computed
+        self.spent = 0.0  # seconds of the steps of the last `run`
         self.turns = Turns()
 
     def __len__(self) -> int:
@@ -73,6 +73,7 @@ class TimeShare:
             The items that are done.
         """
         done: list[Done] = []
+        self.spent = 0.0
         if self.share is None:
             for name in self.busy():
                 done += self._step(name, is_beside, on_failure)
@@ -97,11 +98,13 @@ class TimeShare:
         executor = self.executors[name]
         others = [each for each in self.executors.values() if each is not executor]
         low_latency = is_beside or any(others)
-        start = time.perf_counter()
         try:
-            return executor.step(low_latency)
-        except Exception as error:
+            executor.timer.start()
+            done = executor.step(low_latency)
+            executor.cost = executor.timer.stop()
+        except Exception as error:  # of the step, or of earlier work on a GPU
+            executor.cost = executor.timer.abandon()
             on_failure(name, executor, error)
-            return []
-        finally:
-            executor.cost = time.perf_counter() - start
+            done = []
+        self.spent += executor.cost
+        return done

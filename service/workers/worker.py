@@ -227,7 +227,6 @@ class Worker:
         for position, share in enumerate(shares):
             if not share:
                 continue
-            start = time.perf_counter()
             others = shares if share.share is None else shares[:position]
             is_beside = any(other for other in others if other is not share)
             done = share.run(is_beside, self._isolate)
@@ -235,9 +234,8 @@ class Worker:
                 self.held += done
             else:
                 self.done += done
-            seconds = time.perf_counter() - start
             for later in shares[position + 1 :]:
-                later.earn(seconds)
+                later.earn(share.spent)
 
     def _isolate(self, name: str, executor: Executor[Any], error: Exception) -> None:
         """Queues a failed batch again in parts; an item that was alone in its batch has failed.

@@ -26,7 +26,7 @@ from service.items.embedding import EMBED, EmbeddingItem
 from service.items.translation import TRANSLATE, TranslationItem
 from service.settings import Settings
 from service.tasks.table import executor_specs
-from service.workers import time_slicing
+from service.workers import device_time
 from service.workers import worker as worker_module
 from service.workers.executors.attention import AttentionExecutor
 from service.workers.loading import LoadedModel, Loaders
@@ -319,7 +319,7 @@ def benches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         return started[-1]
 
     monkeypatch.setattr(worker_module, "time", clock)
-    monkeypatch.setattr(time_slicing, "time", clock)
+    monkeypatch.setattr(device_time, "time", clock)
     monkeypatch.setattr(worker_module, "freeze_heap", lambda: None)
     yield start
     for bench in started:

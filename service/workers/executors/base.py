@@ -13,6 +13,7 @@ import torch
 from model.sequence import BatchStats
 from service.items.base import WorkItem
 from service.items.result import Done
+from service.workers.device_time import timer_of
 
 Item = TypeVar("Item", bound=WorkItem)
 
@@ -114,13 +115,15 @@ class Executor(ABC, Generic[Item]):
     Attributes:
         noun: Word for an item in the log.
         stats: Model calls since the last `drain_stats`.
-        cost: Duration of its last step in seconds, set by its TimeShare.
+        timer: Measures its steps.
+        cost: Time to charge for its last step, in seconds; its TimeShare sets it.
     """
 
     noun = "item"
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.timer = timer_of(device)
         self.cost = 0.0
         self.stats: list[BatchStats] = []
 

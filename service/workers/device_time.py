@@ -1,0 +1,120 @@
+"""Measures the time for which a device computes; the shares of task kinds refer to this time.
+
+A CPU has computed when a call returns. A GPU computes after the call has returned, so its time is
+measured by events in the stream of its work.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+MAX_PENDING = 2
+"""Number of steps that a GPU may have pending. With a larger number, a task kind could launch more
+work than its credit allows, before the time of its first steps is known."""
+
+
+class Timer(Protocol):
+    """Measures steps of an executor."""
+
+    def start(self) -> None:
+        """Marks the begin of a step."""
+
+    def stop(self) -> float:
+        """Marks the end of a step; returns the time to charge for, in seconds."""
+
+    def abandon(self) -> float:
+        """Ends a step that failed; returns the time to charge for, in seconds."""
+
+
+class HostTimer:
+    """Measures the time between the two calls, for a CPU."""
+
+    def __init__(self) -> None:
+        self.begin = 0.0
+
+    def start(self) -> None:
+        """Marks the begin of a step (Timer)."""
+        self.begin = time.perf_counter()
+
+    def stop(self) -> float:
+        """Returns the seconds since `start` (Timer)."""
+        return time.perf_counter() - self.begin
+
+    def abandon(self) -> float:
+        """Returns the seconds since `start` (Timer)."""
+        return self.stop()
+
+
+class Event(Protocol):
+    """A mark in the stream of a GPU's work; `torch.cuda.Event` has these methods."""
+
+    def record(self, stream: torch.cuda.Stream, /) -> None:
+        """Puts the mark after the work that has been launched in a stream."""
+
+    def query(self) -> bool:
+        """Returns whether the GPU has reached the mark."""
+
+    def synchronize(self) -> None:
+        """Waits until the GPU has reached the mark."""
+
+    def elapsed_time(self, end: Any, /) -> float:
+        """Returns the milliseconds from this mark to a later one."""
+
+
+def new_event() -> Event:
+    """Returns an event that records its time."""
+    event: Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    return event
+
+
+class GpuTimer:
+    """Measures the work that steps launch on a GPU.
+
+    A step is charged to the executor when the GPU has finished it, which is usually one or two
+    steps later.
+
+    Args:
+        device: The GPU.
+        new_event: Makes an event.
+    """
+
+    def __init__(self, device: torch.device, new_event: Callable[[], Event] = new_event) -> None:
+        self.device = device
+        self.new_event = new_event
+        self.pending: deque[tuple[Event, Event]] = deque()
+        self.begin = new_event()
+
+    def start(self) -> None:
+        """Marks the begin of a step (Timer)."""
+        self.begin = self._mark()
+
+    def _mark(self) -> Event:
+        event = self.new_event()
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def stop(self) -> float:
+        """Returns the time of the steps that the GPU has finished since the last call (Timer).
+
+        Waits while more than MAX_PENDING steps are pending.
+        """
+        self.pending.append((self.begin, self._mark()))
+        milliseconds = 0.0
+        while self.pending and (len(self.pending) > MAX_PENDING or self.pending[0][1].query()):
+            begin, end = self.pending.popleft()
+            end.synchronize()
+            milliseconds += begin.elapsed_time(end)
+        return milliseconds / 1000
+
+    def abandon(self) -> float:
+        """Forgets the pending steps, because their events may have failed too (Timer)."""
+        self.pending.clear()
+        return 0.0
+
+
+def timer_of(device: torch.device) -> Timer:
+    """Returns a timer for steps on a device."""
+    return GpuTimer(device) if device.type == "cuda" else HostTimer()
