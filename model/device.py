@@ -8,7 +8,8 @@ from model.errors import DeviceError
 def select_device(name: str) -> torch.device:
     """Returns the device of that name; `auto` selects a CUDA device if there is one, else the CPU.
 
-    If it is a CUDA device, the attention kernels of the process are chosen too.
+    If it is a CUDA device, it becomes the current one of the thread, and the attention kernels of
+    the process are chosen.
 
     Raises:
         DeviceError: The name is unknown, or the machine has no such device.
@@ -28,6 +29,8 @@ def select_device(name: str) -> torch.device:
         )
     if device.type == "cuda":
         choose_kernels()
+        if device.index is not None:  # otherwise pinned memory would take a context on GPU 0
+            torch.cuda.set_device(device)
     return device
 
 

@@ -1,4 +1,4 @@
-"""Selects the precision of a model: float32, bfloat16 or int8."""
+"""Selects the precision of a model: float32, bfloat16, float16 or int8."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -27,22 +27,28 @@ class Precision(StrEnum):
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
     INT8 = "int8"
 
     @property
     def dtype(self) -> torch.dtype:
         """Returns the type of the activations. An int8 model quantises only inputs of products."""
-        return torch.bfloat16 if self is Precision.BFLOAT16 else torch.float32
+        return torch.float32 if self is Precision.INT8 else getattr(torch, self.value)
 
 
-SHORT_NAMES = {"fp32": Precision.FLOAT32, "bf16": Precision.BFLOAT16}
+SHORT_NAMES = {
+    "fp32": Precision.FLOAT32,
+    "bf16": Precision.BFLOAT16,
+    "fp16": Precision.FLOAT16,
+}
 
 
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
     """Returns the precision that the name selects.
 
     On a CPU `auto` selects int8 if `is_int8` is true. Otherwise it selects bfloat16 on a device
-    with matrix units for bfloat16, and float32 on all other devices.
+    with matrix units for bfloat16. A GPU with matrix units for float16 alone gets float16. All
+    other devices get float32.
 
     Args:
         name: A precision, or `auto`.
@@ -55,7 +61,9 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
     if name == "auto" and is_int8 and device.type == "cpu":
         return Precision.INT8
     if name == "auto":
-        return Precision.BFLOAT16 if has_fast_bfloat16(device) else Precision.FLOAT32
+        if has_fast_bfloat16(device):
+            return Precision.BFLOAT16
+        return Precision.FLOAT16 if has_fast_float16(device) else Precision.FLOAT32
     try:
         precision = SHORT_NAMES.get(name) or Precision(name)
     except ValueError as error:
@@ -63,6 +71,8 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
         raise DeviceError(f"dtype {name!r} is unknown; use auto, {known}") from error
     if precision is Precision.INT8 and device.type != "cpu":
         raise DeviceError(f"dtype int8 is for a CPU; on {device} use bfloat16 or float32")
+    if precision is Precision.FLOAT16 and device.type != "cuda":
+        raise DeviceError(f"dtype float16 is for a GPU; on {device} use bfloat16 or float32")
     return precision
 
 
@@ -81,3 +91,8 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     except OSError:
         return False
     return "amx_bf16" in flags
+
+
+def has_fast_float16(device: torch.device) -> bool:
+    """Returns whether the device is a GPU with matrix units for float16 (Volta or later)."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +14,7 @@ from model.backends.cuda.runner import CudaRunner, fitting_rows
 from model.backends.native.library import warn_without_build
 from model.backends.native.runner import NativeRunner, can_serve, is_supported
 from model.backends.torch_runner import TorchRunner
-from model.checkpoints.calibration import MAX_CHANGE, forced_pairs, mean_change
+from model.checkpoints.calibration import MAX_CHANGE, ForcedPair, forced_pairs, mean_change
 from model.checkpoints.families import hf_config, hf_weights, marian
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.formats.marian_npz import MarianNpz
@@ -50,8 +51,15 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
         DeviceError: The device does not compute in that precision.
     """
     load = _load_marian if files.is_marian else _load_hugging_face
-    model = load(files, load_vocabularies(files), device, dtype)
-    return model.to(device, model.precision.dtype)
+    vocabularies = load_vocabularies(files)
+    model = load(files, vocabularies, device, dtype)
+    if dtype != "auto" or model.precision is not Precision.FLOAT16:
+        return model.to(device, model.precision.dtype)
+    pairs = forced_pairs(model, files, vocabularies)
+    model = model.to(device, torch.float16)
+    if _is_faithful(model, pairs, files.name):
+        return model
+    return load(files, vocabularies, device, Precision.FLOAT32).to(device)
 
 
 def _load_marian(
@@ -103,20 +111,32 @@ def _load_floats(
     precision, model = select_precision(dtype, device, can_serve(config)), load()
     if precision is not Precision.INT8:
         return _computing_in(precision, model)
-    is_checked = dtype == "auto"
-    pairs = forced_pairs(model, files, vocabularies) if is_checked else []
+    pairs = forced_pairs(model, files, vocabularies) if dtype == "auto" else []
     quantize_floats(model)
-    change = mean_change(model, pairs) if is_checked else 0.0
-    if change <= MAX_CHANGE:
+    if _is_faithful(model, pairs, files.name):
         return model
+    return _computing_in(select_precision(dtype, device), load())
+
+
+def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str) -> bool:
+    """Returns whether a rounded model gives sample translations nearly the same probabilities.
+
+    A model that is not compared with any sample is accepted. If the probabilities of a model are
+    not finite, it is refused.
+    """
+    change = mean_change(model, pairs) if pairs else 0.0
+    if change <= MAX_CHANGE:
+        return True
     logger.warning(
-        "%s: int8 changes the log-probabilities of sample translations by %.3f on average, more "
-        "than %.3f, so it is not used; REGARD_DTYPE=int8 selects it all the same",
-        files.name,
+        "%s: %s changes the log-probabilities of sample translations by %.3f on average, more "
+        "than %.3f, so it is not used; REGARD_DTYPE=%s selects it all the same",
+        name,
+        model.precision,
         change,
         MAX_CHANGE,
+        model.precision,
     )
-    return _computing_in(select_precision(dtype, device), load())
+    return False
 
 
 def _computing_in(precision: Precision, model: EncoderDecoder) -> EncoderDecoder:

@@ -50,10 +50,10 @@ def load_cross_encoder_model(
     Args:
         files: Files of the model.
         device: Device that computes.
-        dtype: Precision of the encoder: float32, bfloat16, int8, or `auto`. `auto` never
-            selects int8 here. For embedding models, it does so only if the int8 vectors have a
-            high cosine with the float32 vectors (`model.precision.MIN_COSINE`). The cosine of
-            vectors of one number says nothing.
+        dtype: Precision of the encoder, or `auto`. `auto` never selects int8 or float16 here. For
+            embedding models, it does so only if the rounded vectors have a high cosine with the
+            float32 vectors (`model.precision.MIN_COSINE`). The cosine of vectors of one number
+            says nothing.
 
     Raises:
         CheckpointError: The files are damaged or unsupported, or do not fit each other.
@@ -61,6 +61,8 @@ def load_cross_encoder_model(
     """
     config = read_cross_encoder(files)
     precision = select_precision(dtype, device)
+    if dtype == "auto" and precision is Precision.FLOAT16:
+        precision = Precision.FLOAT32
     path = find_weights(files.folder)
     options = read_options(files.folder / CONFIG)
     family = family_of(options, CONFIG)

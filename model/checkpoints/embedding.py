@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +50,9 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     Args:
         files: The files of the model.
         device: The device of the model.
-        dtype: float32, bfloat16, int8 or `auto`. On a CPU, `auto` selects int8 if native code
-            serves the encoder and int8 hardly changes the vectors of sample texts; see
-            `MIN_COSINE` and `MIN_DEGENERATE_COSINE`.
+        dtype: A precision, or `auto`. On a CPU, `auto` selects int8 if native code serves the
+            encoder. It selects int8 and float16 only if they hardly change the vectors of sample
+            texts; see `MIN_COSINE` and `MIN_DEGENERATE_COSINE`.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
@@ -71,6 +72,12 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     model.eval()
     if precision is Precision.INT8 and not _use_int8(model, files, is_checked=dtype == "auto"):
         precision = select_precision(dtype, device)
+    if (
+        precision is Precision.FLOAT16
+        and dtype == "auto"
+        and not _use_float16(model, files, device)
+    ):
+        precision = Precision.FLOAT32
     if precision is Precision.INT8:
         for path in weight_files(find_weights(files.encoder)):
             forget_pages(path)  # the float matrices are not read again
@@ -85,34 +92,63 @@ def _use_int8(model: EmbeddingModel, files: EmbeddingFiles, is_checked: bool) ->
     If `is_checked` is True and int8 changes the vectors of sample texts too much, the encoder is
     restored.
     """
-    real, jobs = all_samples(), list[EmbeddingJob]()
-    if is_checked:
-        tokenizer = load_tokenizer(files, model.config)
-        jobs = [
-            EmbeddingJob(tokenizer.tokenize(text).tokenized.ids) for text in (*real, *DEGENERATE)
-        ]
+    jobs = _samples(files, model) if is_checked else []
     exact = embed(model, jobs)
     replaced = quantize(model.encoder.layers)
     if can_serve(model.config.encoder):
         model.native = NativeTextEncoder(model.encoder)
-    if not is_checked:
+    if not is_checked or _is_faithful(exact, embed(model, jobs), files.name, Precision.INT8):
         return True
-    cosines = cosines_of(exact, embed(model, jobs))
-    mean, least = cosines[: len(real)].mean(), cosines[len(real) :].min()
+    model.native = None
+    restore(replaced)
+    return False
+
+
+def _use_float16(model: EmbeddingModel, files: EmbeddingFiles, device: torch.device) -> bool:
+    """Rounds the encoder to float16 on the device, and returns whether it stays so.
+
+    If float16 changes the vectors of sample texts too much, the encoder is restored on the CPU.
+    """
+    jobs = _samples(files, model)
+    exact, encoder = embed(model, jobs), deepcopy(model.encoder)
+    model.encoder.to(torch.float16)
+    if _is_faithful(exact, embed(model.to(device), jobs), files.name, Precision.FLOAT16):
+        return True
+    model.encoder = encoder
+    return False
+
+
+def _samples(files: EmbeddingFiles, model: EmbeddingModel) -> list[EmbeddingJob]:
+    """Returns the real sentences and then the degenerate texts as jobs."""
+    tokenizer = load_tokenizer(files, model.config)
+    texts = (*all_samples(), *DEGENERATE)
+    return [EmbeddingJob(tokenizer.tokenize(text).tokenized.ids) for text in texts]
+
+
+def _is_faithful(
+    exact: Sequence[Vectors], rounded: Sequence[Vectors], name: str, precision: Precision
+) -> bool:
+    """Returns whether the vectors of `_samples` are nearly the same in a rounded encoder.
+
+    Vectors that are not finite are not.
+    """
+    cosines = cosines_of(exact, rounded)
+    mean, least = cosines[: -len(DEGENERATE)].mean(), cosines[-len(DEGENERATE) :].min()
     if mean >= MIN_COSINE and least >= MIN_DEGENERATE_COSINE:
         return True
     logger.warning(
-        "%s: int8 vectors of sample sentences have a mean cosine of %.4f with float32 vectors, and "
-        "those of degenerate texts one of at least %.4f. The limits are %.4f and %.4f, so int8 is "
-        "not used; REGARD_DTYPE=int8 selects it all the same",
-        files.name,
+        "%s: %s vectors of sample sentences have a mean cosine of %.4f with float32 vectors, and "
+        "those of degenerate texts one of at least %.4f. The limits are %.4f and %.4f, so %s is "
+        "not used; REGARD_DTYPE=%s selects it all the same",
+        name,
+        precision,
         mean,
         least,
         MIN_COSINE,
         MIN_DEGENERATE_COSINE,
+        precision,
+        precision,
     )
-    model.native = None
-    restore(replaced)
     return False
 
 

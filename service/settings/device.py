@@ -9,17 +9,22 @@ from service.settings.types import PositiveInt
 
 DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
 
-Dtype = Literal["auto", "float32", "bfloat16", "int8", "fp32", "bf16"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8", "fp32", "bf16", "fp16"]
 """Names that `model.precision.select_precision` takes."""
 
 
 class DeviceSettings(BaseModel):
     """Holds the device, the precision, and the sizes of batches."""
 
-    device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
+    device: str = Field(
+        "auto",
+        description="Device of the models: auto, cpu, cuda or cuda:N. `auto` and `cuda` use "
+        "all GPUs.",
+    )
     dtype: Dtype = Field(
         "auto",
-        description="Precision: auto, float32 (fp32), bfloat16 (bf16), or int8 on a CPU. "
+        description="Precision: auto, float32 (fp32), bfloat16 (bf16), float16 (fp16) on a GPU, or "
+        "int8 on a CPU. "
         "`auto` takes the fastest precision that keeps the quality.",
     )
     shortlist: Literal["auto", "on", "off"] = Field(
@@ -30,8 +35,8 @@ class DeviceSettings(BaseModel):
     workers: int = Field(
         0,
         ge=0,
-        description="Number of device workers. `0` starts one for each CPU core. With a GPU it "
-        "starts a single one.",
+        description="Number of device workers of each device. `0` starts one for each CPU core, or "
+        "one for each GPU.",
     )
     max_rows: int = Field(
         0,

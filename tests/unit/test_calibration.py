@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoints import calibration
+from model.checkpoints import build, calibration
 from model.checkpoints.build import load_model
 from model.checkpoints.calibration import MAX_CHANGE, forced_pairs, mean_change
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
@@ -17,6 +17,11 @@ from tests import checkpoint_folders as folders
 pytestmark = pytest.mark.checkpoint
 
 CPU = torch.device("cpu")
+
+
+def select_like_turing(name: str, _device: torch.device, is_int8: bool = False) -> Precision:
+    """The precision on a GPU that has matrix units for float16 alone."""
+    return Precision.FLOAT16 if name == "auto" else Precision(name)
 
 
 def test_int8_of_a_trained_model_is_close_and_coarser_rounding_is_not(
@@ -77,3 +82,29 @@ def test_samples_of_a_multilingual_model_have_the_tokens_of_a_pair(
         prefix = between.source.prefix
         assert pair.source[: len(prefix)] == prefix
         assert between.first_id in (None, pair.target[0])
+
+
+def test_auto_keeps_float16_that_is_close(
+    built_in: ModelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "select_precision", select_like_turing)
+    model = load_model(built_in, CPU, "auto")
+    assert (model.precision, model.dtype) == (Precision.FLOAT16, torch.float16)
+
+
+@pytest.mark.parametrize("change", [MAX_CHANGE * 1.01, float("nan")])
+def test_auto_leaves_float16_that_is_not_close(
+    change: float,
+    built_in: ModelFiles,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A number that is too large for float16 becomes infinite, and then not a number."""
+    monkeypatch.setattr(build, "select_precision", select_like_turing)
+    monkeypatch.setattr(build, "mean_change", lambda *_: change)
+    model = load_model(built_in, CPU, "auto")
+    assert (model.precision, model.dtype) == (Precision.FLOAT32, torch.float32)
+    exact = load_model(built_in, CPU, "float32")
+    found, expected = model.state_dict(), exact.state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert "REGARD_DTYPE=float16 selects it all the same" in caplog.text

@@ -37,8 +37,11 @@ def test_a_device_of_another_kind_is_refused(name: str) -> None:
 
 
 def test_a_cuda_device_beyond_those_present_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    current: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
     assert select_device("cuda:1") == torch.device("cuda:1")
+    assert current == [torch.device("cuda:1")]
     assert select_device("cuda") == CUDA
     with pytest.raises(DeviceError, match="'cuda:2' does not exist: 2 CUDA devices"):
         select_device("cuda:2")
@@ -70,10 +73,37 @@ def test_a_precision_is_taken_by_either_name(
     assert precision.dtype is dtype
 
 
-@pytest.mark.parametrize("name", ["float16", "int4", ""])
+@pytest.mark.parametrize("name", ["float8", "int4", ""])
 def test_an_unknown_precision_is_refused(name: str) -> None:
     with pytest.raises(DeviceError, match=f"dtype '{name}' is unknown; use auto, float32"):
         select_precision(name, CPU)
+
+
+def test_float16_is_refused_on_a_cpu() -> None:
+    with pytest.raises(DeviceError, match="float16 is for a GPU; on cpu use bfloat16"):
+        select_precision("float16", CPU)
+
+
+@pytest.mark.parametrize("name", ["float16", "fp16"])
+def test_float16_is_taken_on_a_gpu(name: str) -> None:
+    assert select_precision(name, CUDA) is Precision.FLOAT16
+    assert Precision.FLOAT16.dtype is torch.float16
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"),
+    [
+        ((6, 1), Precision.FLOAT32),
+        ((7, 0), Precision.FLOAT16),
+        ((7, 5), Precision.FLOAT16),
+        ((8, 0), Precision.BFLOAT16),
+    ],
+)
+def test_auto_takes_float16_on_gpus_without_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: Precision
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert select_precision("auto", CUDA) is precision
 
 
 def test_int8_is_refused_on_a_gpu() -> None:
@@ -89,6 +119,7 @@ def test_auto_precision_follows_the_hardware(
     monkeypatch: pytest.MonkeyPatch, where: torch.device, is_fast: bool, precision: Precision
 ) -> None:
     monkeypatch.setattr(precision_module, "has_fast_bfloat16", lambda _: is_fast)
+    monkeypatch.setattr(precision_module, "has_fast_float16", lambda _: False)
     assert select_precision("auto", where) is precision
 
 

@@ -19,6 +19,7 @@ from model.config import Activation
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, Vectors, embed
 from model.encoding.pooling import EmbeddingModel
 from model.layers.feed_forward import ACTIVATIONS
+from model.precision import Precision
 from model.quantization.asymmetric import quantize
 from tests.text_models import SIZES, WIDE, int8_model, jobs, new_model
 from tests.tiny_text import write_model
@@ -210,6 +211,25 @@ def test_auto_leaves_int8_where_vectors_would_change(
     np.testing.assert_array_equal(embed(model, [EmbeddingJob([1, 7, 2])]), exact)
     assert "int8 is not used" in caplog.text
     assert load_embedding_model(files, CPU, "int8").native
+
+
+def test_auto_takes_float16_only_where_vectors_hardly_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a GPU with matrix units for float16 alone; the CPU computes here."""
+    files = find_embedding_models(str(write_model(tmp_path / "tiny", **ON_DISK)))[0]
+    monkeypatch.setattr(loading, "select_precision", lambda *_, **__: Precision.FLOAT16)
+    job = EmbeddingJob([1, 7, 8, 2])
+    model = load_embedding_model(files, CPU, "auto")
+    assert model.precision is Precision.FLOAT16
+    assert model.encoder.embedding.tokens.dtype is torch.float16
+    rounded = embed(model, [job])
+    monkeypatch.setattr(loading, "MIN_COSINE", 1.1)
+    model = load_embedding_model(files, CPU, "auto")
+    assert model.precision is Precision.FLOAT32
+    assert model.encoder.embedding.tokens.dtype is torch.float32
+    assert 0.999 < cosines(embed(model, [job]), rounded).min() < 1
+    assert "float16 is not used" in caplog.text
 
 
 def test_int8_without_native_code_is_pytorch(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -
         ("device", "cuda:"),
         ("device", "CPU"),
         ("device", ""),
-        ("dtype", "float16"),
+        ("dtype", "float8"),
         ("dtype", "int4"),
         ("dtype", ""),
     ],
@@ -154,7 +154,7 @@ def test_every_precision_of_the_model_package_is_a_dtype() -> None:
     ("field", "value", "allowed"),
     [
         ("device", "tpu", ["auto", "cpu", "cuda", "cuda:N"]),
-        ("dtype", "int4", ["auto", "float32", "bfloat16", "int8"]),
+        ("dtype", "int4", ["auto", "float32", "bfloat16", "float16", "int8"]),
     ],
 )
 def test_bad_value_ends_the_start_with_variable_value_and_choices(

@@ -101,20 +101,22 @@ def attend_rows(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> T
     """
     rows, heads, _, head_dim = query.shape
     out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    attend_kernel[(rows, heads)](
-        query,
-        key,
-        value,
-        lengths,
-        out,
-        *query.stride()[:2],
-        *key.stride()[:3],
-        *value.stride()[:3],
-        head_dim**-0.5,
-        heads=heads,
-        head_dim=head_dim,
-        padded_dim=triton.next_power_of_2(head_dim),
-        block=BLOCK,
-        num_warps=2,
-    )
+    # Triton launches kernels on the current device.
+    with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
+        attend_kernel[(rows, heads)](
+            query,
+            key,
+            value,
+            lengths,
+            out,
+            *query.stride()[:2],
+            *key.stride()[:3],
+            *value.stride()[:3],
+            head_dim**-0.5,
+            heads=heads,
+            head_dim=head_dim,
+            padded_dim=triton.next_power_of_2(head_dim),
+            block=BLOCK,
+            num_warps=2,
+        )
     return out

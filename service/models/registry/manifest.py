@@ -26,7 +26,7 @@ from service.models.registry.references import (
 
 SUFFIX = ".toml"
 DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
-DTYPES = ("auto", "float32", "bfloat16", "int8")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "int8")
 KEYS = ("reference", "device", "dtype", "sha256")
 
 
