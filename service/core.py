@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from model.sequence import EngineLimits
-from service.ipc.machine import available_cores, device_workers
+from service.ipc.machine import available_cores, worker_devices
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
 from service.metrics.definitions import Metrics
@@ -113,7 +113,7 @@ class Core:
             supervisor.failure,
             supervisor.is_ready,
             supervisor.is_draining or supervisor.is_stopping,
-            {name: m for models in supervisor.ready.values() for name, m in models.items()},
+            supervisor.resident_models(),
             dict(self.changes.states),
             dict(self.changes.failures),
             self.metrics.num_billed,
@@ -204,7 +204,7 @@ def build_core(
     for each in local.files:
         metrics.add_model(each.name, kinds_of(each))
         scheduler.add_model(each.name, kinds_of(each))
-    count = device_workers(settings.workers, settings.device)
+    devices = worker_devices(settings.workers, settings.device)
     config = WorkerConfig(
         models=local.with_placements(settings.placements),
         executors=executor_specs(settings),
@@ -216,11 +216,11 @@ def build_core(
             max_source_tokens=settings.max_source_tokens,
             max_batch_tokens=settings.max_batch_tokens,
         ),
-        threads=max(1, available_cores() // count),
+        threads=max(1, available_cores() // len(devices)),
         log_level=settings.log_level,
         log_format=settings.log_format,
     )
-    supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
+    supervisor = Supervisor(config, devices, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds
     if on_failure is not None:
         supervisor.on_failure = on_failure

@@ -4,8 +4,10 @@ A slice is about half a layer of a batch. Between two slices a worker can do oth
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from model.inspection.capture import Slices
@@ -14,21 +16,38 @@ Observe = Callable[[int], Slices[None]]
 """Observes the queries, keys and values of a layer, given its number."""
 
 
+@dataclass(frozen=True, slots=True)
+class HiddenTexts:
+    """The hidden states of some texts, padded to one length.
+
+    Attributes:
+        states: Hidden states (B, S, D).
+        lengths: Number of tokens of each text.
+    """
+
+    states: Tensor
+    lengths: Sequence[int]
+
+
 class EncoderBatch(ABC):
     """The hidden states of some texts, computed layer by layer.
 
-    The texts are packed: they are concatenated, not padded to one length. Tokens are numbered
-    consecutively over all texts. The tokens of a text attend only to each other. The hidden states
-    of a text therefore do not depend on the rest of the batch. A method that computes a part of a
-    layer computes it for `count` tokens from number `first` on.
+    The texts are packed, which means concatenated, or they are padded to one length. Tokens are
+    numbered consecutively over all texts. The tokens of a text attend only to each other. The
+    hidden states of a text therefore do not depend on the rest of the batch. A method that computes
+    a part of a layer computes it for `count` tokens from number `first` on.
 
     Attributes:
-        num_tokens: Number of tokens of all texts.
+        num_tokens: Number of tokens of all texts, padding included.
         num_layers: Number of layers.
+        lengths: Number of tokens of each text, without padding.
+        can_slice: Whether a part of a layer may be computed for some of the tokens.
     """
 
     num_tokens: int
     num_layers: int
+    lengths: list[int]
+    can_slice = True
 
     @abstractmethod
     def project(self, layer: int, first: int, count: int) -> None:
@@ -46,6 +65,11 @@ class EncoderBatch(ABC):
     def read(self) -> Tensor:
         """Returns the hidden states (N, D) after the last layer."""
 
+    def read_texts(self) -> list[HiddenTexts]:
+        """Returns the hidden states after the last layer, of texts in their order."""
+        texts = torch.split(self.read()[: sum(self.lengths)], self.lengths)
+        return [HiddenTexts(text[None], [len(text)]) for text in texts]
+
 
 def run_layers(
     batch: EncoderBatch, slice_tokens: int, last: int | None = None, observe: Observe | None = None
@@ -54,12 +78,14 @@ def run_layers(
 
     Args:
         batch: The batch.
-        slice_tokens: Largest number of tokens for which a slice computes a part of a layer.
+        slice_tokens: Largest number of tokens for which a slice computes a part of a layer, if the
+            batch can be sliced.
         last: Number of the last layer to run; of this layer, only queries, keys and values are
             computed. None runs all layers.
         observe: Observes each layer after its queries, keys and values are computed.
     """
-    parts = equal_parts(batch.num_tokens, slice_tokens)
+    most = slice_tokens if batch.can_slice else batch.num_tokens
+    parts = equal_parts(batch.num_tokens, most)
     for layer in range(batch.num_layers):
         for number, part in enumerate(parts):
             if number:

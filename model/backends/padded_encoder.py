@@ -1,12 +1,19 @@
 """Runs an encoder in PyTorch over texts that are padded to one length."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from model.architectures.encoder import Heads
-from model.backends.encoder_batch import EncoderBatch, run_layers
-from model.backends.torch_encoder import PackableEncoder
+from model.backends.cuda.staging import upload
+from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
+from model.backends.torch_encoder import PackableEncoder, PackedBatch
 from model.layers.attention import attention, mask_bias
+
+WIDTH_MULTIPLE = 8
+"""Texts are padded to a multiple of this length, as fused attention with a mask needs it."""
 
 
 class PaddedBatch(EncoderBatch):
@@ -18,10 +25,16 @@ class PaddedBatch(EncoderBatch):
         encoder: Encoder on its device, in any precision.
         source: Ids (B, S).
         mask: (B, S), True on tokens and False on padding.
+        lengths: Number of tokens of each text; needed by `read_texts` alone.
     """
 
-    def __init__(self, encoder: PackableEncoder, source: Tensor, mask: Tensor) -> None:
+    can_slice = False
+
+    def __init__(
+        self, encoder: PackableEncoder, source: Tensor, mask: Tensor, lengths: Sequence[int] = ()
+    ) -> None:
         self.encoder = encoder
+        self.lengths = [*lengths]
         self.layers = encoder.encoder_layers
         self.num_layers = len(self.layers)
         self.num_tokens = source.numel()
@@ -52,10 +65,38 @@ class PaddedBatch(EncoderBatch):
         """Returns the hidden states (N, D), of padding too, after the last layer (EncoderBatch)."""
         return self.encoder.finish(self.x).flatten(0, 1)
 
+    def read_texts(self) -> list[HiddenTexts]:
+        """Returns the hidden states of all texts together (EncoderBatch)."""
+        return [HiddenTexts(self.encoder.finish(self.x), self.lengths)]
+
+
+def begin_batch(encoder: PackableEncoder, sequences: Sequence[list[int]]) -> EncoderBatch:
+    """Returns a batch of texts, padded on a GPU and packed on a CPU.
+
+    A packed batch attends to each length by itself. On a GPU the launches of these calls would take
+    longer than the computation of the padding.
+    """
+    if encoder.device.type == "cuda":
+        return padded_batch(encoder, sequences)
+    return PackedBatch(encoder, sequences)
+
+
+def padded_batch(encoder: PackableEncoder, sequences: Sequence[list[int]]) -> PaddedBatch:
+    """Returns a padded batch of texts, given the ids of each text."""
+    lengths = [len(ids) for ids in sequences]
+    width = -(-max(lengths) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
+    numbers = np.zeros((len(sequences), width + 1), np.int64)  # ids, and the length at the end
+    for row, ids in zip(numbers, sequences, strict=True):
+        row[: len(ids)], row[-1] = ids, len(ids)
+    uploaded = upload(numbers, encoder.device)
+    source, ends = uploaded[:, :width], uploaded[:, width:]
+    mask = torch.arange(width, device=encoder.device) < ends  # (B, S)
+    return PaddedBatch(encoder, source, mask, lengths)
+
 
 def encode_padded(encoder: PackableEncoder, source: Tensor, mask: Tensor) -> Tensor:
     """Returns the hidden states (B, S, D) of a PaddedBatch after all layers."""
     batch = PaddedBatch(encoder, source, mask)
-    for _ in run_layers(batch, batch.num_tokens):
+    for _ in run_layers(batch, slice_tokens=batch.num_tokens):
         pass
     return batch.read().view(*source.shape, -1)

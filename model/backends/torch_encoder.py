@@ -74,7 +74,8 @@ class PackedBatch(EncoderBatch):
         sequences: Token ids of each text; at best, texts of equal length are adjacent.
 
     Attributes:
-        num_tokens: N, which includes a padding text after the texts.
+        segments: Number of tokens of each text, and of a padding text after the texts.
+        num_tokens: N, the sum of the segments.
     """
 
     def __init__(self, encoder: PackableEncoder, sequences: Sequence[list[int]]) -> None:
@@ -83,13 +84,12 @@ class PackedBatch(EncoderBatch):
         self.num_layers = len(self.layers)
         self.lengths = [len(ids) for ids in sequences]
         padding = -sum(self.lengths) % TOKEN_MULTIPLE
-        if padding:
-            self.lengths.append(padding)
-        self.num_tokens = sum(self.lengths)
-        self.groups = list(groups(self.lengths))
-        longest = max(self.lengths)
+        self.segments = [*self.lengths, padding] if padding else self.lengths
+        self.num_tokens = sum(self.segments)
+        self.groups = list(groups(self.segments))
+        longest = max(self.segments)
         tokens = [token for ids in sequences for token in ids] + [0] * padding
-        positions = [index for length in self.lengths for index in range(length)]
+        positions = [index for length in self.segments for index in range(length)]
         places = upload(tokens, encoder.device)[None], upload(positions, encoder.device)[None]
         self.x = encoder.embed(*places, longest - 1)  # (1, N, D)
         self.bias = encoder.bias(longest)
@@ -125,7 +125,7 @@ class PackedBatch(EncoderBatch):
         """Yields queries, keys and values of each text in the layer computed last."""
         assert self.heads is not None
         module = self.layers[layer].self_attention
-        parts = (torch.split(heads[0], self.lengths, dim=1) for heads in self.heads)
+        parts = (torch.split(heads[0], self.segments, dim=1) for heads in self.heads)
         for query, key, value in zip(*parts, strict=True):
             length = query.shape[1]
             bias = None if self.bias is None else self.bias[0, :, :length, :length]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.backends.encoder_batch import EncoderBatch, run_layers
+from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
 from model.encoding.sliced_pass import SlicedPass, batches
 from model.inspection.capture import Slices
 from model.tokenization.token_ids import check_ids
@@ -67,8 +68,8 @@ class Embedder(Protocol):
     def end(self, batch: EncoderBatch) -> None:
         """Takes a batch back whose hidden states have been read."""
 
-    def embed(self, hidden: Tensor, is_raw: bool = False) -> Tensor:
-        """Returns the float32 vector (E) of a text, for its last hidden states (T, D)."""
+    def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
+        """Returns the float32 vectors (B, E) of texts, for their last hidden states."""
 
 
 class EmbeddingEncode(SlicedPass):
@@ -92,7 +93,7 @@ class EmbeddingEncode(SlicedPass):
         self.slice_tokens = slice_tokens
         numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
         self.numbered = sorted(numbered, key=lambda each: each.length)
-        self.finished: dict[int, Tensor] = {}
+        self.finished: list[tuple[list[int], Tensor]] = []  # indices of jobs, and their vectors
         super().__init__()
 
     @torch.inference_mode()
@@ -103,26 +104,39 @@ class EmbeddingEncode(SlicedPass):
             Maps the index of each job to its float32 vector (E), or to the vectors of its tokens
             (T, D).
         """
-        finished, self.finished = self.finished, {}
-        return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
+        finished, self.finished = self.finished, []
+        found: dict[int, Vectors] = {}
+        for numbers, vectors in finished:
+            found.update(zip(numbers, vectors.cpu().numpy(), strict=True))
+        return found
 
     def compute(self) -> Slices[None]:
         """Computes batch after batch, batches of short texts first."""
         for batch in batches(self.numbered, lambda each: (each.length,), self.slice_tokens):
             encoding = self.model.begin([each.job.ids for each in batch])
             yield from run_layers(encoding, self.slice_tokens)
-            hidden = encoding.read()
+            read = encoding.read_texts()
             self.model.end(encoding)
-            lengths = [each.length for each in batch]
-            parts = torch.split(hidden[: sum(lengths)], lengths)  # without a padding text
-            for each, part in zip(batch, parts, strict=True):
-                self.finished[each.number] = self._finish(each.job, part)
+            rest = iter(batch)
+            for texts in read:
+                self._finish([*islice(rest, len(texts.lengths))], texts)
             yield
 
-    def _finish(self, job: EmbeddingJob, hidden: Tensor) -> Tensor:
-        if job.is_per_token:
-            return hidden.float()
-        return self.model.embed(hidden, job.is_raw)
+    def _finish(self, batch: list[NumberedJob], texts: HiddenTexts) -> None:
+        """Stores the vectors of jobs whose hidden states have been computed."""
+        for is_raw in (False, True):
+            rows = [
+                row
+                for row, each in enumerate(batch)
+                if not each.job.is_per_token and each.job.is_raw is is_raw
+            ]
+            if rows:
+                vectors = self.model.embed(texts, is_raw)  # (B, E)
+                chosen = vectors if len(rows) == len(batch) else vectors[rows]
+                self.finished.append(([batch[row].number for row in rows], chosen))
+        for each, states in zip(batch, texts.states, strict=True):
+            if each.job.is_per_token:
+                self.finished.append(([each.number], states[None, : each.length].float()))
 
 
 def embed(

@@ -4,6 +4,7 @@ Source: sentence-transformers, models/Pooling.py, models/Dense.py and models/Nor
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -11,35 +12,73 @@ from torch import Tensor, nn
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.text_encoder import TextEncoder
-from model.backends.encoder_batch import EncoderBatch
+from model.backends.cuda.staging import upload
+from model.backends.encoder_batch import EncoderBatch, HiddenTexts
 from model.backends.native.text_runner import NativeTextEncoder
-from model.backends.torch_encoder import PackedBatch
+from model.backends.padded_encoder import begin_batch
 from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.precision import Precision
 
 
-def weighted_mean(hidden: Tensor) -> Tensor:
-    """Returns the weighted mean (D) of vectors (T, D); token t, counted from 1, has weight t.
+@dataclass(frozen=True, slots=True)
+class PooledTexts:
+    """The hidden states of some texts in float32, as the poolings read them.
 
-    Source: Muennighoff 2022, "SGPT", equation 2.
+    Attributes:
+        states: Hidden states (B, S, D), zero on padding.
+        counts: Number of tokens of each text (B, 1).
+        mask: (B, S, 1), True on tokens and False on padding; None if there is no padding.
     """
-    weights = torch.arange(1.0, hidden.shape[0] + 1, device=hidden.device)[:, None]
-    return (hidden * weights).sum(dim=0) / weights.sum()
+
+    states: Tensor
+    counts: Tensor
+    mask: Tensor | None
+
+    @classmethod
+    def of(cls, texts: HiddenTexts) -> "PooledTexts":
+        """Prepares hidden states for the poolings."""
+        states = texts.states.float()
+        counts = upload([*texts.lengths], states.device)[:, None]  # (B, 1)
+        width = states.shape[1]
+        if min(texts.lengths) == width:
+            return cls(states, counts, None)
+        mask = (torch.arange(width, device=states.device) < counts)[:, :, None]
+        return cls(states.masked_fill(~mask, 0.0), counts, mask)
+
+    def max(self) -> Tensor:
+        """Returns the largest value of each dimension (B, D)."""
+        if self.mask is None:
+            return self.states.amax(dim=1)
+        return self.states.masked_fill(~self.mask, float("-inf")).amax(dim=1)
+
+    def weighted_mean(self) -> Tensor:
+        """Returns the weighted mean (B, D); token t, counted from 1, has weight t.
+
+        Source: Muennighoff 2022, "SGPT", equation 2.
+        """
+        weights = torch.arange(1.0, self.states.shape[1] + 1, device=self.states.device)[:, None]
+        return (self.states * weights).sum(dim=1) / (self.counts * (self.counts + 1) / 2)
+
+    def last(self) -> Tensor:
+        """Returns the states of the last tokens (B, D)."""
+        rows = torch.arange(len(self.states), device=self.states.device)
+        return self.states[rows, self.counts[:, 0] - 1]
 
 
-POOLINGS: dict[Pooling, Callable[[Tensor], Tensor]] = {
-    Pooling.CLS: lambda hidden: hidden[0],
-    Pooling.MAX: lambda hidden: hidden.amax(dim=0),
-    Pooling.MEAN: lambda hidden: hidden.mean(dim=0),
-    Pooling.MEAN_SQRT_LEN: lambda hidden: hidden.sum(dim=0) / hidden.shape[0] ** 0.5,
-    Pooling.WEIGHTED_MEAN: weighted_mean,
-    Pooling.LAST_TOKEN: lambda hidden: hidden[-1],
+POOLINGS: dict[Pooling, Callable[[PooledTexts], Tensor]] = {
+    Pooling.CLS: lambda texts: texts.states[:, 0],
+    Pooling.MAX: PooledTexts.max,
+    Pooling.MEAN: lambda texts: texts.states.sum(dim=1) / texts.counts,
+    Pooling.MEAN_SQRT_LEN: lambda texts: texts.states.sum(dim=1) / texts.counts**0.5,
+    Pooling.WEIGHTED_MEAN: PooledTexts.weighted_mean,
+    Pooling.LAST_TOKEN: PooledTexts.last,
 }
 
 
-def pool(hidden: Tensor, ways: tuple[Pooling, ...]) -> Tensor:
-    """Pools the vectors (T, D) of a text; concatenates the results of several ways."""
-    return torch.cat([POOLINGS[way](hidden) for way in ways])
+def pool(texts: HiddenTexts, ways: tuple[Pooling, ...]) -> Tensor:
+    """Pools the vectors of each text; concatenates the results (B, E) of several ways."""
+    pooled = PooledTexts.of(texts)
+    return torch.cat([POOLINGS[way](pooled) for way in ways], dim=1)
 
 
 class Normalize(nn.Module):
@@ -95,7 +134,7 @@ class EmbeddingModel(nn.Module):
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
         """Returns a batch of texts, in native code if it replaces the encoder (Embedder)."""
         if self.native is None:
-            return PackedBatch(self.encoder, sequences)
+            return begin_batch(self.encoder, sequences)
         return self.native.begin(sequences)
 
     def end(self, batch: EncoderBatch) -> None:
@@ -103,16 +142,16 @@ class EmbeddingModel(nn.Module):
         if self.native is not None:
             self.native.end(batch)
 
-    def embed(self, hidden: Tensor, is_raw: bool = False) -> Tensor:
-        """Returns the vector (E) of a text (Embedder).
+    def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
+        """Returns the vectors (B, E) of texts (Embedder).
 
         Args:
-            hidden: Last hidden states of its tokens (T, D).
+            texts: Last hidden states of the texts.
             is_raw: Whether to skip a final Normalize.
         """
-        pooled = pool(hidden.float(), self.config.pooling)
+        pooled = pool(texts, self.config.pooling)
         head = self.head[:-1] if is_raw and self.config.is_normalized else self.head
-        embedded: Tensor = head(pooled[None])[0]
+        embedded: Tensor = head(pooled)
         return embedded
 
 
@@ -134,14 +173,14 @@ class MeanOfMemory:
 
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
         """Returns a batch of texts (Embedder)."""
-        return PackedBatch(self.encoder, sequences)
+        return begin_batch(self.encoder, sequences)
 
     def end(self, batch: EncoderBatch) -> None:
         """Keeps nothing: a later batch shares no memory (Embedder)."""
 
-    def embed(self, hidden: Tensor, is_raw: bool = False) -> Tensor:
-        """Returns the mean (D) of hidden states (T, D), never scaled to length 1 (Embedder)."""
-        return hidden.float().mean(dim=0)
+    def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
+        """Returns the means (B, D) of hidden states, never scaled to length 1 (Embedder)."""
+        return pool(texts, (Pooling.MEAN,))
 
 
 def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:

@@ -1,8 +1,9 @@
-"""Finds the platform, cores and GPU without torch, and chooses the number of processes."""
+"""Finds the platform, cores and GPUs without torch, and chooses the number of processes."""
 
 import gc
 import os
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 MAX_HTTP_WORKERS = 8
@@ -16,6 +17,7 @@ objects took 4 % of the time of all processes, and after every 20,000 still 3 %.
 """
 
 PROC = Path("/proc/self/stat")
+DEVICE_FILES = Path("/dev")
 
 
 def require_linux() -> None:
@@ -60,24 +62,39 @@ def available_cores() -> int:
         return max(1, cores)
 
 
+def num_gpus() -> int:
+    """Returns the number of NVIDIA GPUs of the machine that CUDA_VISIBLE_DEVICES allows."""
+    present = len([*DEVICE_FILES.glob("nvidia[0-9]*")])
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return present
+    # CUDA ignores all entries after the first invalid one.
+    allowed = takewhile(lambda name: name not in {"", "-1"}, visible.split(","))
+    return min(present, len([*allowed]))
+
+
 def uses_gpu(device: str) -> bool:
     """Reports whether the workers compute on a GPU.
 
     Args:
         device: auto, cpu, cuda or cuda:N.
     """
-    return device.startswith("cuda") or (device == "auto" and Path("/dev/nvidia0").exists())
+    return device.startswith("cuda") or (device == "auto" and num_gpus() > 0)
 
 
-def device_workers(wanted: int, device: str) -> int:
-    """Returns the number of device workers.
+def worker_devices(wanted: int, device: str) -> list[str]:
+    """Returns the device of each device worker.
 
     Args:
-        wanted: The setting REGARD_WORKERS. If it is 0, there is one worker for each core, or one
-            worker on a GPU.
-        device: auto, cpu, cuda or cuda:N.
+        wanted: The setting REGARD_WORKERS, the number of workers of each device. If it is 0, there
+            is one worker for each CPU core, or one for each GPU.
+        device: auto, cpu, cuda or cuda:N. With auto and cuda, workers compute on all GPUs.
     """
-    return wanted or (1 if uses_gpu(device) else available_cores())
+    if not uses_gpu(device):
+        return [device] * (wanted or available_cores())
+    gpus = [f"cuda:{number}" for number in range(num_gpus())]
+    devices = gpus if gpus and device in {"auto", "cuda"} else [device]
+    return [each for each in devices for _ in range(wanted or 1)]
 
 
 def http_workers(wanted: int, device: str) -> int:

@@ -128,3 +128,19 @@ class Admission:
                 self.throughput.seconds_for(self.tokens + tokens - self.max_tokens),
                 "tokens",
             )
+
+
+def late(needed: float, seconds: float) -> OverloadedError:
+    """Returns the error for a request that would probably be late.
+
+    Args:
+        needed: Predicted time until the request is done, with its margin.
+        seconds: Time that the request has left.
+    """
+    excess = math.ceil(needed - seconds)
+    return OverloadedError(
+        f"the request would take up to {needed:.1f} s, with the requests before it; it has "
+        f"{max(seconds, 0.0):.1f} s. Try again later, or allow more time.",
+        min(MAX_RETRY_SECONDS, max(1, excess)),
+        "deadline",
+    )

@@ -13,6 +13,7 @@ from service.items.length_buckets import NUM_BUCKETS, bucket_of
 from service.scheduling.job import Job
 from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
+from service.workers.batch_sizes import capacity_tokens
 
 KEPT_SHARE = 1 / 8
 """Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
@@ -24,11 +25,6 @@ BULK_ROWS = 1
 """For INTERACTIVE_SECONDS after an interactive sentence has arrived, bulk sentences may use
 BULK_ROWS times the rows of interactive ones, or KEPT_SHARE if this is more. All rows of a batch
 make a decode step longer, so they delay the interactive sentences in it."""
-
-BUCKET_CAPACITY_TOKENS = 768
-"""Capacity of a worker for each model and length bucket, in tokens. A worker that holds fewer
-tokens receives more texts. It then has a few batches in advance, and the scheduler decides the
-order of all other texts."""
 
 MAX_SLOTS = 4
 """Largest number of items of one kind that SlotPolicy lets a worker hold. A worker can compute
@@ -247,7 +243,12 @@ class TokenPolicy(SerialForecast):
 
         for bucket, lanes in enumerate(queue.buckets):
             while len(lanes):
-                open_ = [w for w in loaded if w.used[kind, model, bucket] < BUCKET_CAPACITY_TOKENS]
+                open_ = [
+                    worker
+                    for worker in loaded
+                    if worker.used[kind, model, bucket]
+                    < capacity_tokens(model in worker.gpu_models)
+                ]
                 if not open_:
                     break
                 worker = open_[0]

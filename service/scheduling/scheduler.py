@@ -9,7 +9,6 @@ its request. The scheduler has no code for particular task kinds. Instead, the t
 import asyncio
 import itertools
 import logging
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,13 +18,12 @@ from service.errors import (
     DeadlineExceededError,
     InternalError,
     NotFoundError,
-    OverloadedError,
     UnavailableError,
 )
 from service.items.base import WorkItem
 from service.items.result import Done, Failed, Result
 from service.metrics.definitions import Metrics
-from service.scheduling.admission import MAX_RETRY_SECONDS, Admission
+from service.scheduling.admission import Admission, late
 from service.scheduling.job import Job
 from service.scheduling.lanes import LANES, Queue
 from service.scheduling.margin import Prediction
@@ -248,7 +246,11 @@ class Scheduler:
         self._dispatch()
 
     def worker_ready(
-        self, link: Link, max_rows: Mapping[str, int], missing: Iterable[str] = ()
+        self,
+        link: Link,
+        max_rows: Mapping[str, int],
+        missing: Iterable[str] = (),
+        gpu_models: Iterable[str] = (),
     ) -> None:
         """Accepts a worker, which has loaded all of its models except for the missing ones.
 
@@ -256,13 +258,15 @@ class Scheduler:
             link: The channel to the worker.
             max_rows: Number of rows of each model that has a batch.
             missing: Models that the worker still has to load.
+            gpu_models: Models that the worker computes on a GPU.
         """
-        self.workers[link] = WorkerState(link, dict(max_rows), missing={*missing})
+        state = WorkerState(link, dict(max_rows), missing={*missing}, gpu_models={*gpu_models})
+        self.workers[link] = state
         self._dispatch()
 
-    def worker_loaded(self, link: Link, model: str, max_rows: int) -> None:
+    def worker_loaded(self, link: Link, model: str, max_rows: int, is_on_gpu: bool = False) -> None:
         """Records one more model of a worker; `max_rows` is 0 for a model without a batch."""
-        self.workers[link].load(model, max_rows)
+        self.workers[link].load(model, max_rows, is_on_gpu)
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
@@ -372,22 +376,6 @@ class Scheduler:
 def unloaded(model: str) -> NotFoundError:
     """Returns the error for an item whose model was unloaded after its request had arrived."""
     return NotFoundError(f"the model {model} has been unloaded", param="model")
-
-
-def late(needed: float, seconds: float) -> OverloadedError:
-    """Returns the error for a request that would probably be late.
-
-    Args:
-        needed: Predicted time until the request is done, with its margin.
-        seconds: Time that the request has left.
-    """
-    excess = math.ceil(needed - seconds)
-    return OverloadedError(
-        f"the request would take up to {needed:.1f} s, with the requests before it; it has "
-        f"{max(seconds, 0.0):.1f} s. Try again later, or allow more time.",
-        min(MAX_RETRY_SECONDS, max(1, excess)),
-        "deadline",
-    )
 
 
 def given_up(seconds: float) -> DeadlineExceededError:

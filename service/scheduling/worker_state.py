@@ -36,6 +36,7 @@ class WorkerState:
         bulk_rows: Number of rows of the held jobs of bulk lanes, by task kind and model.
         tokens: Number of tokens of the held jobs, by task kind and model.
         missing: Models that the worker still has to load.
+        gpu_models: Models that the worker computes on a GPU.
     """
 
     link: Link
@@ -45,6 +46,7 @@ class WorkerState:
     bulk_rows: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     tokens: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     missing: set[str] = field(default_factory=set)
+    gpu_models: set[str] = field(default_factory=set)
 
     def give(self, jobs: Iterable[Job]) -> None:
         """Records jobs as dispatched to the worker."""
@@ -66,9 +68,11 @@ class WorkerState:
         if job.item.is_bulk:
             self.bulk_rows[job.kind, job.model] -= job.rows
 
-    def load(self, model: str, max_rows: int) -> None:
+    def load(self, model: str, max_rows: int, is_on_gpu: bool) -> None:
         """Records that the worker has loaded a model; without a batch, `max_rows` is 0."""
         self.missing.discard(model)
+        if is_on_gpu:
+            self.gpu_models.add(model)
         if max_rows:
             self.max_rows[model] = max_rows
 
@@ -78,6 +82,7 @@ class WorkerState:
         for job in left:
             self.take_back(job)
         self.max_rows.pop(model, None)
+        self.gpu_models.discard(model)
         for key in [key for key in self.used if key[1] == model]:
             del self.used[key]
         return left

@@ -25,7 +25,7 @@ class Status:
         failure: Reason why a model could not be loaded when the server started; None if all were.
         is_ready: Whether work is accepted.
         is_stopping: Whether the shutdown has begun.
-        models: Models that a worker has loaded, by served name.
+        models: Maps the served name of each loaded model to its description by each worker.
         changes: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons why later loads failed, by model; only administrators may see them.
         billed_characters: Characters that DeepL's routes have translated since the start.
@@ -34,10 +34,15 @@ class Status:
     failure: str | None
     is_ready: bool
     is_stopping: bool
-    models: dict[str, Resident]
+    models: dict[str, list[Resident]]
     changes: dict[str, ModelState] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     billed_characters: int = 0
+
+    def resident(self, name: str) -> Resident | None:
+        """Returns a model as its first worker describes it; None if no worker has loaded it."""
+        found = self.models.get(name)
+        return found[0] if found else None
 
 
 class Lease(Protocol):

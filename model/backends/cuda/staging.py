@@ -12,13 +12,13 @@ from torch import Tensor
 Integers = NDArray[np.int64]
 
 
-def upload(numbers: list[int], device: torch.device) -> Tensor:
+def upload(numbers: list[int] | Integers, device: torch.device) -> Tensor:
     """Returns the integers as a new tensor on the device.
 
     The pinned tensor may be freed before its copy has ended, because PyTorch does not reuse pinned
     memory until then.
     """
-    tensor = torch.tensor(numbers)
+    tensor = torch.as_tensor(numbers)
     if device.type == "cpu":
         return tensor
     return tensor.pin_memory().to(device, non_blocking=True)

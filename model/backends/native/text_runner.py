@@ -138,7 +138,8 @@ class TextBatch(EncoderBatch):
 
     def enter(self, sequences: SequenceOf[list[int]]) -> None:
         """Starts a new batch of texts in place of the previous one."""
-        lengths, ids = int32([len(ids) for ids in sequences]), int32(np.concatenate(sequences))
+        self.lengths = [len(ids) for ids in sequences]
+        lengths, ids = int32(self.lengths), int32(np.concatenate(sequences))
         self.num_tokens = len(ids)
         places = address(lengths), address(ids)
         check(self.library.text_batch_enter(self.handle, len(sequences), *places))

@@ -98,7 +98,7 @@ def model_body(
     served: AnyServed, services: Services, status: Status, alias: str | None = None
 ) -> AnyModelBody:
     """Returns the description of a served model under its name or an alias."""
-    resident = status.models.get(served.name)
+    resident = status.resident(served.name)
     shared: dict[str, Any] = {
         "id": alias or served.name,
         "alias_of": alias and served.name,
@@ -106,6 +106,7 @@ def model_body(
         "created": services.started,
         "revision": served.files.revision,
         "device": resident.device if resident else None,
+        "devices": sorted({each.device for each in status.models.get(served.name, [])}),
         "dtype": resident.dtype if resident else None,
     }
     if isinstance(served, ServedModel):
@@ -143,7 +144,7 @@ def remote_body(served: ServedRemote, shared: Mapping[str, Any]) -> ModelBody:
         sources=files.sources,
         targets=files.targets,
         attention={},
-        **{**shared, "state": "ready", "device": "remote", "dtype": "unknown"},
+        **{**shared, "state": "ready", "device": "remote", "devices": [], "dtype": "unknown"},
     )
 
 

@@ -120,6 +120,9 @@ class ServedBody(BaseModel):
         "name and address."
     )
     device: str | None = Field(description="Null while the model loads.")
+    devices: list[str] = Field(
+        description="Devices of the workers that have loaded the model, such as several GPUs."
+    )
     dtype: str | None = Field(description="Null while the model loads.")
 
 

@@ -71,7 +71,7 @@ async def info(request: Request) -> Info:
     """Returns the limits, and the first embedding model or else the first cross-encoder."""
     services = services_of(request)
     served, settings = find_reader(services.catalog, None), services.settings
-    resident = (await services.backend.status()).models.get(served.name)
+    resident = (await services.backend.status()).resident(served.name)
     if resident is None:
         raise UnavailableError("the models are loading", 1)
     return Info(

@@ -121,7 +121,7 @@ async def resident(backend: Admitter, name: str) -> Resident:
     Raises:
         UnavailableError: The model is not loaded yet.
     """
-    found = (await backend.status()).models.get(name)
+    found = (await backend.status()).resident(name)
     if found is None:
         raise UnavailableError("the models are loading; try again soon", 1)
     return found

@@ -7,7 +7,6 @@ long text is computed, the next slice is usually for the short text. A share of 
 oldest text, so that long texts are also finished while many short texts arrive.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -19,13 +18,10 @@ from model.sequence import BatchStats
 from service.items.embedding import EmbeddingItem
 from service.items.length_buckets import NUM_BUCKETS, bucket_of
 from service.items.result import Done
+from service.workers.batch_sizes import batch_tokens
 from service.workers.executors.base import Backlog, Executor
+from service.workers.executors.token_budget import TokenBudget
 from service.workers.executors.turns import Turns
-
-BATCH_TOKENS = 256
-"""Largest number of tokens of a batch, unless the batch is one longer text. On a CPU a larger batch
-hardly needs less time per token, but texts that arrive later wait longer. A smaller batch needs
-more time per token."""
 
 
 class Batch(Protocol):
@@ -45,25 +41,19 @@ BeginBatch = Callable[[Sequence[EmbeddingItem]], Batch]
 """Begins to embed some texts."""
 
 
-def take_fitting(waiting: deque[EmbeddingItem]) -> list[EmbeddingItem]:
-    """Takes the oldest texts that fit into a batch; at least one."""
-    items = [waiting.popleft()]
-    tokens = items[0].num_tokens
-    while waiting and tokens + waiting[0].num_tokens <= BATCH_TOKENS:
-        items.append(waiting.popleft())
-        tokens += items[-1].num_tokens
-    return items
-
-
 class Bucket:
     """The texts of one length bucket: the waiting texts, and the batch in progress.
 
     Args:
         level: Index of the bucket; bucket 0 has the shortest texts.
+        slice_tokens: Largest number of tokens of a slice.
+        budget: Limits the tokens of a batch.
     """
 
-    def __init__(self, level: int) -> None:
+    def __init__(self, level: int, slice_tokens: int, budget: TokenBudget) -> None:
         self.level = level
+        self.slice_tokens = slice_tokens
+        self.budget = budget
         self.backlog: Backlog[EmbeddingItem] = Backlog()
         self.batch: Batch | None = None
 
@@ -75,13 +65,13 @@ class Bucket:
     def choose(self) -> None:
         """Chooses the next batch if none is in progress."""
         if not self.backlog.running:
-            self.backlog.begin(take_fitting)
+            self.backlog.begin(lambda waiting: self.budget.take(waiting, ()))
 
     @property
     def cost(self) -> int:
         """Approximate size of the next slice in tokens; chooses a batch if needed."""
         self.choose()
-        return min(BATCH_TOKENS, sum([x.num_tokens for x in self.backlog.running.values()]))
+        return min(self.slice_tokens, sum([x.num_tokens for x in self.backlog.running.values()]))
 
     def end(self) -> None:
         """Ends the batch."""
@@ -113,7 +103,9 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
     def __init__(self, begin: BeginBatch, device: torch.device) -> None:
         super().__init__(device)
         self.begin = begin
-        self.buckets = [Bucket(level) for level in range(NUM_BUCKETS)]
+        tokens = batch_tokens(device.type == "cuda")
+        self.budget = TokenBudget(tokens)
+        self.buckets = [Bucket(level, tokens, self.budget) for level in range(NUM_BUCKETS)]
         self.current = self.buckets[0]
         self.turns = Turns()
 
@@ -172,6 +164,10 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         self.stats.append(BatchStats(self.phase, len(items), tokens, 0))
         bucket.end()
         return done
+
+    def shrink(self) -> None:
+        """Lowers the number of tokens of later batches."""
+        self.budget.shrink(self.current.backlog.running.values())
 
     def isolate(self) -> list[EmbeddingItem]:
         """Ends the batch that failed; its texts are computed again in halves."""

@@ -10,8 +10,9 @@ from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.device import select_device
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
 from service.items.rerank import RERANK, RerankItem
+from service.workers.batch_sizes import batch_tokens
 from service.workers.device_memory import held_bytes
-from service.workers.executors.embedding import BATCH_TOKENS, Batch, EmbeddingExecutor
+from service.workers.executors.embedding import Batch, EmbeddingExecutor
 from service.workers.loading import WARM_TOKENS, LoadedModel
 from service.workers.messages import WorkerConfig
 
@@ -35,8 +36,10 @@ def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> Loaded
     model = load_cross_encoder_model(files, select_device(config.device), config.dtype)
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
 
+    tokens = batch_tokens(model.encoder.device.type == "cuda")
+
     def begin(items: Sequence[RerankItem]) -> Batch:
-        return EmbeddingEncode(model, [EmbeddingJob(item.ids) for item in items], BATCH_TOKENS)
+        return EmbeddingEncode(model, [EmbeddingJob(item.ids) for item in items], tokens)
 
     precision = str(model.precision)
     return LoadedModel({RERANK: begin}, model.encoder.device, precision, held_bytes(model))

@@ -14,13 +14,17 @@ RECOVERY_SECONDS = 10.0
 
 
 class TokenBudget:
-    """The largest number of tokens of a batch; there is no limit until memory runs out.
+    """The largest number of tokens of a batch, which is lowered when memory runs out.
+
+    Args:
+        usual: Largest number of tokens until memory runs out; None for no limit.
 
     Attributes:
-        limit: Largest number of tokens; None for no limit.
+        limit: Lowered number of tokens; None if the usual limit applies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, usual: int | None = None) -> None:
+        self.usual = usual
         self.limit: int | None = None
         self.failed_tokens = 0
         self.changed = 0.0
@@ -37,13 +41,14 @@ class TokenBudget:
         An item that exceeds the limit is taken if no item is running.
         """
         self._recover()
-        if self.limit is None:
+        limit = self.usual if self.limit is None else self.limit
+        if limit is None:
             items = list(waiting)
             waiting.clear()
             return items
         taken: list[Item] = []
         tokens = sum(item.num_tokens for item in running)
-        while waiting and (not tokens or tokens + waiting[0].num_tokens <= self.limit):
+        while waiting and (not tokens or tokens + waiting[0].num_tokens <= limit):
             tokens += waiting[0].num_tokens
             taken.append(waiting.popleft())
         return taken

@@ -1,0 +1,30 @@
+"""Sizes of the batches in which a worker computes texts, for embeddings and reranking.
+
+This module imports no torch, because the scheduler needs the sizes too.
+"""
+
+CPU_BATCH_TOKENS = 256
+"""Largest number of tokens of a batch on a CPU, unless the batch is one longer text. A larger batch
+hardly needs less time per token, but texts that arrive later wait longer. A smaller batch needs
+more time per token."""
+
+GPU_BATCH_TOKENS = 16_384
+"""Largest number of tokens of a batch on a GPU. A GPU computes 256 tokens in less time than the
+launch of the kernels takes. This size is not measured yet."""
+
+CAPACITY_BATCHES = 3
+"""Number of batches that a worker receives in advance, for each model and length bucket. The
+scheduler decides the order of all other texts."""
+
+
+def batch_tokens(is_on_gpu: bool) -> int:
+    """Returns the largest number of tokens of a batch of a model."""
+    return GPU_BATCH_TOKENS if is_on_gpu else CPU_BATCH_TOKENS
+
+
+def capacity_tokens(is_on_gpu: bool) -> int:
+    """Returns the capacity of a worker for a model and a length bucket.
+
+    A worker that holds fewer tokens receives more texts.
+    """
+    return CAPACITY_BATCHES * batch_tokens(is_on_gpu)
