@@ -148,13 +148,18 @@ class LoopLoad:
             self._changing_since = None
         self._num_clients = max(1, len(turn.handled))
         self._useful = {
-            client: self._smoothed(client, max(0, number - self._refused[client]))
-            for client, number in turn.handled.items()
+            client: self._smoothed(client, number) for client, number in turn.handled.items()
         }
         self._refused.clear()
 
-    def _smoothed(self, client: str, number: int) -> float:
-        """Returns the mean number of useful requests of a client over the last turns."""
+    def _smoothed(self, client: str, handled: int) -> float:
+        """Returns the mean number of useful requests of a client over the last turns.
+
+        If no request was refused for another limit, the number shows only how many arrived. The
+        whole turn could then have been useful.
+        """
+        refused = self._refused[client]
+        number = max(0, handled - refused) if refused else self.limit
         before = self._useful.get(client, number)
         return before + SMOOTHING * (number - before)
 

@@ -180,3 +180,20 @@ def test_limit_ends_with_the_overload() -> None:
         assert await turns.run(200) == [200]
 
     run(test)
+
+
+def test_overload_ends_when_few_requests_arrive_in_bursts() -> None:
+    """Single requests made the limit so low that each small burst was refused in part."""
+
+    async def test(turns: Turns) -> None:
+        await turns.overload()
+        for _ in range(30):
+            await turns.run(200, useful=1)
+        began = turns.now
+        while turns.load.is_overloaded:
+            assert turns.now - began < 3 * PATIENCE_SECONDS
+            for number in (1, 1, 2, 1, 5):
+                await turns.run(number)
+                turns.cpu += 0.002  # until the next requests arrive
+
+    run(test)
