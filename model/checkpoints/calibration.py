@@ -57,7 +57,7 @@ def forced_pairs(
         vocabularies = vocabularies.between(files.tokens, language, _target(files, language))
     texts = SAMPLES.get(language) or all_samples()
     tokenizer, first_id = vocabularies.source, vocabularies.first_id
-    ids = [[*tokenizer.prefix, *tokenizer.encode(text)][: MAX_TOKENS - 1] for text in texts]
+    ids = [tokenizer.encode(text)[: MAX_TOKENS - 1] for text in texts]
     sources = [[*each, tokenizer.eos_id] for each in ids]
     limits = EngineLimits(max_rows=len(sources), max_source_tokens=MAX_TOKENS)
     engine = Engine(TorchRunner(model, limits), limits)

@@ -81,6 +81,7 @@ def test_samples_of_a_multilingual_model_have_the_tokens_of_a_pair(
     for pair in pairs:
         prefix = between.source.prefix
         assert pair.source[: len(prefix)] == prefix
+        assert not {*prefix} & {*pair.source[len(prefix) :]}
         assert between.first_id in (None, pair.target[0])
 
 
