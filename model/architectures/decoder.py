@@ -1,4 +1,7 @@
-"""Implements the decoder of a translation model: target ids and memory to logits."""
+"""Implements the decoder of a translation model.
+
+It maps target ids and the memory, which is the output of the encoder, to logits.
+"""
 
 from typing import cast
 
@@ -37,7 +40,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, state: LayerState, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Computes the layer for T new tokens x (B, T, D) of each row, and adds them to `state`.
+        """Computes the layer for T new tokens x (B, T, D) of each row, and updates `state`.
+
+        The state gets the keys and values of the tokens, or the new cell of an SSRU.
 
         Returns:
             The output (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention
@@ -59,7 +64,7 @@ class DecoderLayer(nn.Module):
     def project_key_value(self, module: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the keys and values (B, H, T, K) of x (B, T, D) for one attention of this layer.
 
-        An int8 model rounds them to half precision, as native code stores them.
+        An int8 model rounds them to half precision, because native code stores them so.
         """
         key, value = module.project_key_value(x)
         return (round_to_half(key), round_to_half(value)) if self.is_int8 else (key, value)
@@ -112,7 +117,10 @@ class Decoder(nn.Module):
         return None if self.int8_output is None else self.int8_output.scales
 
     def quantize(self, matrix: QuantizedMatrix) -> None:
-        """Replaces the weight of the output layer by an int8 matrix."""
+        """Replaces the weight of the output layer by an int8 matrix.
+
+        All layers round keys and values from then on, as an int8 model does.
+        """
         self.int8_output = Int8Linear(matrix, None)
         for layer in cast("list[DecoderLayer]", list(self.layers)):
             layer.is_int8 = True
@@ -149,7 +157,7 @@ class Decoder(nn.Module):
         max_position: int,
         return_weights: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Decodes T new tokens (B, T) of each row, and adds them to `state`.
+        """Decodes T new tokens (B, T) of each row, and updates `state`.
 
         It does not advance the positions; `DecodingCache.advance` does.
 
@@ -175,6 +183,6 @@ class Decoder(nn.Module):
 
 
 def round_to_half(x: Tensor) -> Tensor:
-    """Returns x within the range of half precision and rounded to it, in its own number format."""
+    """Clamps x to the range of float16 and rounds it; the result keeps the dtype of x."""
     limit = torch.finfo(torch.float16).max
     return x.clamp(-limit, limit).half().to(x.dtype)

@@ -60,7 +60,8 @@ class Embedding(nn.Module):
     def ensure_length(self, position: int) -> None:
         """Extends the position table to include this position.
 
-        The extended table has a new address. Earlier CUDA graphs still read the old address.
+        Call it with the largest position before CUDA graphs are captured. The extended table has a
+        new address, and a captured graph goes on reading the old one.
         """
         if position >= self.table.shape[0]:
             start, length = self.config.position_offset, max(128, 2 * position)

@@ -1,7 +1,8 @@
 """Converts pairs of a query and a text to the token ids that a cross-encoder reads.
 
-Some cross-encoders divide the ids of a pair into two segments, and add a different vector to the
-embeddings of each. Segment 1 begins with the text. Segment 0 consists of the ids before it.
+Some cross-encoders divide the ids of a pair into two segments. Each segment has a vector, which is
+added to the embeddings of its ids. Segment 1 begins with the text. Segment 0 consists of the ids
+before it.
 """
 
 import json
@@ -41,8 +42,8 @@ class TokenizedPair:
 
     Attributes:
         ids: Token ids, special tokens included, truncated to the limit.
-        text_start: Index of the first id of the text, where segment 1 begins; `len(ids)` if there
-            is no segment 1.
+        text_start: Index of the first id of the text, where segment 1 begins; `len(ids)` for a
+            single text.
         num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
         is_exact: Whether all tokens were counted.
     """
@@ -56,7 +57,7 @@ class TokenizedPair:
 class PairTokenizer:
     """Tokenises pairs.
 
-    The Hugging Face tokenizer of the model gives the special tokens, in its post-processor.
+    The special tokens come from the post-processor of the model's Hugging Face tokenizer.
 
     Args:
         tokenizer: Tokenizer of single texts.
@@ -81,7 +82,7 @@ class PairTokenizer:
     def encode(self, text: str, direction: Direction = "right") -> tuple[list[int], bool]:
         """Returns the ids of a query or a text, without special tokens.
 
-        The second result is False if ids are missing because only a part was tokenised.
+        The second result is False if only a part of the text was tokenised.
 
         Args:
             text: Without lone surrogates. If the text is very long, only a part with more than
@@ -131,7 +132,7 @@ class PairTokenizer:
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Returns the lengths of two parts after truncation to `room` tokens together.
+    """Returns the lengths of two parts, truncated to at most `room` tokens in total.
 
     Only the longer part is truncated, until both parts have the same length. Then both parts are
     truncated.

@@ -20,7 +20,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The tokens of a text without EOS.
+    """The tokens of a text. EOS is not among them.
 
     Attributes:
         ids: Vocabulary ids.
@@ -41,8 +41,8 @@ class TokenizedText:
         text: The text that was tokenised, or the text that the ids decode to.
         ids: Vocabulary ids.
         pieces: Spelling of each id in the vocabulary.
-        offsets: Span of each token in the text, without white space around it. From one token to
-            the following token, neither the start nor the end of the span decreases. Tokens that
+        offsets: Span of each token in the text, without white space around it. The starts of the
+            spans never decrease, and neither do their ends. Tokens that
             share a character (the pieces of a fraction sign, the bytes of an emoji) have the same
             span. A token of white space, or without text, has an empty span. The empty span of EOS
             is at the end of the text.
@@ -60,7 +60,7 @@ class Tokenizer:
     """Tokenises with one SentencePiece vocabulary, whose file also holds the normaliser.
 
     Args:
-        path: A `.spm` file.
+        path: A file of SentencePiece, such as `vocab.spm`.
 
     Attributes:
         vocab_size: Number of ids.
@@ -104,7 +104,7 @@ class Tokenizer:
         return other
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, without the prefix and EOS.
+        """Returns the ids that the model reads of a text, without EOS.
 
         The result is empty for white space alone.
 
@@ -137,7 +137,7 @@ class Tokenizer:
         return text
 
     def tokenize(self, text: str) -> TokenizedText:
-        """Returns a text with the ids that the model reads: prefix, ids of `encode`, and EOS.
+        """Returns a text with the ids that the model reads, a prefix and EOS included.
 
         Args:
             text: Without lone surrogates.
@@ -185,7 +185,8 @@ class Tokenizer:
     def _beside(self, text: str, ids: list[int], spans: list[Span | None]) -> TokenizedText:
         """Returns a text with its tokens.
 
-        A token without a span gets an empty span before the next token, or at the end of the text.
+        A token without a span gets an empty span where the next token starts, or at the end of the
+        text.
         """
         places = []
         start = len(text)

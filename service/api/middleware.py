@@ -96,8 +96,8 @@ class RequestMiddleware:
             return
         method, path = scope["method"], scope["path"]
         dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
-        # A request with a wrong method matches no route, so its dialect is OWN, whichever dialect
-        # has its path. It is counted with the task of the path.
+        # A request with a wrong method matches no route. Its dialect is OWN, unless its path has
+        # the prefix of a dialect. It is counted with the task of the path.
         tasks = self.tasks if dialect is OWN else dialect.tasks
         context = RequestContext(request_id(scope), task=tasks.get(path), address=address(scope))
         state = scope.setdefault("state", {})

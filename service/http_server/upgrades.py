@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 HOPS = (b"upgrade", b"http2-settings", b"connection")
-"""Headers of a request for another protocol that are left out when it is served as HTTP/1.1."""
+"""Headers that are removed when a request for another protocol is served as HTTP/1.1."""
 
 
 def without_upgrade(
     method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]], keeps_alive: bool
 ) -> bytes:
-    """Returns the first line and the headers of a request without those of the other protocol.
+    """Returns the request line and the headers, without the headers in HOPS.
+
+    If the connection does not stay open, the header `connection: close` is added.
 
     Args:
         method: HTTP method.

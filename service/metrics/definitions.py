@@ -106,7 +106,7 @@ class Metrics:
         )
         self.request_duration = self._histogram(
             "request_duration_seconds",
-            "Time from the first byte of a request to the last byte of its response.",
+            "Time from the end of a request's headers to the last byte of its response.",
             SECONDS,
             *kind,
             "outcome_class",
@@ -120,7 +120,7 @@ class Metrics:
         )
         self.first_sentence = self._histogram(
             "first_sentence_seconds",
-            "Time from the first byte of a request to the first sentence of its stream.",
+            "Time from the end of a request's headers to the first sentence of its stream.",
             SECONDS,
             "model",
         )

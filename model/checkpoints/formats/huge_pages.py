@@ -1,9 +1,10 @@
-"""Copies arrays into huge pages, if the system provides them.
+"""Copies arrays into huge pages, if they are large and the system provides huge pages.
 
 Reads in random order are faster in huge pages.
 """
 
 import mmap
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,12 @@ def copy_of(array: NDArray[Any]) -> NDArray[Any]:
     """
     if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory has none by default
-    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # unwritten pages take no memory
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    # By default, the kernel gives huge pages to private memory only. One page more is for the
+    # alignment; a page that is never written takes no memory.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)
+    with suppress(OSError):  # a kernel without huge pages refuses the advice
+        memory.madvise(mmap.MADV_HUGEPAGE)
     return _copy_to(np.frombuffer(memory, np.uint8), HUGE_PAGE, array)
 
 

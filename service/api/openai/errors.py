@@ -1,7 +1,7 @@
 """Errors in OpenAI's shape, for the routes under /v1/ and for /embeddings.
 
-OpenAI's clients read no other shape. They repeat a request by themselves after 409, 429 and 5xx.
-They first wait for the time that Retry-After gives.
+OpenAI's clients read no other shape. They repeat a request by themselves after some errors, such as
+429 and 5xx. They first wait for the time that Retry-After gives.
 
 Source: https://platform.openai.com/docs/guides/error-codes.
 """
@@ -62,15 +62,18 @@ class OpenAIError(BaseModel):
 
     message: str = Field(description="The fault, with the value, the limit and the remedy.")
     type: str = Field(
-        description="The kind of error. With status 429, the limit: `requests`, `tokens` or "
-        "`characters`."
+        description="The kind of error. With status 429, the limit: `requests`, `tokens`, "
+        "`characters` or `deadline`."
     )
     param: str | None = Field(description="The parameter at fault.")
     code: str | None = Field(description="A more exact kind of error than `type`, or null.")
 
 
 class OpenAIErrorBody(BaseModel):
-    """The body of every error under /v1/ and at /embeddings. X-Request-Id has the request's id."""
+    """The body of errors of the routes under /v1/ and of POST /embeddings.
+
+    X-Request-Id has the request's id.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -123,7 +126,7 @@ def openai_status(error: ServiceError) -> int:
 def openai_kind(error: ServiceError) -> OpenAIKind:
     """Returns the `type` and the `code` of an error.
 
-    They depend on the HTTP status alone, unless OpenAI has more exact values for the error.
+    They depend on the error's own HTTP status, unless OpenAI has more exact values for the error.
     """
     if isinstance(error, OverloadedError):
         return OpenAIKind(error.limit, "rate_limit_exceeded")

@@ -7,14 +7,14 @@ RegistryError
 ├─ ManifestError           a manifest cannot be read; the message lists every fault
 ├─ NotPublishedError       the registry has no such model, revision or file
 ├─ AccessRefusedError      the registry asks for a token, or refuses the given token
-├─ DownloadError           the network or the registry failed, and no retry is left or useful
+├─ DownloadError           the network or the registry failed, and all retries too
 ├─ DamagedFileError        the size or checksum of a file differs from the expected one
 ├─ DiskFullError           the disk has too little free space
 ├─ CacheError              the cache cannot be read or written
 ├─ OfflineError            the network is needed, but a setting forbids it
 └─ MissingFilesError       files that the server needs are not on disk; the message lists them all
 
-TransientError             one try failed; `http_client.HttpClient.retry` repeats it or raises
+TransientError             one try failed; `HttpClient.retry` repeats it or raises
                            DownloadError
 """
 
@@ -49,11 +49,11 @@ class AccessRefusedError(RegistryError):
 
 
 class DownloadError(RegistryError):
-    """The network or the registry failed, and no retry is left or useful."""
+    """The network or the registry failed, and all retries failed or would not help."""
 
 
 class DamagedFileError(RegistryError):
-    """A file's size or checksum differs from the published, pinned or recorded one."""
+    """A file's size or checksum differs from that of the registry, the manifest or the cache."""
 
 
 class DiskFullError(RegistryError):

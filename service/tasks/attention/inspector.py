@@ -1,4 +1,4 @@
-"""Answers attention requests, in steps that translations and embedded texts have in common."""
+"""Answers attention requests. The steps are the same for translations and for embedded texts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class InspectedModel(Protocol):
 
     @property
     def config(self) -> InspectedConfig:
-        """The parts of the model's config that attention queries depend on."""
+        """The model's config."""
 
     @property
     def start(self) -> str:
@@ -62,7 +62,7 @@ P = ParamSpec("P")
 
 
 class Queries(Protocol[SequenceT_contra]):
-    """The attention queries of a request, with layers and heads as indices in its model."""
+    """The attention queries of a request. Layers and heads are indices from 0 in its model."""
 
     @property
     def attention(self) -> AttentionQuery:
@@ -70,7 +70,10 @@ class Queries(Protocol[SequenceT_contra]):
 
     @property
     def all(self) -> tuple[AttentionQuery, ...]:
-        """Queries about each sequence. The result of a sequence has the answers in this order."""
+        """All queries about one sequence; `attention` is the first.
+
+        The result of a sequence has the answers in this order.
+        """
 
     def assemble(
         self,
@@ -90,7 +93,10 @@ class Queries(Protocol[SequenceT_contra]):
 
 
 class Inspector(ABC, Generic[ModelT, SequenceT]):
-    """Computes attention: choose the model, tokenise, check the size, capture, assemble.
+    """Computes attention.
+
+    The steps are: choose the model, tokenise, check the size, translate if needed, check again,
+    capture, assemble.
 
     Args:
         catalog: Served models.
@@ -139,6 +145,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
             ServiceError: The request is refused, too late, or failed.
         """
         model = await self._choose_model(request, [request.text], context)
+        # A wrong layer or head is refused before any text is tokenised.
         trace_query(model.config, replace(request, query=0), 1, self.min_target_tokens)
         sources = await self._tokenize([request.text], model, False, context)
         (sequence,) = await self._complete(model, sources, [request.target_text], context)
@@ -160,7 +167,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
 
     @abstractmethod
     def _queries(self, model: ModelT, request: InspectionRequest) -> Queries[SequenceT]:
-        """Returns the queries of a request, with layers and heads as indices in the model.
+        """Returns the queries of a request. Layers and heads are indices from 0 in the model.
 
         Raises:
             InvalidRequestError: The model has no such attention.
@@ -242,6 +249,6 @@ def lengths(sequence: InspectedSequence) -> tuple[int, int]:
 
 
 def num_values(result: Result) -> int:
-    """Returns the number of attention values that the request asks for in one result."""
+    """Returns the number of values in the first answer of a result: the requested attention."""
     maps = cast("AttentionMaps", result.value[0])
     return sum(values.size for values in maps.values())

@@ -11,6 +11,7 @@ from service.text.glossary.terms import Terms
 from service.text.html.html_text import plain_text
 
 MAX_NAME_CHARS = 100
+"""Largest length of the stem of a translation's file name. A longer stem is cut."""
 
 
 @dataclass(slots=True)
@@ -20,7 +21,7 @@ class DocumentJob:
     Attributes:
         document: The document.
         texts: Its texts.
-        source: Served language, or None to detect it.
+        source: Served language; None if the server detects it.
         target: Served language.
         context: Context of the job. The time limit begins at `context.started`.
         state: State that clients see.
