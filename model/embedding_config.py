@@ -12,8 +12,21 @@ from model.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True, slots=True)
+class Rotary:
+    """The positions of a layer that rotates queries and keys (ModernBERT).
+
+    Attributes:
+        theta: Base of the frequencies.
+        window: Number of tokens on either side to which a token attends; 0 for all tokens.
+    """
+
+    theta: float
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TextEncoderConfig:
-    """The sizes and switches of one Transformer encoder: BERT, RoBERTa, XLM-RoBERTa or MPNet.
+    """The sizes and switches of a Transformer encoder: of BERT's descendants, MPNet, ModernBERT.
 
     Attributes:
         d_model: Width of the residual stream (D).
@@ -21,7 +34,8 @@ class TextEncoderConfig:
         ffn_dim: Width between the two feed-forward layers (F).
         layers: Number of layers.
         vocab_size: Number of ids in the vocabulary.
-        max_positions: Number of rows of the position table.
+        max_positions: Number of rows of the position table; with rotary positions, the largest
+            number of tokens of a text.
         position_offset: Row of the position table for a text's first token. RoBERTa and its
             descendants leave the rows up to the padding id unused.
         token_types: Number of rows of the token type table; 0 if the model has no such table. Row
@@ -29,6 +43,9 @@ class TextEncoderConfig:
             of the second text.
         relative_buckets: Number of buckets of the relative position bias (MPNet). 0 means that the
             model has no such bias.
+        rotary: Rotary positions of each layer (ModernBERT). It is empty if the model has a position
+            table. Layers with rotary positions are pre-norm, have no biases, and a gate in the
+            feed-forward sublayer.
         activation: Nonlinearity of the feed-forward layers.
         layer_norm_eps: Number added to the variance in layer norm.
     """
@@ -42,6 +59,7 @@ class TextEncoderConfig:
     position_offset: int = 0
     token_types: int = 0
     relative_buckets: int = 0
+    rotary: tuple[Rotary, ...] = ()
     activation: Activation = Activation.GELU
     layer_norm_eps: float = 1e-12
 
@@ -58,13 +76,17 @@ class TextEncoderConfig:
             reasons.append(f"{self.max_positions} positions leave no room for a token")
         if self.relative_buckets % 4:
             reasons.append(f"relative_buckets is {self.relative_buckets}, not a multiple of 4")
+        if self.rotary and not reasons and self.d_model // self.num_heads % 2:
+            reasons.append(f"heads of {self.d_model // self.num_heads} numbers cannot be rotated")
+        if self.rotary and len(self.rotary) != self.layers:
+            reasons.append(f"{len(self.rotary)} layers of {self.layers} have rotary positions")
         if reasons:
             raise UnsupportedModelError("this configuration", reasons)
 
     @property
     def norm(self) -> NormPosition:
-        """Returns POST, because all four families apply layer norm after the residual sum."""
-        return NormPosition.POST
+        """Returns the place of layer norm: after the residual sum, except with rotary positions."""
+        return NormPosition.PRE if self.rotary else NormPosition.POST
 
     @property
     def norms_keys(self) -> bool:

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from model.architectures.text_encoder import TextEncoder
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
-from model.checkpoints.families.text_weights import name_pairs
+from model.checkpoints.text_weights import name_pairs
 
 WORDS = "[PAD] [CLS] [SEP] [UNK] un ##believ ##able hello world a b c . query :".split()
 OPTIONS: dict[str, Any] = {
@@ -40,10 +40,11 @@ def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
     """Returns the tensors of a checkpoint with these options, by their names in the file."""
     config = read_config(options, "config.json")
     generator = torch.Generator().manual_seed(seed)
-    shapes = {name: p.shape for name, p in TextEncoder(config).named_parameters()}
+    encoder = TextEncoder(config)
+    shapes = {name: p.shape for name, p in encoder.named_parameters()}
     return {
         tensor: torch.randn(shapes[parameter], generator=generator) * 0.3
-        for parameter, tensor in name_pairs(FAMILIES[options["model_type"]], config)
+        for parameter, tensor in name_pairs(FAMILIES[options["model_type"]], encoder)
     }
 
 

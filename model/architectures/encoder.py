@@ -32,8 +32,8 @@ class EncoderLayer(nn.Module):
         heads, weights = attention(*self.project(x), bias, return_weights=return_weights)
         return self.add_feed_forward(self.add_attention(x, heads)), weights
 
-    def project(self, x: Tensor) -> Heads:
-        """Returns queries, keys and values for x (B, S, D)."""
+    def project(self, x: Tensor, positions: Tensor | None = None) -> Heads:
+        """Returns queries, keys and values for x (B, S, D); the positions do not change them."""
         inner = self.self_residual.before(x)
         query = self.self_attention.project_query(inner)
         attended = self.self_residual.key_value_input(x, inner)
@@ -73,8 +73,9 @@ class Encoder(nn.Module):
         embedded: Tensor = self.embedding(tokens, positions, max_position)
         return embedded
 
-    def bias(self, length: int) -> None:
-        """Returns None: the encoder has no relative position bias."""
+    def biases(self, length: int) -> list[None]:
+        """Returns None for each layer: the scores get no bias."""
+        return [None] * len(self.layers)
 
     def finish(self, x: Tensor) -> Tensor:
         """Returns the memory (B, S, D) for the output of the last layer."""

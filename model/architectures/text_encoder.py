@@ -1,9 +1,11 @@
-"""Implements the Transformer encoder of BERT, RoBERTa, XLM-RoBERTa and MPNet.
+"""Implements the Transformer encoder of BERT, RoBERTa, XLM-RoBERTa, MPNet and ModernBERT.
 
 Sources: Devlin et al. 2019 (BERT); Liu et al. 2019 (RoBERTa); Song et al. 2020 (MPNet).
+`model.architectures.rotary_layer` has the parts of ModernBERT.
 """
 
 import math
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -11,6 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.architectures.encoder import EncoderLayer
+from model.architectures.rotary_layer import (
+    RotaryLayer,
+    TokenEmbedding,
+    new_norm,
+    window_bias,
+)
 from model.embedding_config import TextEncoderConfig
 
 MAX_DISTANCE = 128
@@ -86,8 +94,16 @@ class TextEncoder(nn.Module):
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = TextEmbedding(config)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.embedding: TextEmbedding | TokenEmbedding
+        if config.rotary:
+            self.embedding = TokenEmbedding(config)
+            layers: list[nn.Module] = [RotaryLayer(config, i) for i in range(config.layers)]
+            self.norm: nn.Module = new_norm(config)
+        else:
+            self.embedding = TextEmbedding(config)
+            layers = [EncoderLayer(config) for _ in range(config.layers)]
+            self.norm = nn.Identity()
+        self.layers = nn.ModuleList(layers)
         self.relative_bias = (
             RelativeBias(config.relative_buckets, config.num_heads)
             if config.relative_buckets
@@ -100,27 +116,33 @@ class TextEncoder(nn.Module):
         return self.embedding.tokens.device
 
     @property
-    def encoder_layers(self) -> list[EncoderLayer]:
+    def encoder_layers(self) -> Sequence[EncoderLayer | RotaryLayer]:
         """Returns the layers in order."""
-        return cast("list[EncoderLayer]", list(self.layers))
+        return cast("list[EncoderLayer | RotaryLayer]", list(self.layers))
 
     def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
         """Returns the input (B, S, D) of the first layer; `max_position` is not needed."""
         embedded: Tensor = self.embedding(tokens, positions)
         return embedded
 
-    def bias(self, length: int) -> Tensor | None:
-        """Returns the relative position bias (1, H, S, S) of a text of S tokens, or None.
+    def biases(self, length: int) -> Sequence[Tensor | None]:
+        """Returns the bias (1, H, S, S) of each layer for a text of S tokens, or None.
 
-        A shorter text uses the first rows and columns. The bias has four dimensions because the
+        A shorter text uses the first rows and columns. A bias has four dimensions because the
         fused kernel needs them. For three dimensions PyTorch would select another kernel, which
         computes other bits.
         """
-        if self.relative_bias is None:
-            return None
-        bias: Tensor = self.relative_bias(length)
-        return bias[None]
+        if self.config.rotary:
+            dtype = self.embedding.tokens.dtype
+            kinds = {
+                rotary: window_bias(rotary, length, self.device, dtype)
+                for rotary in {*self.config.rotary}
+            }
+            return [kinds[rotary] for rotary in self.config.rotary]
+        bias = None if self.relative_bias is None else self.relative_bias(length)[None]
+        return [bias] * len(self.layers)
 
     def finish(self, x: Tensor) -> Tensor:
-        """Returns x, because each layer ends with a norm."""
-        return x
+        """Returns the last hidden states for the output of the last layer, x (B, S, D)."""
+        y: Tensor = self.norm(x)
+        return y

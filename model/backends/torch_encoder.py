@@ -8,11 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from model.architectures.encoder import EncoderLayer, Heads
+from model.architectures.encoder import Heads
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import EncoderBatch
 from model.inspection.capture import ProjectedHeads
-from model.layers.attention import attention
+from model.layers.attention import MultiHeadAttention, attention
 
 TOKEN_MULTIPLE = 4
 """Packed batches are padded to a multiple of this number of tokens.
@@ -23,6 +23,21 @@ these were the batches of 5, 6, 7, 9, 10 and 11 rows.
 """
 
 
+class PackableLayer(Protocol):
+    """A layer of an encoder, in the parts that a pass computes."""
+
+    self_attention: MultiHeadAttention
+
+    def project(self, x: Tensor, positions: Tensor) -> Heads:
+        """Returns queries, keys and values for x (B, S, D) at positions (B, S) of their texts."""
+
+    def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
+        """Returns x (B, S, D) after self-attention, for its weighted values (B, H, S, K)."""
+
+    def add_feed_forward(self, x: Tensor) -> Tensor:
+        """Returns x (B, S, D) after the feed-forward sublayer."""
+
+
 class PackableEncoder(Protocol):
     """An encoder whose layers run over packed texts."""
 
@@ -31,14 +46,14 @@ class PackableEncoder(Protocol):
         """Device of the weights."""
 
     @property
-    def encoder_layers(self) -> list[EncoderLayer]:
+    def encoder_layers(self) -> Sequence[PackableLayer]:
         """The layers in order."""
 
     def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
         """Returns the input (B, S, D) of the first layer."""
 
-    def bias(self, length: int) -> Tensor | None:
-        """Returns the relative position bias (1, H, S, S) of a text of S tokens, or None."""
+    def biases(self, length: int) -> Sequence[Tensor | None]:
+        """Returns the bias (1, 1 or H, S, S) of each layer for a text of S tokens, or None."""
 
     def finish(self, x: Tensor) -> Tensor:
         """Returns the hidden states (B, S, D) for the output of the last layer."""
@@ -90,14 +105,18 @@ class PackedBatch(EncoderBatch):
         longest = max(self.segments)
         tokens = [token for ids in sequences for token in ids] + [0] * padding
         positions = [index for length in self.segments for index in range(length)]
-        places = upload(tokens, encoder.device)[None], upload(positions, encoder.device)[None]
-        self.x = encoder.embed(*places, longest - 1)  # (1, N, D)
-        self.bias = encoder.bias(longest)
+        ids = upload(tokens, encoder.device)[None]  # (1, N)
+        self.positions = upload(positions, encoder.device)[None]  # (1, N)
+        self.x = encoder.embed(ids, self.positions, longest - 1)  # (1, N, D)
+        self.biases = encoder.biases(longest)
+        self.bias: Tensor | None = None  # of the current layer
         self.heads: Heads | None = None  # of the current layer
 
     def project(self, layer: int, first: int, count: int) -> None:
         """Computes queries, keys and values (EncoderBatch)."""
-        parts = self.layers[layer].project(self.x[:, first : first + count])
+        chosen = slice(first, first + count)
+        parts = self.layers[layer].project(self.x[:, chosen], self.positions[:, chosen])
+        self.bias = self.biases[layer]
         wholes = self.heads or (None, None, None)
         query, key, value = (
             put(whole, part, first, self.num_tokens, 2)
@@ -128,7 +147,9 @@ class PackedBatch(EncoderBatch):
         parts = (torch.split(heads[0], self.segments, dim=1) for heads in self.heads)
         for query, key, value in zip(*parts, strict=True):
             length = query.shape[1]
-            bias = None if self.bias is None else self.bias[0, :, :length, :length]
+            bias = None
+            if self.bias is not None:
+                bias = self.bias[0, :, :length, :length].expand(len(query), length, length)
             yield ProjectedHeads(query, key, value, bias, module)
 
     def _attended(self, first: int, end: int) -> Iterator[Tensor]:

@@ -59,6 +59,7 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
     model = model.to(device, torch.float16)
     if _is_faithful(model, pairs, files.name):
         return model
+    del model  # so that the memory suffices for a second one
     return load(files, vocabularies, device, Precision.FLOAT32).to(device)
 
 

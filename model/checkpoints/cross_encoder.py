@@ -2,9 +2,10 @@
 
 BERT adds a segment vector to each token vector. The query is segment 0, and the text is segment 1.
 `model.architectures.text_encoder.TextEmbedding` always adds the vector of segment 0, because
-embedding models read single texts. So the token table of a cross-encoder gets a second row for each
-token. Row `vocab_size + id` holds the vector of `id`, plus the vector of segment 1, minus the
-vector of segment 0. The forward pass of embedding models can then run a cross-encoder unchanged.
+embedding models read single texts. The loader therefore gives the token table of a BERT
+cross-encoder a second row for each token. Row `vocab_size + id` holds the vector of `id`, plus the
+vector of segment 1, minus the vector of segment 0. The forward pass of embedding models can then
+run a cross-encoder unchanged.
 The table of BERT-base grows from 30,522 to 61,044 rows, and takes 94 MB more in float32.
 """
 
@@ -24,11 +25,11 @@ from model.checkpoints.families.cross_encoders import (
 )
 from model.checkpoints.families.sentence_modules import CONFIG
 from model.checkpoints.families.text_encoders import family_of
-from model.checkpoints.families.text_weights import name_pairs, normal_names
 from model.checkpoints.formats.json_files import read_options
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.formats.weight_files import find_weights
 from model.checkpoints.names import fill
+from model.checkpoints.text_weights import name_pairs, normal_names
 from model.encoding.pooling import EmbeddingModel
 from model.precision import Precision, select_precision
 from model.quantization.asymmetric import quantize
@@ -36,24 +37,23 @@ from model.quantization.asymmetric import quantize
 TOKENS = "embeddings.word_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
 IGNORED = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.")
-"""Pattern for the names of tensors that a model may leave unused: two constants, and the pooler.
+"""Pattern for the names of tensors that may stay unused: two constants, and the pooler.
 
-Only BERT uses the pooler, as a part of its head. The other families leave it unused.
+The head of BERT needs the pooler; the heads of the other families do not.
 """
 
 
 def load_cross_encoder_model(
     files: CrossEncoderFiles, device: torch.device, dtype: str
 ) -> EmbeddingModel:
-    """Loads a cross-encoder. For a pair, its output is the score, as a vector of one number.
+    """Loads a cross-encoder. For each pair, it returns a vector with one number: the score.
 
     Args:
         files: Files of the model.
         device: Device that computes.
-        dtype: Precision of the encoder, or `auto`. `auto` never selects int8 or float16 here. For
-            embedding models, it does so only if the rounded vectors have a high cosine with the
-            float32 vectors (`model.precision.MIN_COSINE`). The cosine of vectors of one number
-            says nothing.
+        dtype: Precision of the encoder, or `auto`. `auto` never selects int8 or float16 here. These
+            precisions need a check by the cosine of vectors (`model.precision.MIN_COSINE`). Here
+            the output is one number, so the cosine is no measure.
 
     Raises:
         CheckpointError: The files are damaged or unsupported, or do not fit each other.
@@ -68,10 +68,8 @@ def load_cross_encoder_model(
     family = family_of(options, CONFIG)
     with torch.device("meta"):
         model = EmbeddingModel(config.model)
-    arrays = folded(normal_names(read_tensors(path), family.prefix), config)
-    pairs = [
-        (f"encoder.{ours}", theirs) for ours, theirs in name_pairs(family, config.model.encoder)
-    ]
+    arrays = folded(normal_names(read_tensors(path), family), config)
+    pairs = [(f"encoder.{ours}", theirs) for ours, theirs in name_pairs(family, model.encoder)]
     for ours, theirs in head_names(options):
         pairs += [(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
     fill(model, arrays, pairs, IGNORED, str(path))
@@ -84,7 +82,10 @@ def load_cross_encoder_model(
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
-    """Returns the arrays. With two segments, the token table gets a second row for each token."""
+    """Folds the segment vectors into the token table if the model has two segments.
+
+    The other arrays stay unchanged.
+    """
     merged = dict(arrays)
     if config.num_segments > 1 and TOKENS in arrays and TYPES in arrays:
         tokens, types = np.asarray(arrays[TOKENS]), np.asarray(arrays[TYPES])

@@ -19,13 +19,13 @@ from model.checkpoints.families.sentence_transformers import (
     read_config,
 )
 from model.checkpoints.families.text_encoders import family_of
-from model.checkpoints.families.text_weights import load_weights
 from model.checkpoints.formats.json_files import read_options
 from model.checkpoints.formats.mapped_files import forget_pages
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.formats.weight_files import find_weights, weight_files
 from model.checkpoints.names import fill
 from model.checkpoints.samples import DEGENERATE, all_samples
+from model.checkpoints.text_weights import load_weights
 from model.embedding_config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.encoding.pooling import Dense, EmbeddingModel
@@ -130,7 +130,7 @@ def _is_faithful(
 ) -> bool:
     """Returns whether the vectors of `_samples` are nearly the same in a rounded encoder.
 
-    Vectors that are not finite are not.
+    It returns False if a vector is not finite.
     """
     cosines = cosines_of(exact, rounded)
     mean, least = cosines[: -len(DEGENERATE)].mean(), cosines[-len(DEGENERATE) :].min()

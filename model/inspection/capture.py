@@ -265,7 +265,9 @@ class TraceCapture:
         end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]
         attended = [projected.key[:, :end], projected.value[:, :end]]
         out = projected.module.out
-        self.tensors = [projected.query[:, token], *attended, float_weight(out), out.bias]
+        weight = float_weight(out)
+        bias = weight.new_zeros(len(weight)) if out.bias is None else out.bias
+        self.tensors = [projected.query[:, token], *attended, weight, bias]
         if projected.bias is not None and projected.bias.dim() == 3:
             self.tensors.append(projected.bias[:, token])
         yield from ()  # nothing to yield: the work is a single slice

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
+EXCLUDED = -1e9
+"""Bias of a token to which the layer does not attend. Its weight is 0, as with -inf."""
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionTrace:
@@ -38,8 +41,8 @@ class AttentionTrace:
         output_bias: b_O (D).
         result: W_O · concatenated + b_O (D). An int8 model first rounds `concatenated`
             to multiples of 1/127 of its largest absolute value; the trace does not.
-        bias: Relative position bias of the head for each key (S), added to `scaled`; None for a
-            model without relative positions.
+        bias: Bias of the head for each key (S), added to `scaled`. It depends on the distance of
+            the tokens. None if the layer has no bias.
     """
 
     query: Array
@@ -82,6 +85,8 @@ def trace_attention(
     scale = query.shape[-1] ** -0.5
     scores = np.einsum("hk,hsk->hs", q, k)
     scaled = scale * scores
+    if bias is not None:
+        bias = np.maximum(bias, EXCLUDED)
     biased = scaled if bias is None else scaled + bias
     weights = np.exp(biased - biased.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)

@@ -53,7 +53,8 @@ class AsymmetricInt8Linear(Int8Matrix):
         low, high = torch.aminmax(floats, dim=1)
         self.register_buffer("scales", torch.maximum(-low, high).clamp_min_(1e-12) / LIMIT)
         self.stored.copy_((floats / self.scales[:, None]).round_())
-        self.register_buffer("bias", linear.bias.detach())
+        bias = torch.zeros(len(floats)) if linear.bias is None else linear.bias.detach()
+        self.register_buffer("bias", bias)
         self.is_fine = is_fine
 
     @property

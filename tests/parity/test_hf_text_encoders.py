@@ -14,6 +14,8 @@ from transformers import (
     BertModel,
     CamembertConfig,
     CamembertModel,
+    ModernBertConfig,
+    ModernBertModel,
     MPNetConfig,
     MPNetModel,
     RobertaConfig,
@@ -22,11 +24,12 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from model.checkpoints.families.text_encoders import ACTIVATIONS, family_of, read_config
-from model.checkpoints.families.text_weights import load_weights
+from model.checkpoints.families.bert import ACTIVATIONS
+from model.checkpoints.families.text_encoders import family_of, read_config
 from model.checkpoints.formats.json_files import read_options
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.formats.weight_files import find_weights
+from model.checkpoints.text_weights import load_weights
 from model.embedding_config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, embed
 from model.encoding.pooling import EmbeddingModel
@@ -41,6 +44,11 @@ SIZES: dict[str, Any] = {
     "intermediate_size": 64,
     "max_position_embeddings": 300,
 }
+MODERN: dict[str, Any] = {
+    "local_attention": 16,
+    **dict.fromkeys(("pad_token_id", "cls_token_id", "bos_token_id"), 0),
+    **dict.fromkeys(("sep_token_id", "eos_token_id"), 1),
+}
 MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "bert": (BertModel, BertConfig, {}),
     **{
@@ -53,6 +61,17 @@ MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "camembert": (CamembertModel, CamembertConfig, {"type_vocab_size": 1}),
     "roberta, other padding": (RobertaModel, RobertaConfig, {"pad_token_id": 0}),
     "mpnet": (MPNetModel, MPNetConfig, {}),
+    "modernbert": (ModernBertModel, ModernBertConfig, MODERN),
+    "modernbert, other layers": (
+        ModernBertModel,
+        ModernBertConfig,
+        MODERN
+        | {
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "hidden_activation": "relu",
+            "norm_eps": 1e-3,
+        },
+    ),
     "mpnet, other padding": (MPNetModel, MPNetConfig, {"pad_token_id": 0}),
 }
 # Hidden states are of size 1; two implementations order their sums differently.

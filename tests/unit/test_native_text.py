@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from model.architectures.encoder import EncoderLayer
 from model.backends.encoder_batch import equal_parts
 from model.backends.native.library import LIBRARIES, Library
 from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder, can_serve
@@ -152,6 +153,7 @@ def activated(library: Library, activation: Activation, x: float) -> float:
     """
     model = new_model(**WIDE, layers=1, activation=activation)
     (layer,) = model.encoder.encoder_layers
+    assert isinstance(layer, EncoderLayer)
     with torch.no_grad():
         layer.self_residual.norm.weight.zero_()
         layer.self_residual.norm.bias.copy_(torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(16))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from model.architectures.text_encoder import TextEncoder
+from model.architectures.text_encoder import TextEmbedding, TextEncoder
 from model.backends.encoder_batch import EncoderBatch
 from model.backends.native.library import (
     ACTIVATIONS,
@@ -24,6 +24,7 @@ from model.backends.native.library import (
     int32,
 )
 from model.backends.native.runner import LANES, check
+from model.config import NormPosition
 from model.embedding_config import TextEncoderConfig
 from model.quantization.asymmetric import AsymmetricInt8Linear
 from model.quantization.packing import PANEL, shape_of
@@ -43,7 +44,8 @@ def can_serve(config: TextEncoderConfig) -> bool:
 def is_supported(config: TextEncoderConfig) -> bool:
     """Returns whether native code for this config exists, even if it is not compiled here."""
     return (
-        config.d_model % PANEL == 0
+        config.norm is NormPosition.POST
+        and config.d_model % PANEL == 0
         and config.ffn_dim % PANEL == 0
         and (config.d_model // config.num_heads) % LANES == 0
     )
@@ -73,6 +75,7 @@ class NativeTextEncoder:
     def _weights(self, encoder: TextEncoder) -> TextWeights:
         """Returns the weights in the order of computation, which is the order of modules."""
         embedding = encoder.embedding
+        assert isinstance(embedding, TextEmbedding)
         matrices, norms = [], [embedding.norm]
         for module in encoder.layers.modules():
             if isinstance(module, AsymmetricInt8Linear):

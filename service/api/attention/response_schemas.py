@@ -144,7 +144,7 @@ class StepsRow(BaseModel):
     score: float = Field(description="q · k")
     scaled: float = Field(description="score × scale")
     bias: float | None = Field(
-        None, description="Bias for the distance between the two tokens (only MPNet)."
+        None, description="Bias for the distance between the two tokens (MPNet, ModernBERT)."
     )
     weight: float = Field(description="Softmax of `scaled` + `bias` over all rows.")
     value_norm: float = Field(description="Norm of weight × v.")

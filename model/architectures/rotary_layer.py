@@ -1,0 +1,123 @@
+"""Implements the parts of ModernBERT: rotary positions, local attention, gated feed-forward.
+
+Source: Warner et al. 2024, "Smarter, Better, Faster, Longer", section 2.1; transformers,
+models/modernbert/modeling_modernbert.py.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.architectures.encoder import Heads
+from model.embedding_config import Rotary, TextEncoderConfig
+from model.layers.attention import MultiHeadAttention
+from model.layers.feed_forward import ACTIVATIONS
+
+
+class TokenEmbedding(nn.Module):
+    """The vector of the token, then layer norm."""
+
+    def __init__(self, config: TextEncoderConfig) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
+        self.norm = new_norm(config)
+
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Returns (B, S, D) for ids (B, S); layers rotate by the positions later."""
+        y: Tensor = self.norm(F.embedding(tokens, self.tokens))
+        return y
+
+
+class GatedFeedForward(nn.Module):
+    """The feed-forward sublayer fc2(activation(fc1(x)) * gate(x)).
+
+    Source: Shazeer 2020, "GLU Variants Improve Transformer", equation 6.
+    """
+
+    def __init__(self, config: TextEncoderConfig) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(config.d_model, config.ffn_dim, bias=False)
+        self.gate = nn.Linear(config.d_model, config.ffn_dim, bias=False)
+        self.fc2 = nn.Linear(config.ffn_dim, config.d_model, bias=False)
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps (B, T, D) to (B, T, D)."""
+        y: Tensor = self.fc2(self.activation(self.fc1(x)) * self.gate(x))
+        return y
+
+
+class RotaryLayer(nn.Module):
+    """A pre-norm encoder layer without biases, whose queries and keys are rotated.
+
+    Args:
+        config: Config of the encoder.
+        number: Number of the layer. The first layer has no norm before attention, because the
+            embedding ends with a norm.
+    """
+
+    def __init__(self, config: TextEncoderConfig, number: int) -> None:
+        super().__init__()
+        self.theta = config.rotary[number].theta
+        self.self_norm = new_norm(config) if number else nn.Identity()
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads, has_bias=False)
+        self.feed_forward_norm = new_norm(config)
+        self.feed_forward = GatedFeedForward(config)
+
+    def project(self, x: Tensor, positions: Tensor) -> Heads:
+        """Returns queries, keys and values for x (B, S, D) at positions (B, S)."""
+        inner = self.self_norm(x)
+        query = self.self_attention.project_query(inner)
+        key, value = self.self_attention.project_key_value(inner)
+        cosines, sines = rotations(positions, query.shape[-1], self.theta)
+        return rotate(query, cosines, sines), rotate(key, cosines, sines), value
+
+    def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
+        """Returns x (B, S, D) after self-attention, for its weighted values (B, H, S, K)."""
+        return x + self.self_attention.merge(heads)
+
+    def add_feed_forward(self, x: Tensor) -> Tensor:
+        """Returns x (B, S, D) after the feed-forward sublayer."""
+        y: Tensor = self.feed_forward(self.feed_forward_norm(x))
+        return x + y
+
+
+def new_norm(config: TextEncoderConfig) -> nn.LayerNorm:
+    """Returns a layer norm without bias."""
+    return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps, bias=False)
+
+
+def rotations(positions: Tensor, head_dim: int, theta: float) -> tuple[Tensor, Tensor]:
+    """Returns the cosines and sines (B, 1, S, K) of the angles at positions (B, S), in float32.
+
+    Dimensions k and k + K/2 of a head are rotated together, by position * theta^(-2k/K).
+
+    Source: Su et al. 2021, "RoFormer", equation 34.
+    """
+    exponents = torch.arange(0, head_dim, 2, device=positions.device).float() / head_dim
+    angles = positions[:, None, :, None].float() * (1.0 / theta**exponents)  # (B, 1, S, K / 2)
+    both = torch.cat([angles, angles], dim=-1)
+    return both.cos(), both.sin()
+
+
+def rotate(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Rotates queries or keys (B, H, S, K); computes in float32."""
+    first, second = heads.float().chunk(2, dim=-1)
+    turned = torch.cat([-second, first], dim=-1)
+    return (heads.float() * cosines + turned * sines).to(heads.dtype)
+
+
+def window_bias(
+    rotary: Rotary, length: int, device: torch.device, dtype: torch.dtype
+) -> Tensor | None:
+    """Returns the bias (1, 1, S, S) of a layer: 0 inside its window and -inf outside.
+
+    It is None if the window contains the whole text.
+    """
+    if not rotary.window or length <= rotary.window + 1:
+        return None
+    places = torch.arange(length, device=device)
+    is_far = (places[:, None] - places[None, :]).abs() > rotary.window
+    return torch.zeros(length, length, device=device, dtype=dtype).masked_fill_(
+        is_far, float("-inf")
+    )[None, None]

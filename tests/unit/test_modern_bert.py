@@ -1,0 +1,118 @@
+"""ModernBERT: its options, its files, and traces of layers with a window."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from model.backends.native.text_runner import is_supported
+from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.families.sentence_transformers import find_embedding_models
+from model.checkpoints.families.text_encoders import FAMILIES, read_config
+from model.checkpoints.text_weights import normal_names
+from model.config import NormPosition
+from model.embedding_config import Rotary
+from model.encoding.embedding import EmbeddingJob, embed
+from model.encoding.text_attention import TextCapturePass
+from model.errors import UnsupportedModelError
+from model.inspection.query import AttentionJob, AttentionKind, TraceQuery
+from model.inspection.trace import EXCLUDED, AttentionTrace
+from tests.tiny_text import WORDS, write_encoder
+
+CPU = torch.device("cpu")
+OPTIONS: dict[str, Any] = {
+    "model_type": "modernbert",
+    "vocab_size": len(WORDS),
+    "hidden_size": 16,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 24,
+    "local_attention": 4,
+}
+GLOBAL, LOCAL = Rotary(160_000.0), Rotary(10_000.0, 2)
+
+
+def rotary(**changes: Any) -> tuple[Rotary, ...]:
+    return read_config(OPTIONS | changes, "config.json").rotary
+
+
+def test_layers_are_those_of_the_options() -> None:
+    config = read_config(OPTIONS, "config.json")
+    assert config.rotary == (GLOBAL, LOCAL, LOCAL, GLOBAL)
+    assert (config.norm, config.max_tokens) == (NormPosition.PRE, 24)
+    assert rotary(global_attn_every_n_layers=2) == (GLOBAL, LOCAL, GLOBAL, LOCAL)
+    kinds = ["sliding_attention", *["full_attention"] * 3]
+    assert rotary(layer_types=kinds) == (LOCAL, GLOBAL, GLOBAL, GLOBAL)
+    assert rotary(local_rope_theta=500)[1] == Rotary(500.0, 2)
+
+
+def test_bases_of_newer_files_are_read() -> None:
+    parameters = {
+        "full_attention": {"rope_type": "default", "rope_theta": 7.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 3.0},
+    }
+    found = rotary(rope_parameters=parameters)
+    assert found[:2] == (Rotary(7.0), Rotary(3.0, 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"norm_bias": True}, "norm_bias"),
+        ({"hidden_activation": "mish"}, "hidden_activation is 'mish'"),
+        ({"layer_types": ["full_attention"]}, "for each of 4 layers"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "must have the rope_type default"),
+        ({"norm_eps": "small"}, "norm_eps is 'small'"),
+        ({"global_rope_theta": -1}, "global_rope_theta is -1"),
+        ({"num_attention_heads": 16}, "heads of 1 numbers cannot be rotated"),
+    ],
+)
+def test_other_options_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=message):
+        read_config(OPTIONS | changes, "config.json")
+
+
+def test_products_that_share_a_tensor_are_split() -> None:
+    whole = np.arange(12, dtype=np.float32).reshape(6, 2)
+    found = normal_names({"model.layers.0.attn.Wqkv.weight": whole}, FAMILIES["modernbert"])
+    assert [*found] == [f"layers.0.attn.{name}" for name in ("query", "key", "value")]
+    np.testing.assert_array_equal(np.concatenate([*found.values()]), whole)
+
+
+def write_model(folder: Path) -> Path:
+    return write_encoder(folder, **OPTIONS, architectures=["ModernBertModel"])
+
+
+@pytest.mark.parametrize("dtype", ["auto", "int8"])
+def test_folder_is_served_without_native_code(tmp_path: Path, dtype: str) -> None:
+    (files,) = find_embedding_models(str(write_model(tmp_path / "modern")))
+    exact = embed(load_embedding_model(files, CPU, "float32"), [EmbeddingJob([1, 7, 8, 2])])
+    model = load_embedding_model(files, CPU, dtype)
+    assert not is_supported(model.config.encoder)
+    assert model.native is None
+    (found,) = embed(model, [EmbeddingJob([1, 7, 8, 2])])
+    np.testing.assert_allclose(found, exact[0], atol=0 if dtype == "auto" else 0.05)
+
+
+def trace(model: Any, layer: int, tokens: int) -> AttentionTrace:
+    query = TraceQuery(AttentionKind.ENCODER, layer, head=1, query=5)
+    whole = TextCapturePass(model.encoder, [AttentionJob([3] * tokens, [], (query,))])
+    while whole.advance():
+        pass
+    found = whole.results()[0][0]
+    assert isinstance(found, AttentionTrace)
+    return found
+
+
+def test_trace_of_a_window_gives_other_tokens_no_weight(tmp_path: Path) -> None:
+    (files,) = find_embedding_models(str(write_model(tmp_path / "modern")))
+    model = load_embedding_model(files, CPU, "float32")
+    local = trace(model, 1, tokens=12)
+    assert local.bias is not None
+    assert local.bias.tolist() == [EXCLUDED] * 3 + [0.0] * 5 + [EXCLUDED] * 4
+    assert np.flatnonzero(local.weights).tolist() == [3, 4, 5, 6, 7]
+    assert local.output_bias.tolist() == [0.0] * 16
+    assert trace(model, 3, tokens=12).bias is None
