@@ -15,7 +15,7 @@ def select_device(name: str) -> torch.device:
         DeviceError: The name is unknown, or the machine has no such device.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -29,7 +29,7 @@ def select_device(name: str) -> torch.device:
         )
     if device.type == "cuda":
         choose_kernels()
-        if device.index is not None:  # otherwise pinned memory would take a context on GPU 0
+        if device.index is not None:  # otherwise events and figures would refer to GPU 0
             torch.cuda.set_device(device)
     return device
 

@@ -8,7 +8,7 @@ import torch
 from model.errors import DeviceError
 
 MIN_COSINE = 0.998
-"""Smallest mean cosine between int8 and float32 vectors of sentences at which `auto` selects int8.
+"""Smallest mean cosine between rounded and float32 vectors of sentences at which `auto` rounds.
 
 The loader of an embedding model embeds sample texts in both precisions. For all-MiniLM-L6-v2 the
 mean cosine is 0.9990 on these texts, and 0.9992 on 2,000 real sentences. The correlation of the
@@ -17,8 +17,8 @@ precisions.
 """
 
 MIN_DEGENERATE_COSINE = 0.98
-"""Smallest such cosine of a degenerate text, such as one word a hundred times, at which `auto`
-selects int8. For all-MiniLM-L6-v2 it is 0.994.
+"""Smallest such cosine of a degenerate text, such as one word a hundred times. For all-MiniLM-L6-v2
+in int8 it is 0.994.
 """
 
 
@@ -45,6 +45,9 @@ SHORT_NAMES = {
 
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
     """Returns the precision that the name selects.
+
+    With `auto`, the loaders then compare int8 and float16 with float32, and may take float32 after
+    all (`model/checkpoints/build.py` and `model/checkpoints/embedding.py`).
 
     On a CPU `auto` selects int8 if `is_int8` is true. Otherwise it selects bfloat16 on a device
     with matrix units for bfloat16. A GPU with matrix units for float16 alone gets float16. All

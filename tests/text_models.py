@@ -31,7 +31,7 @@ def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingMo
         changes: Options of the encoder's config.
     """
     encoder = TextEncoderConfig(**SIZES | changes)
-    model = EmbeddingModel(EmbeddingConfig(encoder, max_tokens=64, **head or {})).eval()
+    model = EmbeddingModel(EmbeddingConfig(encoder, **{"max_tokens": 64, **(head or {})})).eval()
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -247,6 +247,8 @@ class EchoBatch:
         self.steps += self.script.may_finish.wait(PULSE_SECONDS)
         return self.steps < self.script.num_steps
 
+    padding_tokens = 0
+
     def take_finished(self) -> dict[int, NDArray[np.float32]]:
         rows = [[len(ids), ids[0], ids[-1]] for ids in self.texts]
         return {index: np.array(row, dtype=np.float32) for index, row in enumerate(rows)}

@@ -39,22 +39,24 @@ class PaddedBatch(EncoderBatch):
         self.num_layers = len(self.layers)
         self.num_tokens = source.numel()
         length = source.shape[1]
-        positions = torch.arange(length, device=source.device).expand_as(source)  # (B, S)
-        self.x = encoder.embed(source, positions, length - 1)  # (B, S, D)
+        # The position table of a text encoder may end with the longest text, before the padding.
+        positions = torch.arange(length, device=source.device)
+        positions = positions.clamp_max(max(lengths, default=length) - 1)
+        self.positions = positions.expand_as(source)  # (B, S)
+        self.x = encoder.embed(source, self.positions, length - 1)  # (B, S, D)
         masked = mask_bias(mask, self.x.dtype)[:, None, None, :]  # (B, 1, 1, S)
-        relative = encoder.bias(length)
-        self.bias = masked if relative is None else relative + masked
+        self.biases = [masked if bias is None else bias + masked for bias in encoder.biases(length)]
         self.heads: Heads | None = None  # of the current layer
 
     def project(self, layer: int, first: int, count: int) -> None:
         """Computes queries, keys and values (EncoderBatch)."""
         assert count == self.num_tokens
-        self.heads = self.layers[layer].project(self.x)
+        self.heads = self.layers[layer].project(self.x, self.positions)
 
     def attend(self, layer: int, first: int, count: int) -> None:
         """Computes the attention sublayer (EncoderBatch)."""
         assert self.heads is not None
-        attended, _ = attention(*self.heads, self.bias)
+        attended, _ = attention(*self.heads, self.biases[layer])
         self.x = self.layers[layer].add_attention(self.x, attended)
 
     def feed_forward(self, layer: int, first: int, count: int) -> None:
@@ -70,13 +72,18 @@ class PaddedBatch(EncoderBatch):
         return [HiddenTexts(self.encoder.finish(self.x), self.lengths)]
 
 
+def pads_on(device: torch.device) -> bool:
+    """Returns whether `begin_batch` pads texts on a device."""
+    return device.type == "cuda"
+
+
 def begin_batch(encoder: PackableEncoder, sequences: Sequence[list[int]]) -> EncoderBatch:
     """Returns a batch of texts, padded on a GPU and packed on a CPU.
 
     A packed batch attends to each length by itself. On a GPU the launches of these calls would take
     longer than the computation of the padding.
     """
-    if encoder.device.type == "cuda":
+    if pads_on(encoder.device):
         return padded_batch(encoder, sequences)
     return PackedBatch(encoder, sequences)
 

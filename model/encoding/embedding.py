@@ -1,6 +1,6 @@
 """Computes embeddings of texts in slices, with any model that has an encoder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
-from model.encoding.sliced_pass import SlicedPass, batches
+from model.encoding.sliced_pass import SlicedPass, batches, padded_batches
 from model.inspection.capture import Slices
 from model.tokenization.token_ids import check_ids
 
@@ -62,6 +62,10 @@ class Embedder(Protocol):
     def max_tokens(self) -> int | None:
         """Largest number of tokens of a text; None if there is no limit."""
 
+    @property
+    def pads(self) -> bool:
+        """Whether the texts of a batch are padded to one length."""
+
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
         """Returns a batch of texts, given the ids of each text."""
 
@@ -80,6 +84,9 @@ class EmbeddingEncode(SlicedPass):
         jobs: Texts to embed.
         slice_tokens: Approximate number of tokens in a slice.
 
+    Attributes:
+        padding_tokens: Number of padding tokens that have been computed.
+
     Raises:
         InputError: A job cannot be computed.
     """
@@ -93,6 +100,7 @@ class EmbeddingEncode(SlicedPass):
         self.slice_tokens = slice_tokens
         numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
         self.numbered = sorted(numbered, key=lambda each: each.length)
+        self.padding_tokens = 0
         self.finished: list[tuple[list[int], Tensor]] = []  # indices of jobs, and their vectors
         super().__init__()
 
@@ -112,15 +120,22 @@ class EmbeddingEncode(SlicedPass):
 
     def compute(self) -> Slices[None]:
         """Computes batch after batch, batches of short texts first."""
-        for batch in batches(self.numbered, lambda each: (each.length,), self.slice_tokens):
+        for batch in self._batches():
             encoding = self.model.begin([each.job.ids for each in batch])
             yield from run_layers(encoding, self.slice_tokens)
             read = encoding.read_texts()
+            if self.model.pads:
+                self.padding_tokens += encoding.num_tokens - sum(each.length for each in batch)
             self.model.end(encoding)
             rest = iter(batch)
             for texts in read:
                 self._finish([*islice(rest, len(texts.lengths))], texts)
             yield
+
+    def _batches(self) -> Iterator[list[NumberedJob]]:
+        if self.model.pads:
+            return padded_batches(self.numbered, lambda each: each.length, self.slice_tokens)
+        return batches(self.numbered, lambda each: (each.length,), self.slice_tokens)
 
     def _finish(self, batch: list[NumberedJob], texts: HiddenTexts) -> None:
         """Stores the vectors of jobs whose hidden states have been computed."""

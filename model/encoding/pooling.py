@@ -15,13 +15,13 @@ from model.architectures.text_encoder import TextEncoder
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts
 from model.backends.native.text_runner import NativeTextEncoder
-from model.backends.padded_encoder import begin_batch
+from model.backends.padded_encoder import begin_batch, pads_on
 from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.precision import Precision
 
 
 @dataclass(frozen=True, slots=True)
-class PooledTexts:
+class MaskedTexts:
     """The hidden states of some texts in float32, as the poolings read them.
 
     Attributes:
@@ -35,7 +35,7 @@ class PooledTexts:
     mask: Tensor | None
 
     @classmethod
-    def of(cls, texts: HiddenTexts) -> "PooledTexts":
+    def of(cls, texts: HiddenTexts) -> "MaskedTexts":
         """Prepares hidden states for the poolings."""
         states = texts.states.float()
         counts = upload([*texts.lengths], states.device)[:, None]  # (B, 1)
@@ -65,19 +65,19 @@ class PooledTexts:
         return self.states[rows, self.counts[:, 0] - 1]
 
 
-POOLINGS: dict[Pooling, Callable[[PooledTexts], Tensor]] = {
+POOLINGS: dict[Pooling, Callable[[MaskedTexts], Tensor]] = {
     Pooling.CLS: lambda texts: texts.states[:, 0],
-    Pooling.MAX: PooledTexts.max,
+    Pooling.MAX: MaskedTexts.max,
     Pooling.MEAN: lambda texts: texts.states.sum(dim=1) / texts.counts,
     Pooling.MEAN_SQRT_LEN: lambda texts: texts.states.sum(dim=1) / texts.counts**0.5,
-    Pooling.WEIGHTED_MEAN: PooledTexts.weighted_mean,
-    Pooling.LAST_TOKEN: PooledTexts.last,
+    Pooling.WEIGHTED_MEAN: MaskedTexts.weighted_mean,
+    Pooling.LAST_TOKEN: MaskedTexts.last,
 }
 
 
 def pool(texts: HiddenTexts, ways: tuple[Pooling, ...]) -> Tensor:
     """Pools the vectors of each text; concatenates the results (B, E) of several ways."""
-    pooled = PooledTexts.of(texts)
+    pooled = MaskedTexts.of(texts)
     return torch.cat([POOLINGS[way](pooled) for way in ways], dim=1)
 
 
@@ -131,6 +131,11 @@ class EmbeddingModel(nn.Module):
         """Largest number of tokens of a text (Embedder)."""
         return self.config.max_tokens
 
+    @property
+    def pads(self) -> bool:
+        """Whether the texts of a batch are padded to one length (Embedder)."""
+        return pads_on(self.encoder.device)
+
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
         """Returns a batch of texts, in native code if it replaces the encoder (Embedder)."""
         if self.native is None:
@@ -163,6 +168,7 @@ class MeanOfMemory:
 
     Attributes:
         max_tokens: None, because sinusoid positions have no end.
+        pads: Whether the texts of a batch are padded to one length.
     """
 
     max_tokens = None
@@ -170,6 +176,7 @@ class MeanOfMemory:
     def __init__(self, model: EncoderDecoder) -> None:
         self.encoder = model.encoder
         self.vocab_size = model.config.source_vocab_size
+        self.pads = pads_on(model.encoder.device)
 
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
         """Returns a batch of texts (Embedder)."""

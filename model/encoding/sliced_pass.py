@@ -35,6 +35,27 @@ class SlicedPass(ABC):
         return False
 
 
+def padded_batches(
+    jobs: Iterable[Job], length: Callable[[Job], int], max_tokens: int
+) -> Iterator[list[Job]]:
+    """Yields batches of jobs in their order, which must be from short to long.
+
+    Args:
+        jobs: The jobs.
+        length: Returns the number of tokens of a job.
+        max_tokens: Largest number of tokens of a batch after each job is padded to the longest. A
+            job with more tokens is a batch by itself.
+    """
+    batch: list[Job] = []
+    for job in jobs:
+        if batch and (len(batch) + 1) * length(job) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(job)
+    if batch:
+        yield batch
+
+
 def batches(
     jobs: Iterable[Job], lengths: Callable[[Job], tuple[int, ...]], max_tokens: int
 ) -> Iterator[list[Job]]:

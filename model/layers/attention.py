@@ -54,8 +54,9 @@ def attention(
     one query. It then takes 235 µs, and the fused kernel 322 µs, for 64 rows of 8 heads and 32
     keys. Also, the bits of its result do not depend on the padding of the keys.
 
-    On a GPU, the fused kernel is used for a single query too. It needs one launch, reads keys and
-    values once, and keeps the scores on the chip. The explicit form needs five small launches.
+    On a GPU without RowLengths, the fused kernel is used for a single query too. It needs one
+    launch, reads keys and values once, and keeps the scores on the chip. The explicit form needs
+    five small launches.
 
     Args:
         query: (..., T, K).
@@ -72,6 +73,8 @@ def attention(
     Source: Vaswani et al. 2017, equation 1.
     """
     if isinstance(bias, RowLengths):
+        assert scale is None
+        assert not return_weights
         return bias.attend(query, key, value, bias.lengths), None
     is_single_query = query.shape[-2] == 1 and query.device.type == "cpu"
     if not (return_weights or is_single_query):
@@ -97,15 +100,20 @@ class MultiHeadAttention(nn.Module):
 
     Keys and values are projected by a separate method. A decoder projects the encoder output of a
     sentence once, and caches the keys and values.
+
+    Args:
+        d_model: Width (D).
+        num_heads: Number of heads (H).
+        has_bias: Whether the four products have biases.
     """
 
-    def __init__(self, d_model: int, num_heads: int) -> None:
+    def __init__(self, d_model: int, num_heads: int, has_bias: bool = True) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.out = nn.Linear(d_model, d_model)
+        self.query = nn.Linear(d_model, d_model, bias=has_bias)
+        self.key = nn.Linear(d_model, d_model, bias=has_bias)
+        self.value = nn.Linear(d_model, d_model, bias=has_bias)
+        self.out = nn.Linear(d_model, d_model, bias=has_bias)
 
     def project_query(self, x: Tensor) -> Tensor:
         """Returns queries (B, H, T, K) for x (B, T, D), which attends to the keys."""

@@ -150,7 +150,7 @@ class DecodingCache:
             target_width: Number of target positions (L), at least the longest target in use,
                 the T tokens of this call included.
             attend: Attention of one token of each row to the row's own keys. None attends to all
-                keys, with a bias that excludes those after the row's end.
+                keys, with a bias that excludes keys after the row's end.
         """
         start = self.positions[:rows, None]
         positions = start + torch.arange(tokens, device=start.device)  # (B, T)

@@ -38,8 +38,10 @@ class Outcome:
     seconds: float
 
 
-def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) -> Outcome:
-    """Loads a model and measures the time; an error of the type `expected` becomes the outcome."""
+def load_timed(
+    name: str, load: LoadOne, expected: tuple[type[Exception], ...] = (Exception,)
+) -> Outcome:
+    """Loads a model and measures the time; an error of the types `expected` is the outcome."""
     start = time.perf_counter()
     try:
         loaded: LoadedModel | Exception = load()

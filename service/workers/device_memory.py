@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,9 +20,13 @@ malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """Function of glibc that returns free memory to the system; None in another C library."""
 
 
+OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
+"""Types of the errors which mean that a device or the machine ran out of memory."""
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Returns whether the error means that a device or the machine ran out of memory."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return isinstance(error, OUT_OF_MEMORY)
 
 
 def is_fatal(error: Exception) -> bool:
@@ -34,8 +39,9 @@ def is_fatal(error: Exception) -> bool:
 
 
 def free_memory(device: torch.device, error: Exception) -> None:
-    """Releases the GPU memory that torch caches, if the error means that memory ran out."""
+    """Releases the GPU memory of a failed step and of torch's cache, if memory ran out."""
     if is_out_of_memory(error) and device.type == "cuda":
+        traceback.clear_frames(error.__traceback__)  # the frames hold tensors of the step
         torch.cuda.empty_cache()
 
 

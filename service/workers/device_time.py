@@ -20,7 +20,7 @@ class Timer(Protocol):
     """Measures steps of an executor."""
 
     def start(self) -> None:
-        """Marks the begin of a step."""
+        """Marks the start of a step."""
 
     def stop(self) -> float:
         """Marks the end of a step; returns the time to charge for, in seconds."""
@@ -33,15 +33,15 @@ class HostTimer:
     """Measures the time between the two calls, for a CPU."""
 
     def __init__(self) -> None:
-        self.begin = 0.0
+        self.began = 0.0
 
     def start(self) -> None:
-        """Marks the begin of a step (Timer)."""
-        self.begin = time.perf_counter()
+        """Marks the start of a step (Timer)."""
+        self.began = time.perf_counter()
 
     def stop(self) -> float:
         """Returns the seconds since `start` (Timer)."""
-        return time.perf_counter() - self.begin
+        return time.perf_counter() - self.began
 
     def abandon(self) -> float:
         """Returns the seconds since `start` (Timer)."""
@@ -85,11 +85,11 @@ class GpuTimer:
         self.device = device
         self.new_event = new_event
         self.pending: deque[tuple[Event, Event]] = deque()
-        self.begin = new_event()
+        self.began = new_event()
 
     def start(self) -> None:
-        """Marks the begin of a step (Timer)."""
-        self.begin = self._mark()
+        """Marks the start of a step (Timer)."""
+        self.began = self._mark()
 
     def _mark(self) -> Event:
         event = self.new_event()
@@ -101,7 +101,7 @@ class GpuTimer:
 
         Waits while more than MAX_PENDING steps are pending.
         """
-        self.pending.append((self.begin, self._mark()))
+        self.pending.append((self.began, self._mark()))
         milliseconds = 0.0
         while self.pending and (len(self.pending) > MAX_PENDING or self.pending[0][1].query()):
             begin, end = self.pending.popleft()

@@ -58,8 +58,13 @@ class WorkerConfig:
     log_format: LogFormat = "text"
 
     def load(self, files: AnyFiles) -> "Load":
-        """Returns the message that loads one of the models, with the model's device and dtype."""
+        """Returns the message that loads one of the models, with the model's device and dtype.
+
+        A worker with a GPU of its own loads the models of any GPU there.
+        """
         device, dtype = self.models.placement(files)
+        if device in {"auto", "cuda"} and self.device.startswith("cuda:"):
+            device = self.device
         placed = replace(self, device=device or self.device, dtype=dtype or self.dtype)
         return Load(files, replace(placed, models=ModelSet()))
 

@@ -82,9 +82,9 @@ class TimeShare:
             self.credit = 0.0
             return [*self._step(self._next(), is_beside, on_failure)] if self else []
         while self.credit > 0 and self:
-            name = self._next()
-            done += self._step(name, is_beside, on_failure)
-            self.credit -= self.executors[name].cost
+            before = self.spent
+            done += self._step(self._next(), is_beside, on_failure)
+            self.credit -= self.spent - before
         return done
 
     def _next(self) -> str:
@@ -101,10 +101,11 @@ class TimeShare:
         try:
             executor.timer.start()
             done = executor.step(low_latency)
-            executor.cost = executor.timer.stop()
+            seconds = executor.timer.stop()
         except Exception as error:  # of the step, or of earlier work on a GPU
-            executor.cost = executor.timer.abandon()
+            seconds = executor.timer.abandon()
             on_failure(name, executor, error)
             done = []
-        self.spent += executor.cost
+        self.spent += seconds
+        executor.cost = seconds or executor.cost  # a GPU may not have finished any step since
         return done

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 
+from model.device import select_device
 from model.errors import ModelError
 from model.sequence import BatchStats
 from service import logs
@@ -28,6 +30,7 @@ from service.items.result import Done, Failed
 from service.logs import LogFormat
 from service.workers.background_load import BackgroundLoads, Outcome, load_timed
 from service.workers.device_memory import (
+    OUT_OF_MEMORY,
     free_memory,
     give_back_memory,
     is_fatal,
@@ -130,13 +133,15 @@ class Worker:
     def _start(self, config: WorkerConfig) -> None:
         self.configure_log(config.log_level, config.log_format)
         torch.set_num_threads(config.threads)
+        with suppress(ModelError):  # the load of each model reports the error
+            select_device(config.device)  # also for models that other threads load
         for spec in config.executors:
             self.classes[spec.kind] = executor_class(spec.path)
             self.shares[spec.kind] = TimeShare(spec.share)
         models = {}
         for files in config.models.files:
             begin = partial(load, self.loaders, config.load(files))
-            outcome = load_timed(files.name, begin, ModelError)
+            outcome = load_timed(files.name, begin, (ModelError, *OUT_OF_MEMORY))
             if isinstance(outcome.loaded, Exception):
                 self.channel.send(load_failed(outcome.name, outcome.loaded))
                 self.is_stopping = True
@@ -251,12 +256,12 @@ class Worker:
         self.out_of_memory[name] += is_out_of_memory(error)
         self.splits[name] += executor.num_running > 1
         logger.warning("a batch of %d failed: %s", executor.num_running, type(error).__name__)
-        free_memory(executor.device, error)
         if is_out_of_memory(error):
             executor.shrink()
         for item in executor.isolate():
             logger.error("%s %d cannot be computed", executor.noun, item.id, exc_info=error)
             self.failed.append(Failed(item.id, type(error).__name__, is_out_of_memory(error)))
+        free_memory(executor.device, error)
 
     def _report(self) -> None:
         """Sends results that are not held any more, and figures of batches at an interval."""

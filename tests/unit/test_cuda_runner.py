@@ -262,6 +262,21 @@ def test_too_little_memory_for_graphs_ends_the_load(monkeypatch: pytest.MonkeyPa
     assert graphs.captured == {}
 
 
+def test_capture_is_tried_again_without_cached_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs, calls = Graphs(torch.device("cuda")), list[str]()
+
+    def capture(_calls: object) -> None:
+        calls.append("capture")
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(graphs, "_capture", capture)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty"))
+    graphs.capture([])
+    assert calls == ["capture", "empty", "capture"]
+
+
 class CudaCalls:
     """Stands in for torch.cuda during captures, and notes the calls; `fails` fails a capture."""
 
@@ -333,7 +348,7 @@ def test_capture_that_fails_is_ended(
     cuda, graphs = CudaCalls(monkeypatch), Graphs(torch.device("cuda"))
     cuda.fails = True
     graphs.capture([(cuda.compute, (8,))])
-    assert cuda.calls[-2:] == ["failed", "end"]
+    assert cuda.calls[-3:] == ["failed", "end", "wait"]
     assert graphs.captured == {}
     assert "not permitted when stream is capturing" in caplog.text
 

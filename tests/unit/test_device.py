@@ -17,7 +17,13 @@ def test_auto_takes_cuda_where_it_is(
     monkeypatch: pytest.MonkeyPatch, is_there: bool, chosen: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
-    assert select_device("auto").type == chosen
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(is_there))
+    try:
+        assert select_device("auto").type == chosen
+        kept = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+        assert kept is not is_there
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
 
 
 def test_cpu_is_always_there() -> None:

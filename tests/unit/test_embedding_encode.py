@@ -20,6 +20,7 @@ from model.embedding_config import (
 )
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
 from model.encoding.pooling import EmbeddingModel, pool
+from model.encoding.sliced_pass import padded_batches
 from model.errors import (
     EmptySourceError,
     InputError,
@@ -131,11 +132,31 @@ def test_padded_batch_gives_the_vectors_of_a_packed_one() -> None:
         np.testing.assert_allclose(found[number], vector, atol=1e-6)
 
 
+def test_padding_stays_inside_the_position_table() -> None:
+    """Of a RoBERTa with 512 rows, 510 have texts, and such a batch was padded to 512 tokens."""
+    model = new_model({"max_tokens": 11}, max_positions=13, position_offset=2)
+    texts = jobs(11, 3)
+    expected = embed(model, texts)
+    encoding = EmbeddingEncode(PaddedModel(model), texts)
+    while encoding.advance():
+        pass
+    found = encoding.take_finished()
+    assert encoding.padding_tokens == 2 * 16 - 14
+    for number, vector in enumerate(expected):
+        np.testing.assert_allclose(found[number], vector, atol=1e-6)
+
+
+def test_padded_batches_count_their_padding() -> None:
+    lengths = [1, 1, 1, 1, 2, 5, 30]
+    found = padded_batches(lengths, lambda length: length, max_tokens=10)
+    assert [*found] == [[1, 1, 1, 1, 2], [5], [30]]
+
+
 class PaddedModel:
     """The model as it computes on a GPU."""
 
     def __init__(self, model: EmbeddingModel) -> None:
-        self.vocab_size, self.max_tokens = model.vocab_size, model.max_tokens
+        self.vocab_size, self.max_tokens, self.pads = model.vocab_size, model.max_tokens, True
         self.encoder, self.embed, self.end = model.encoder, model.embed, model.end
 
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:

@@ -41,6 +41,8 @@ class ManySlices:
         self.slices_left -= 1
         return self.slices_left > 0
 
+    padding_tokens = 0
+
     def take_finished(self) -> dict[int, NDArray[np.float32]]:
         return {
             index: np.array([item.id, item.num_tokens], dtype=np.float32)

@@ -1,8 +1,10 @@
+import ctypes
 import gc
 import importlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,13 +46,27 @@ def test_cores_are_those_that_the_container_may_use(
     assert available_cores() == cores
 
 
+class FakeDriver:
+    """The driver of CUDA on a machine with some GPUs."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.error = 0
+
+    def cuInit(self, _flags: int) -> int:
+        return self.error
+
+    def cuDeviceGetCount(self, place: Any) -> int:
+        place._obj.value = self.number
+        return 0
+
+
 @pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder of device files; a test adds the GPUs."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(machine, "DEVICE_FILES", tmp_path)
-    (tmp_path / "nvidiactl").touch()
-    return tmp_path
+def gpus(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """The driver of a machine without a GPU; a test adds the GPUs."""
+    driver = FakeDriver()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    return driver
 
 
 @pytest.mark.parametrize(
@@ -64,25 +80,20 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     ],
 )
 def test_gpu_is_used_where_there_is_one_or_it_is_asked_for(
-    device: str, has_gpu: bool, expected: bool, gpus: Path
+    device: str, has_gpu: bool, expected: bool, gpus: FakeDriver
 ) -> None:
-    if has_gpu:
-        (gpus / "nvidia3").touch()
+    gpus.number = int(has_gpu)
     assert uses_gpu(device) == expected
 
 
-@pytest.mark.parametrize(
-    ("visible", "expected"),
-    [(None, 3), ("0,2", 2), ("1", 1), ("", 0), ("-1", 0), ("0,-1,1", 1), ("0,1,2,3", 3)],
-)
-def test_only_visible_gpus_count(
-    visible: str | None, expected: int, gpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        (gpus / f"nvidia{number}").touch()
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert num_gpus() == expected
+def test_gpus_are_those_that_cuda_lists(gpus: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus.number = 3
+    assert num_gpus() == 3
+    gpus.error = 100  # CUDA_ERROR_NO_DEVICE
+    assert num_gpus() == 0
+    monkeypatch.undo()
+    monkeypatch.setattr(machine, "CUDA_DRIVER", "libno-such-library.so")
+    assert num_gpus() == 0
 
 
 @pytest.mark.parametrize(
@@ -117,22 +128,21 @@ def test_http_workers_are_as_asked_for_or_fit_the_machine(
     ],
 )
 def test_each_core_or_each_gpu_gets_the_wanted_workers(
-    wanted: int, device: str, expected: list[str], gpus: Path, monkeypatch: pytest.MonkeyPatch
+    wanted: int, device: str, expected: list[str], gpus: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "available_cores", lambda: 6)
-    for number in range(2):
-        (gpus / f"nvidia{number}").touch()
+    gpus.number = 2
     assert worker_devices(wanted, device) == expected
 
 
 def test_without_a_gpu_auto_starts_a_worker_for_each_core_and_cuda_a_single_one(
-    gpus: Path, monkeypatch: pytest.MonkeyPatch
+    gpus: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker on CUDA then reports that there is no such device."""
     monkeypatch.setattr(machine, "available_cores", lambda: 3)
     assert worker_devices(0, "auto") == 3 * ["auto"]
     assert worker_devices(0, "cuda") == ["cuda"]
-    assert not [*gpus.glob("nvidia[0-9]*")]
+    assert not gpus.number
 
 
 def test_another_platform_is_refused_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:

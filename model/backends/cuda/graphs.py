@@ -7,6 +7,7 @@ has about 60 kernels.
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 
 import torch
 
@@ -24,7 +25,8 @@ class Graphs:
 
     Attributes:
         captured: Graphs by the name of their function and the shape.
-        native_bytes: Memory that the graphs share, in bytes.
+        native_bytes: Memory that the graphs share, in bytes; `held_bytes` in
+            `service.workers.device_memory` adds it to the memory of a model.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -50,17 +52,23 @@ class Graphs:
         data in the pool. The largest graph should come first: smaller graphs then fit into its
         memory. If the device refuses a capture, no graph is used.
 
-        A capture does not wait for the work of other threads, and does not release the memory that
-        PyTorch caches. Models that serve therefore go on while another model is loaded.
+        A capture does not wait for the work of other threads, and releases the memory that PyTorch
+        caches only if memory runs out. Models that serve therefore go on during a load.
 
         Raises:
             torch.OutOfMemoryError: The device has too little memory.
         """
         if self.device.type != "cuda":
             return
+        listed = [*calls]
         try:
             with torch.cuda.device(self.device):
-                self._capture(calls)
+                try:
+                    self._capture(listed)
+                except torch.OutOfMemoryError:  # a capture cannot use memory that PyTorch caches
+                    self.captured.clear()
+                    torch.cuda.empty_cache()
+                    self._capture(listed)
         except torch.OutOfMemoryError:
             self.captured.clear()
             raise
@@ -72,25 +80,31 @@ class Graphs:
         pool = torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for function, shape in calls:
-                # The first call loads kernels and allocates workspaces, which a capture cannot do.
-                function(*shape)
-                graph = torch.cuda.CUDAGraph()
-                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-                try:
-                    function(*shape)
-                except BaseException:
-                    with suppress(RuntimeError):  # the error above is the cause of this one
-                        graph.capture_end()
-                    raise
-                graph.capture_end()
-                self.captured[function.__name__, shape] = graph
-        torch.cuda.current_stream().wait_stream(stream)
+        try:
+            with torch.cuda.stream(stream):
+                for function, shape in calls:
+                    self.captured[function.__name__, shape] = captured(function, shape, pool)
+        finally:
+            torch.cuda.current_stream().wait_stream(stream)
         self.native_bytes = pool_bytes(pool)
 
 
-def pool_bytes(pool: tuple[int, int]) -> int:
+def captured(function: Function, shape: Shape, pool: Any) -> torch.cuda.CUDAGraph:
+    """Captures a call in the current stream; its memory comes from a pool."""
+    function(*shape)  # loads kernels and allocates workspaces, which a capture cannot do
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+    try:
+        function(*shape)
+    except BaseException:
+        with suppress(RuntimeError):  # the error above is the cause of this one
+            graph.capture_end()
+        raise
+    graph.capture_end()
+    return graph
+
+
+def pool_bytes(pool: Any) -> int:
     """Returns the size of a memory pool of CUDA graphs, in bytes."""
     segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     return sum(

@@ -4,6 +4,7 @@ A CUDA graph has fixed shapes, but the rows of a step have sources and targets o
 kernel reads only the keys of each row, so one graph serves all lengths.
 """
 
+import logging
 from importlib.util import find_spec
 
 import torch
@@ -12,14 +13,33 @@ from torch import Tensor
 
 from model.layers.attention import AttendRows
 
+logger = logging.getLogger("regard.graphs")
+
+MIN_CAPABILITY = (8, 0)
+"""Compute capability of the oldest GPUs for which Triton compiles kernels (Ampere)."""
+
 
 def row_attention(device: torch.device) -> AttendRows:
-    """Returns the Triton kernel on a GPU, where Triton is installed; otherwise PyTorch's way."""
-    if device.type == "cuda" and find_spec("triton") is not None:
+    """Returns the Triton kernel on a GPU where it can be compiled; otherwise `attend_masked`.
+
+    Triton compiles the kernel at its first launch. This needs a C compiler and a folder that can be
+    written to, which TRITON_CACHE_DIR names.
+    """
+    if device.type != "cuda" or find_spec("triton") is None:
+        return attend_masked
+    if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
+        return attend_masked
+    try:
         from model.backends.cuda.row_kernel import attend_rows
 
-        return attend_rows
-    return attend_masked
+        heads = torch.zeros(1, 1, 1, 32, device=device)
+        attend_rows(heads, heads, heads, torch.ones(1, dtype=torch.long, device=device))
+    except Exception as error:  # Triton raises errors of many types
+        logger.warning(
+            "Triton cannot compile the attention of decode steps, so they take longer: %s", error
+        )
+        return attend_masked
+    return attend_rows
 
 
 def attend_masked(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:
@@ -31,6 +51,6 @@ def attend_masked(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) ->
         value: (B, H, S, K).
         lengths: Number of keys of each row (B,). A row without keys attends to the first one.
     """
-    places = torch.arange(key.shape[2], device=key.device)
-    mask = places < lengths.clamp_min(1)[:, None]  # (B, S)
+    positions = torch.arange(key.shape[2], device=key.device)
+    mask = positions < lengths.clamp_min(1)[:, None]  # (B, S)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])

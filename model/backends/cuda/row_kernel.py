@@ -27,10 +27,10 @@ def attend_kernel(
     query_head,
     key_row,
     key_head,
-    key_place,
+    key_position,
     value_row,
     value_head,
-    value_place,
+    value_position,
     scale,
     heads: tl.constexpr,
     head_dim: tl.constexpr,
@@ -49,10 +49,10 @@ def attend_kernel(
         query_head: Distance of two heads in the queries, in numbers.
         key_row: Distance of two rows in the keys, in numbers.
         key_head: Distance of two heads in the keys, in numbers.
-        key_place: Distance of two keys of a head, in numbers.
+        key_position: Distance of two keys of a head, in numbers.
         value_row: Distance of two rows in the values, in numbers.
         value_head: Distance of two heads in the values, in numbers.
-        value_place: Distance of two values of a head, in numbers.
+        value_position: Distance of two values of a head, in numbers.
         scale: Factor of the scores.
         heads: Number of heads (H).
         head_dim: Size of a head (K).
@@ -64,30 +64,38 @@ def attend_kernel(
     length = tl.load(lengths + row)
     dims = tl.arange(0, padded_dim)
     has_dim = dims < head_dim
-    asked = tl.load(query + row * query_row + head * query_head + dims, mask=has_dim, other=0.0)
-    asked = asked.to(tl.float32) * scale
+    scaled_query = tl.load(
+        query + row * query_row + head * query_head + dims, mask=has_dim, other=0.0
+    )
+    scaled_query = scaled_query.to(tl.float32) * scale
     keys = key + row * key_row + head * key_head
     values = value + row * value_row + head * value_head
     largest = float("-inf")
     total = 0.0
-    mean = tl.zeros([padded_dim], tl.float32)
+    weighted_sum = tl.zeros([padded_dim], tl.float32)
     for first in range(0, length, block):
-        places = first + tl.arange(0, block)
-        is_key = places < length
-        read = is_key[:, None] & has_dim[None, :]
-        part = tl.load(keys + places[:, None] * key_place + dims[None, :], mask=read, other=0.0)
-        scores = tl.sum(part.to(tl.float32) * asked[None, :], axis=1)
+        positions = first + tl.arange(0, block)
+        is_key = positions < length
+        mask = is_key[:, None] & has_dim[None, :]
+        part = tl.load(
+            keys + positions[:, None] * key_position + dims[None, :], mask=mask, other=0.0
+        )
+        scores = tl.sum(part.to(tl.float32) * scaled_query[None, :], axis=1)
         scores = tl.where(is_key, scores, float("-inf"))
         larger = tl.maximum(largest, tl.max(scores, axis=0))
         factor = tl.exp(largest - larger)
         weights = tl.exp(scores - larger)
-        part = tl.load(values + places[:, None] * value_place + dims[None, :], mask=read, other=0.0)
-        mean = mean * factor + tl.sum(part.to(tl.float32) * weights[:, None], axis=0)
+        part = tl.load(
+            values + positions[:, None] * value_position + dims[None, :], mask=mask, other=0.0
+        )
+        weighted_sum = weighted_sum * factor + tl.sum(
+            part.to(tl.float32) * weights[:, None], axis=0
+        )
         total = total * factor + tl.sum(weights, axis=0)
         largest = larger
-    mean = mean / tl.maximum(total, 1e-30)  # 0 for a row without keys
+    weighted_sum = weighted_sum / tl.maximum(total, 1e-30)  # 0 for a row without keys
     target = out + (row * heads + head) * head_dim + dims
-    tl.store(target, mean.to(out.dtype.element_ty), mask=has_dim)
+    tl.store(target, weighted_sum.to(out.dtype.element_ty), mask=has_dim)
 
 
 def attend_rows(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ class Backlog(Generic[Item]):
     def begin(self, choose: Callable[[deque[Item]], list[Item]]) -> list[Item]:
         """Begins the next batch, and returns its items.
 
-        The batch is a part of a failed batch. If there is none, `choose` takes waiting items.
+        Parts of failed batches come first. If there are none, `choose` takes waiting items.
         """
         self.is_retry = bool(self.retries)
         items = self.retries.popleft() if self.retries else choose(self.waiting)
@@ -74,7 +74,7 @@ class Backlog(Generic[Item]):
         self.running, self.given_up, self.is_retry = {}, set(), False
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops waiting items, and marks items of the batch in progress as given up."""
+        """Drops items that wait or are retried, and marks those in progress as given up."""
         if self.waiting:
             self.waiting = deque(item for item in self.waiting if item.id not in ids)
         parts = ([item for item in part if item.id not in ids] for part in self.retries)
@@ -90,8 +90,8 @@ class Backlog(Generic[Item]):
         """Ends a batch that failed, and queues its halves.
 
         Returns:
-            A list with the item if the batch had only one, because this item caused the failure.
-            The list is empty if the batch had several items, or if the item was given up.
+            If the batch had one item, a list of this item, which caused the failure. The list is
+            empty if the batch had several items, or if the item was given up.
         """
         items = [item for item in self.running.values() if item.id not in self.given_up]
         was_alone = len(self.running) == 1
@@ -107,7 +107,8 @@ class Backlog(Generic[Item]):
 class Executor(ABC, Generic[Item]):
     """Computes the items of one task kind for one model, a step at a time.
 
-    The constructor of a subclass takes the model's executable (see `LoadedModel`) and the device.
+    The constructor of a subclass takes the device, and the object that computes: an entry of
+    `service.workers.loading.LoadedModel.executables`.
 
     Args:
         device: Device of the model.
@@ -116,7 +117,8 @@ class Executor(ABC, Generic[Item]):
         noun: Word for an item in the log.
         stats: Model calls since the last `drain_stats`.
         timer: Measures its steps.
-        cost: Time to charge for its last step, in seconds; its TimeShare sets it.
+        cost: Seconds of its last measured step. TimeShare sets them, and Turns expects the next
+            step to take as long.
     """
 
     noun = "item"
@@ -181,19 +183,20 @@ class Executor(ABC, Generic[Item]):
             low_latency: Whether other work waits for the end of the step.
 
         Raises:
-            Exception: The batch failed; `isolate` must be called next.
+            Exception: The batch failed; `isolate` must be called next, after `shrink` if memory has
+                run out.
         """
 
     def shrink(self) -> None:
-        """Lowers the number of tokens of later batches. It is called before `isolate`."""
+        """Lowers the number of tokens of later batches, after memory has run out."""
 
     @abstractmethod
     def isolate(self) -> list[Item]:
-        """Ends a batch that failed; it is computed again in parts.
+        """Ends a batch that failed. A batch of several items is computed again in parts.
 
         Returns:
-            A list with the item if the batch had only one, because this item caused the failure.
-            The list is empty if the batch had several items, or if the item was given up.
+            If the batch had one item, a list of this item, which caused the failure. The list is
+            empty if the batch had several items, or if the item was given up.
         """
 
     def drain_stats(self) -> list[BatchStats]:

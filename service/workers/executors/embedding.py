@@ -28,7 +28,12 @@ class Batch(Protocol):
     """A batch of texts whose vectors are computed slice by slice.
 
     `model.encoding.embedding.EmbeddingEncode` has these methods.
+
+    Attributes:
+        padding_tokens: Number of padding tokens that have been computed.
     """
+
+    padding_tokens: int
 
     def advance(self) -> bool:
         """Computes the next slice; returns False if no slice was left."""
@@ -161,7 +166,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
             return []
         done = bucket.take()
         tokens = sum([item.num_tokens for item in items])
-        self.stats.append(BatchStats(self.phase, len(items), tokens, 0))
+        self.stats.append(BatchStats(self.phase, len(items), tokens, bucket.batch.padding_tokens))
         bucket.end()
         return done
 

@@ -41,7 +41,7 @@ class TokenBudget:
         An item that exceeds the limit is taken if no item is running.
         """
         self._recover()
-        limit = self.usual if self.limit is None else self.limit
+        limit = min([each for each in (self.usual, self.limit) if each is not None], default=None)
         if limit is None:
             items = list(waiting)
             waiting.clear()
