@@ -26,6 +26,7 @@ from benchmarks.files import find_pair
 from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import load_model, new_engine
 from model.checkpoints.load import load_vocabularies
+from model.encoding.forced_pass import forced_pass
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.query import (
     AttentionJob,
@@ -169,8 +170,8 @@ def kernel_deviation(model: EncoderDecoder, pairs: Pairs) -> Array:
     source, mask, target = tensors
     hidden: list[torch.Tensor] = []
     hook = model.decoder.norm.register_forward_hook(lambda _m, _x, y: hidden.append(y))
-    model(source, mask, target)
-    model(source, mask, target, return_weights=True)
+    forced_pass(model, source, mask, target)
+    forced_pass(model, source, mask, target, return_weights=True)
     hook.remove()
     found: Array = (hidden[0] - hidden[1]).float().cpu().numpy()[is_target.numpy()]
     return found
@@ -182,7 +183,7 @@ def padding_weights(model: EncoderDecoder, pairs: Pairs) -> Array:
     source, mask = padded([source for source, _ in pairs], model.config.eos_id)
     target, _ = padded([target for _, target in pairs], model.config.eos_id)
     tensors = (each.to(model.device) for each in (source, mask, target))
-    _, found = model(*tensors, return_weights=True)
+    _, found = forced_pass(model, *tensors, return_weights=True)
     layers = [each.float().cpu().numpy() for each in (*found.encoder, *found.cross)]
     is_padding = ~mask.numpy()
     return np.array([(layer * is_padding[:, None, None, :]).max() for layer in layers])

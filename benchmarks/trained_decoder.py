@@ -31,6 +31,7 @@ from torch.nn.utils.rnn import pad_sequence
 from model.architectures.decoder import DecoderLayer
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
+from model.backends.padded_encoder import encode_padded
 from model.checkpoints.build import load_engine, load_model, new_engine
 from model.checkpoints.load import ModelFiles, Vocabularies, find_models, load_vocabularies
 from model.checkpoints.quantize import quantize_floats
@@ -119,7 +120,7 @@ def hidden_states(student: EncoderDecoder, source: Tensor, mask: Tensor, target:
     The pass keeps no cache, because gradients cannot pass through it.
     """
     with torch.no_grad():
-        memory, _ = student.encoder(source, mask)
+        memory = encode_padded(student.encoder, source, mask)
     decoder = student.decoder
     length = target.shape[1]
     positions = torch.arange(length).expand_as(target)

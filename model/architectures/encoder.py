@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding
 from model.config import LayerConfig, ModelConfig
-from model.layers.attention import MultiHeadAttention, attention, mask_bias
+from model.layers.attention import MultiHeadAttention
 from model.layers.feed_forward import FeedForward
 from model.layers.residual import Residual, final_norm
 
@@ -24,13 +24,6 @@ class EncoderLayer(nn.Module):
         self.self_residual = Residual(config)
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
-
-    def forward(
-        self, x: Tensor, bias: Tensor | None, return_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Maps (B, S, D) to (B, S, D); also returns the weights (B, H, S, S) or None."""
-        heads, weights = attention(*self.project(x), bias, return_weights=return_weights)
-        return self.add_feed_forward(self.add_attention(x, heads)), weights
 
     def project(self, x: Tensor, positions: Tensor | None = None) -> Heads:
         """Returns queries, keys and values for x (B, S, D); the positions do not change them."""
@@ -81,21 +74,3 @@ class Encoder(nn.Module):
         """Returns the memory (B, S, D) for the output of the last layer."""
         memory: Tensor = self.norm(x)
         return memory
-
-    def forward(
-        self, source: Tensor, mask: Tensor, return_weights: bool = False
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Encodes source (B, S); mask (B, S) is True on tokens and False on padding.
-
-        Returns:
-            The memory (B, S, D); with `return_weights` also each layer's weights (B, H, S, S).
-        """
-        length = source.shape[1]
-        positions = torch.arange(length, device=source.device).expand_as(source)  # (B, S)
-        x = self.embed(source, positions, length - 1)  # (B, S, D)
-        bias = mask_bias(mask, x.dtype)[:, None, None, :]  # (B, 1, 1, S)
-        all_weights = []
-        for layer in self.layers:
-            x, weights = layer(x, bias, return_weights)
-            all_weights.append(weights)
-        return self.finish(x), all_weights if return_weights else []

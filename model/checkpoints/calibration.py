@@ -13,6 +13,7 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.load import ModelFiles, Vocabularies
 from model.checkpoints.samples import SAMPLES, all_samples
+from model.encoding.forced_pass import forced_pass
 from model.engine.engine import Engine
 from model.sequence import EngineLimits, Sequence
 
@@ -81,7 +82,7 @@ def log_probs(model: EncoderDecoder, source: list[int], target: list[int]) -> to
     device = model.device
     mask = torch.ones(1, len(source), dtype=torch.bool, device=device)
     tokens = torch.tensor([target], device=device)
-    logits, _ = model(torch.tensor([source], device=device), mask, tokens)
+    logits, _ = forced_pass(model, torch.tensor([source], device=device), mask, tokens)
     scores = torch.log_softmax(logits[0].float(), dim=-1)  # (T, V)
     return scores.gather(1, tokens[0, :, None])[:, 0].cpu()
 

@@ -15,9 +15,11 @@ from torch.testing import assert_close
 from transformers import MarianConfig, MarianMTModel
 
 from model.architectures.seq2seq import EncoderDecoder
+from model.backends.padded_encoder import encode_padded
 from model.checkpoints.build import new_engine
 from model.checkpoints.families.hf_config import read_config
 from model.checkpoints.families.hf_weights import load_weights
+from model.encoding.forced_pass import forced_pass
 from model.inspection.query import AttentionKind
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.attention_jobs import assert_maps_close, maps, random_pairs
@@ -93,7 +95,7 @@ def test_encoder_states_are_the_same(models: Models, batch: tuple[Tensor, Tensor
     theirs, ours = models
     source, mask, _ = batch
     expected = theirs.model.encoder(source, attention_mask=mask.long()).last_hidden_state
-    memory, _ = ours.encoder(source, mask)
+    memory = encode_padded(ours.encoder, source, mask)
     assert_close(memory[mask], expected[mask])
 
 
@@ -109,7 +111,7 @@ def test_teacher_forced_logits_and_all_attention_weights_are_the_same(
         decoder_input_ids=ours.decoder_inputs(target),
         output_attentions=True,
     )
-    logits, weights = ours(source, mask, target, return_weights=True)
+    logits, weights = forced_pass(ours, source, mask, target, return_weights=True)
     assert_close(logits, expected.logits, **TOLERANCE)
     assert len(weights.encoder) == 2
     assert len(weights.decoder) == len(weights.cross) == 3
@@ -171,7 +173,7 @@ def test_greedy_targets_and_their_logits_are_the_same(models: Models) -> None:
     for source, target in zip(sources, targets, strict=True):
         expected, expected_logits = generate(theirs, source, 2 * len(source))
         assert target == expected
-        logits, _ = ours(*pad([source]), torch.tensor([target]))
+        logits, _ = forced_pass(ours, *pad([source]), torch.tensor([target]))
         assert_close(logits[0], expected_logits, **TOLERANCE)
 
 

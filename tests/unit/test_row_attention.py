@@ -66,7 +66,7 @@ def test_halves_are_near_those_of_float32(attend: AttendRows, dtype: torch.dtype
 
 
 def test_bits_of_a_row_do_not_depend_on_other_rows(kernel: AttendRows) -> None:
-    """Nor on what stands after the end of the row."""
+    """They do not depend on the numbers after the end of the row either."""
     query, key, value, lengths = rows(2, 32, torch.float32)
     together = kernel(query, key, value, lengths)
     key, value = key.clone(), value.clone()

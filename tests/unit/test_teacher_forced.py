@@ -14,6 +14,7 @@ from model.backends import torch_encoder
 from model.backends.torch_encoder import PackedBatch
 from model.encoding import teacher_forced
 from model.encoding.capture_pass import CapturedJob, run_encoder
+from model.encoding.forced_pass import encode, forced_pass
 from model.encoding.sliced_pass import batches
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError
@@ -82,7 +83,7 @@ def test_weights_are_those_of_the_padded_explicit_pass(family: Family) -> None:
     source, mask = pad([source for source, _ in pairs])
     target, _ = pad([target for _, target in pairs])
     with torch.no_grad():
-        _, expected = model(source, mask, target, return_weights=True)
+        _, expected = forced_pass(model, source, mask, target, return_weights=True)
     layers = {ENCODER: expected.encoder, DECODER: expected.decoder, CROSS: expected.cross}
     for row, found in enumerate(shown):
         for kind, values in found.items():
@@ -100,7 +101,7 @@ def test_hidden_states_are_those_of_explicit_attention(family: Family, precision
     with torch.inference_mode():
         batch = last(run_encoder(model.encoder, [recorded], 128))
         memory = batch.read()[None, : len(job.source)]
-        expected, _ = model.encoder(*pad([job.source]), return_weights=True)
+        expected, _ = encode(model.encoder, *pad([job.source]), return_weights=True)
     tolerance = 0.1 if precision == "bfloat16" else 1e-4
     torch.testing.assert_close(memory, expected, rtol=0, atol=tolerance)
 

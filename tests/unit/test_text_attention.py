@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from torch import Tensor
 
+from model.architectures.encoder import EncoderLayer
 from model.architectures.text_encoder import TextEncoder
 from model.backends.encoder_batch import run_layers
 from model.backends.padded_encoder import encode_padded
@@ -33,6 +34,7 @@ from model.inspection.query import (
     resolve_query,
     resolve_trace,
 )
+from model.layers.attention import attention
 from tests.attention_jobs import assert_steps_add_up
 from tests.text_attention import text_maps, text_results, text_steps
 from tests.tiny import pad
@@ -73,7 +75,10 @@ def explicit(encoder: TextEncoder, ids: list[int]) -> tuple[NDArray[np.float32],
     states, weights = [], []
     for layer in encoder.encoder_layers:
         states.append(x[0])
-        x, found = layer(x, bias, return_weights=True)
+        assert isinstance(layer, EncoderLayer)
+        heads, found = attention(*layer.project(x), bias, return_weights=True)
+        assert found is not None
+        x = layer.add_feed_forward(layer.add_attention(x, heads))
         weights.append(found[0].numpy())
     return np.stack(weights), states
 

@@ -7,6 +7,7 @@ import torch
 from benchmarks.trained_decoder import hidden_states, new_student, train, translate
 from model.checkpoints.build import new_engine
 from model.config import DecoderKind
+from model.encoding.forced_pass import forced_pass
 from tests.tiny import LIMITS, tiny_config, tiny_model
 
 PAIRS = [([5, 6, 7, 0], [8, 9, 0]), ([9, 0], [7, 6, 0])] * 4
@@ -35,6 +36,6 @@ def test_pass_for_training_gives_the_models_hidden_states() -> None:
     source, target = torch.tensor([[5, 6, 0], [7, 0, 0]]), torch.tensor([[8, 9, 0], [6, 0, 0]])
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]]).bool()
     with torch.no_grad():
-        expected, _ = model(source, mask, target)
+        expected, _ = forced_pass(model, source, mask, target)
         hidden = hidden_states(model, source, mask, target)
         torch.testing.assert_close(model.decoder.logits(hidden), expected, atol=1e-5, rtol=0)
