@@ -297,6 +297,18 @@ def test_gpu_benchmark_runs_on_a_cpu(tmp_path: Path) -> None:
     assert "| opus-mt, 2 rows | **regard** |" in done.stdout
 
 
+def test_gpu_benchmark_of_embeddings_runs_on_a_cpu(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu_embedding", "--device", "cpu", "--smoke"]
+    done = subprocess.run(
+        [*command, "--rounds", "1", "--results", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = report.load(tmp_path / "gpu_embedding.json")
+    assert [sample.contestant for sample in result.samples] == ["regard", "transformers-4"]
+    assert "| **regard** |" in done.stdout
+
+
 def test_larger_models_are_compared_with_the_best_batch_size_of_the_peer() -> None:
     rates = {"regard": [30.0, 33.0], "ctranslate2-16": [10.0, 11.0], "ctranslate2-32": [15.0, 15.0]}
     result = result_of(rates, "opus-mt, all at once")
