@@ -17,16 +17,16 @@ class Rotary:
 
     Attributes:
         theta: Base of the frequencies.
-        window: Number of tokens on either side to which a token attends; 0 for all tokens.
+        window: Number of tokens on either side to which a token attends; None for all tokens.
     """
 
     theta: float
-    window: int = 0
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TextEncoderConfig:
-    """The sizes and switches of a Transformer encoder: of BERT's descendants, MPNet, ModernBERT.
+    """The sizes and switches of one text encoder: BERT, RoBERTa, XLM-RoBERTa, MPNet or ModernBERT.
 
     Attributes:
         d_model: Width of the residual stream (D).
@@ -44,8 +44,8 @@ class TextEncoderConfig:
         relative_buckets: Number of buckets of the relative position bias (MPNet). 0 means that the
             model has no such bias.
         rotary: Rotary positions of each layer (ModernBERT). It is empty if the model has a position
-            table. Layers with rotary positions are pre-norm, have no biases, and a gate in the
-            feed-forward sublayer.
+            table. Layers with rotary positions are pre-norm. They have no biases. Their
+            feed-forward sublayer has a gate.
         activation: Nonlinearity of the feed-forward layers.
         layer_norm_eps: Number added to the variance in layer norm.
     """

@@ -26,7 +26,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def project(self, x: Tensor, positions: Tensor | None = None) -> Heads:
-        """Returns queries, keys and values for x (B, S, D); the positions do not change them."""
+        """Returns queries, keys and values for x (B, S, D). It does not use the positions."""
         inner = self.self_residual.before(x)
         query = self.self_attention.project_query(inner)
         attended = self.self_residual.key_value_input(x, inner)

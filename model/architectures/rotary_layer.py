@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.architectures.encoder import Heads
-from model.embedding_config import Rotary, TextEncoderConfig
+from model.embedding_config import TextEncoderConfig
 from model.layers.attention import MultiHeadAttention
 from model.layers.feed_forward import ACTIVATIONS
 
@@ -23,7 +23,7 @@ class TokenEmbedding(nn.Module):
         self.norm = new_norm(config)
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Returns (B, S, D) for ids (B, S); layers rotate by the positions later."""
+        """Returns (B, S, D) for ids (B, S). The layers use the positions, not the embedding."""
         y: Tensor = self.norm(F.embedding(tokens, self.tokens))
         return y
 
@@ -108,16 +108,15 @@ def rotate(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 def window_bias(
-    rotary: Rotary, length: int, device: torch.device, dtype: torch.dtype
+    window: int | None, length: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor | None:
     """Returns the bias (1, 1, S, S) of a layer: 0 inside its window and -inf outside.
 
-    It is None if the window contains the whole text.
+    It is None for a layer without a window.
     """
-    if not rotary.window or length <= rotary.window + 1:
+    if window is None:
         return None
-    places = torch.arange(length, device=device)
-    is_far = (places[:, None] - places[None, :]).abs() > rotary.window
-    return torch.zeros(length, length, device=device, dtype=dtype).masked_fill_(
-        is_far, float("-inf")
-    )[None, None]
+    inside = torch.ones(length, length, dtype=torch.bool, device=device)
+    inside = inside.tril_(window).triu_(-window)
+    bias = torch.zeros(length, length, device=device, dtype=dtype)
+    return bias.masked_fill_(~inside, float("-inf"))[None, None]

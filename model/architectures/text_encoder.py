@@ -134,11 +134,9 @@ class TextEncoder(nn.Module):
         """
         if self.config.rotary:
             dtype = self.embedding.tokens.dtype
-            kinds = {
-                rotary: window_bias(rotary, length, self.device, dtype)
-                for rotary in {*self.config.rotary}
-            }
-            return [kinds[rotary] for rotary in self.config.rotary]
+            windows = [rotary.window for rotary in self.config.rotary]
+            kinds = {each: window_bias(each, length, self.device, dtype) for each in {*windows}}
+            return [kinds[window] for window in windows]
         bias = None if self.relative_bias is None else self.relative_bias(length)[None]
         return [bias] * len(self.layers)
 

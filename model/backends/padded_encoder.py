@@ -45,7 +45,9 @@ class PaddedBatch(EncoderBatch):
         self.positions = positions.expand_as(source)  # (B, S)
         self.x = encoder.embed(source, self.positions, length - 1)  # (B, S, D)
         masked = mask_bias(mask, self.x.dtype)[:, None, None, :]  # (B, 1, 1, S)
-        self.biases = [masked if bias is None else bias + masked for bias in encoder.biases(length)]
+        biases = encoder.biases(length)  # most layers share one
+        sums = {id(bias): masked if bias is None else bias + masked for bias in biases}
+        self.biases = [sums[id(bias)] for bias in biases]
         self.heads: Heads | None = None  # of the current layer
 
     def project(self, layer: int, first: int, count: int) -> None:

@@ -104,7 +104,7 @@ class Tokenizer:
         return other
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids that the model reads of a text, without EOS.
+        """Returns the ids of a text as the model reads them. EOS is not included.
 
         The result is empty for white space alone.
 

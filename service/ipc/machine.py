@@ -4,6 +4,8 @@ import ctypes
 import gc
 import os
 import sys
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 MAX_HTTP_WORKERS = 8
@@ -63,8 +65,14 @@ def available_cores() -> int:
         return max(1, cores)
 
 
+@cache
 def num_gpus() -> int:
-    """Returns the number of GPUs that CUDA lists; CUDA_VISIBLE_DEVICES may hide some."""
+    """Returns the number of GPUs that CUDA lists; CUDA_VISIBLE_DEVICES may hide some.
+
+    It is 0 if torch is installed without CUDA. Torch is not imported, because this takes seconds.
+    """
+    if not has_cuda_build():
+        return 0
     try:
         driver = ctypes.CDLL(CUDA_DRIVER)
     except OSError:  # there is no driver
@@ -72,6 +80,14 @@ def num_gpus() -> int:
     number = ctypes.c_int()
     failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(number))
     return 0 if failed else number.value
+
+
+def has_cuda_build() -> bool:
+    """Returns whether the installed torch has libraries for CUDA."""
+    torch = find_spec("torch")
+    if torch is None or torch.origin is None:
+        return False
+    return Path(torch.origin).with_name("lib").joinpath("libtorch_cuda.so").exists()
 
 
 def uses_gpu(device: str) -> bool:

@@ -41,7 +41,7 @@ class Outcome:
 def load_timed(
     name: str, load: LoadOne, expected: tuple[type[Exception], ...] = (Exception,)
 ) -> Outcome:
-    """Loads a model and measures the time; an error of the types `expected` is the outcome."""
+    """Loads a model and measures the time; returns errors of the types `expected`."""
     start = time.perf_counter()
     try:
         loaded: LoadedModel | Exception = load()

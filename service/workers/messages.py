@@ -60,7 +60,7 @@ class WorkerConfig:
     def load(self, files: AnyFiles) -> "Load":
         """Returns the message that loads one of the models, with the model's device and dtype.
 
-        A worker with a GPU of its own loads the models of any GPU there.
+        A model for `auto` or `cuda` is loaded on the worker's own GPU, if it has one.
         """
         device, dtype = self.models.placement(files)
         if device in {"auto", "cuda"} and self.device.startswith("cuda:"):

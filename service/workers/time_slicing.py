@@ -107,5 +107,5 @@ class TimeShare:
             on_failure(name, executor, error)
             done = []
         self.spent += seconds
-        executor.cost = seconds or executor.cost  # a GPU may not have finished any step since
+        executor.cost = seconds or executor.cost  # 0: the GPU has finished no step
         return done

@@ -133,8 +133,10 @@ class Worker:
     def _start(self, config: WorkerConfig) -> None:
         self.configure_log(config.log_level, config.log_format)
         torch.set_num_threads(config.threads)
-        with suppress(ModelError):  # the load of each model reports the error
-            select_device(config.device)  # also for models that other threads load
+        if config.device.startswith("cuda"):
+            # This thread also runs the models that other threads load.
+            with suppress(ModelError):  # the load of each model reports the error
+                select_device(config.device)
         for spec in config.executors:
             self.classes[spec.kind] = executor_class(spec.path)
             self.shares[spec.kind] = TimeShare(spec.share)

@@ -127,6 +127,22 @@ def test_hidden_states_are_those_of_transformers(theirs: Any, ours: EmbeddingMod
         assert_close(torch.from_numpy(vectors), hidden_states(theirs, ids), **TOLERANCE)
 
 
+def test_long_texts_have_whole_blocks_outside_a_window() -> None:
+    """Of 1,500 tokens, fused attention computes blocks of keys that are all excluded."""
+    torch.manual_seed(6)
+    sizes = SIZES | MODERN | {"max_position_embeddings": 1600, "local_attention": 128}
+    theirs: Any = ModernBertModel(ModernBertConfig(**sizes))
+    theirs.eval()
+    options = theirs.config.to_dict()
+    config = read_config(options, "config.json")
+    model = EmbeddingModel(EmbeddingConfig(config, max_tokens=config.max_tokens))
+    arrays = {name: each.detach().numpy() for name, each in theirs.state_dict().items()}
+    model.encoder = load_weights(arrays, family_of(options, ""), config, "")
+    (ids,) = texts([1500])
+    (found,) = embed(model, [EmbeddingJob(ids, is_per_token=True)])
+    assert_close(torch.from_numpy(found), hidden_states(theirs, ids), **TOLERANCE)
+
+
 def test_a_vector_is_the_mean_of_the_tokens(theirs: Any, ours: EmbeddingModel) -> None:
     inputs = texts([5, 12])
     found = embed(ours, [EmbeddingJob(ids) for ids in inputs])

@@ -3,7 +3,9 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,11 +64,14 @@ class FakeDriver:
 
 
 @pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     """The driver of a machine without a GPU; a test adds the GPUs."""
     driver = FakeDriver()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
-    return driver
+    monkeypatch.setattr(machine, "has_cuda_build", lambda: True)
+    num_gpus.cache_clear()
+    yield driver
+    num_gpus.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -90,10 +95,29 @@ def test_gpus_are_those_that_cuda_lists(gpus: FakeDriver, monkeypatch: pytest.Mo
     gpus.number = 3
     assert num_gpus() == 3
     gpus.error = 100  # CUDA_ERROR_NO_DEVICE
+    num_gpus.cache_clear()
     assert num_gpus() == 0
     monkeypatch.undo()
+    monkeypatch.setattr(machine, "has_cuda_build", lambda: True)
     monkeypatch.setattr(machine, "CUDA_DRIVER", "libno-such-library.so")
+    num_gpus.cache_clear()
     assert num_gpus() == 0
+
+
+def test_torch_without_cuda_has_no_gpu(
+    gpus: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A machine may have a driver, and an installation for CPUs."""
+    gpus.number = 1
+    monkeypatch.undo()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: gpus)
+    package = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(machine, "find_spec", lambda name: package)
+    assert num_gpus() == 0
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libtorch_cuda.so").touch()
+    num_gpus.cache_clear()
+    assert num_gpus() == 1
 
 
 @pytest.mark.parametrize(

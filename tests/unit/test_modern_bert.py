@@ -56,6 +56,9 @@ def test_bases_of_newer_files_are_read() -> None:
     }
     found = rotary(rope_parameters=parameters)
     assert found[:2] == (Rotary(7.0), Rotary(3.0, 2))
+    del parameters["full_attention"], parameters["sliding_attention"]["rope_theta"]
+    assert rotary(rope_parameters=parameters, local_rope_theta=5)[:2] == (GLOBAL, Rotary(5.0, 2))
+    assert rotary(local_attention=1)[1] == Rotary(10_000.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,15 @@ def test_folder_is_served_without_native_code(tmp_path: Path, dtype: str) -> Non
     assert model.native is None
     (found,) = embed(model, [EmbeddingJob([1, 7, 8, 2])])
     np.testing.assert_allclose(found, exact[0], atol=0 if dtype == "auto" else 0.05)
+
+
+def test_short_text_has_the_same_bits_beside_a_long_one(tmp_path: Path) -> None:
+    """The long text does not fit the window of four tokens, so its layer needs a mask."""
+    (files,) = find_embedding_models(str(write_model(tmp_path / "modern")))
+    model = load_embedding_model(files, CPU, "float32")
+    texts = [EmbeddingJob([3, 7, 2], is_per_token=True), EmbeddingJob([3] * 20, is_per_token=True)]
+    short, _ = embed(model, texts)
+    np.testing.assert_array_equal(short, embed(model, texts[:1])[0])
 
 
 def trace(model: Any, layer: int, tokens: int) -> AttentionTrace:

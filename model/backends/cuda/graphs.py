@@ -5,7 +5,8 @@ has about 60 kernels.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+import traceback
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -52,8 +53,8 @@ class Graphs:
         data in the pool. The largest graph should come first: smaller graphs then fit into its
         memory. If the device refuses a capture, no graph is used.
 
-        A capture does not wait for the work of other threads, and releases the memory that PyTorch
-        caches only if memory runs out. Models that serve therefore go on during a load.
+        A capture does not wait for the work of other threads. It releases PyTorch's cached memory
+        only if memory runs out. Models that serve therefore go on during a load.
 
         Raises:
             torch.OutOfMemoryError: The device has too little memory.
@@ -63,11 +64,8 @@ class Graphs:
         listed = [*calls]
         try:
             with torch.cuda.device(self.device):
-                try:
-                    self._capture(listed)
-                except torch.OutOfMemoryError:  # a capture cannot use memory that PyTorch caches
-                    self.captured.clear()
-                    torch.cuda.empty_cache()
+                if not self._fits(listed):
+                    torch.cuda.empty_cache()  # a capture cannot use memory that PyTorch caches
                     self._capture(listed)
         except torch.OutOfMemoryError:
             self.captured.clear()
@@ -75,6 +73,16 @@ class Graphs:
         except RuntimeError as error:
             self.captured.clear()
             logger.warning("CUDA graphs are not available, so decode steps take longer: %s", error)
+
+    def _fits(self, calls: Sequence[tuple[Function, Shape]]) -> bool:
+        """Captures the calls; returns False if memory runs out."""
+        try:
+            self._capture(calls)
+        except torch.OutOfMemoryError as error:
+            traceback.clear_frames(error.__traceback__)  # they hold the graph that failed
+            self.captured.clear()
+            return False
+        return True
 
     def _capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
         pool = torch.cuda.graph_pool_handle()

@@ -34,6 +34,8 @@ def row_attention(device: torch.device) -> AttendRows:
 
         heads = torch.zeros(1, 1, 1, 32, device=device)
         attend_rows(heads, heads, heads, torch.ones(1, dtype=torch.long, device=device))
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # Triton raises errors of many types
         logger.warning(
             "Triton cannot compile the attention of decode steps, so they take longer: %s", error

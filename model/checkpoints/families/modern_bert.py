@@ -79,7 +79,7 @@ def read_config(options: Options, name: str) -> TextEncoderConfig:
     }
     if reasons or activation is None:
         raise UnsupportedModelError(name, reasons)
-    rotary = tuple(Rotary(thetas[kind], 0 if kind == GLOBAL else window) for kind in kinds)
+    rotary = tuple(Rotary(thetas[kind], None if kind == GLOBAL else window) for kind in kinds)
     try:
         return TextEncoderConfig(
             **sizes, layers=layers, rotary=rotary, activation=activation, layer_norm_eps=eps
@@ -101,15 +101,14 @@ def _layer_types(options: Options, layers: int, every: int, reasons: list[str]) 
 
 def _theta(options: Options, kind: str, reasons: list[str]) -> float:
     """Returns the base of the frequencies of a type of layers; adds wrong values to `reasons`."""
-    option, default = THETAS[kind]
-    parameters = options.get("rope_parameters")
-    if parameters is None and options.get("rope_scaling") is None:
-        return _number(options, option, default, reasons)
-    own = parameters.get(kind) if isinstance(parameters, dict) else None
-    if not isinstance(own, dict) or own.get("rope_type", "default") != "default":
+    usual = _number(options, *THETAS[kind], reasons)
+    parameters = options.get("rope_parameters") or {}
+    own = (parameters.get(kind) or {}) if isinstance(parameters, dict) else None
+    is_plain = isinstance(own, dict) and own.get("rope_type", "default") == "default"
+    if own is None or not is_plain or options.get("rope_scaling"):
         reasons.append(f"rope_parameters of {kind} must have the rope_type default")
-        return default
-    return _number(own, "rope_theta", default, reasons)
+        return usual
+    return _number(own, "rope_theta", usual, reasons)
 
 
 def _number(options: Options, option: str, default: float, reasons: list[str]) -> float:

@@ -117,8 +117,8 @@ class Executor(ABC, Generic[Item]):
         noun: Word for an item in the log.
         stats: Model calls since the last `drain_stats`.
         timer: Measures its steps.
-        cost: Seconds of its last measured step. TimeShare sets them, and Turns expects the next
-            step to take as long.
+        cost: Seconds of the last measured step. TimeShare sets it. Turns takes it as the estimate
+            of the next step.
     """
 
     noun = "item"
