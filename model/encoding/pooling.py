@@ -26,22 +26,22 @@ class MaskedTexts:
 
     Attributes:
         states: Hidden states (B, S, D), zero on padding.
-        counts: Number of tokens of each text (B, 1).
+        counts: Number of tokens of each text (B, 1), or one number for all texts.
         mask: (B, S, 1), True on tokens and False on padding; None if there is no padding.
     """
 
     states: Tensor
-    counts: Tensor
+    counts: Tensor | int
     mask: Tensor | None
 
     @classmethod
     def of(cls, texts: HiddenTexts) -> "MaskedTexts":
         """Prepares hidden states for the poolings."""
         states = texts.states.float()
-        counts = upload([*texts.lengths], states.device)[:, None]  # (B, 1)
         width = states.shape[1]
         if min(texts.lengths) == width:
-            return cls(states, counts, None)
+            return cls(states, width, None)
+        counts = upload([*texts.lengths], states.device)[:, None]  # (B, 1)
         mask = (torch.arange(width, device=states.device) < counts)[:, :, None]
         return cls(states.masked_fill(~mask, 0.0), counts, mask)
 
@@ -61,6 +61,8 @@ class MaskedTexts:
 
     def last(self) -> Tensor:
         """Returns the states of the last tokens (B, D)."""
+        if isinstance(self.counts, int):
+            return self.states[:, -1]
         rows = torch.arange(len(self.states), device=self.states.device)
         return self.states[rows, self.counts[:, 0] - 1]
 
