@@ -14,6 +14,7 @@ from model.backends.base import ModelRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.quantize import quantize_floats
 from model.config import DecoderKind, ModelConfig, NormPosition
+from model.encoding.forced_pass import forced_pass
 from model.engine.engine import Engine
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
 
@@ -147,7 +148,7 @@ def uncached_greedy(model: EncoderDecoder, source: list[int]) -> list[int]:
     target: list[int] = []
     while len(target) < config.max_target_tokens(len(source)):
         with torch.no_grad():
-            logits, _ = model(row, mask, torch.tensor([[*target, config.eos_id]]))
+            logits, _ = forced_pass(model, row, mask, torch.tensor([[*target, config.eos_id]]))
         logits[0, -1, config.unk_id] = -torch.inf
         target.append(int(logits[0, -1].argmax()))
         if target[-1] == config.eos_id:

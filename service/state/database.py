@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ FILE = "regard.sqlite3"
 
 LOCK_SECONDS = 10.0
 """Longest time that a transaction waits while another process writes to the file."""
+
+RETRY_SECONDS = 0.01
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS usage (
@@ -93,7 +96,7 @@ class Database:
         try:
             # With NORMAL, no commit waits for the disk. Every commit survives the end of the
             # process, but the last commits may be lost if the power fails.
-            connection.execute("PRAGMA journal_mode = WAL")
+            use_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.executescript(TABLES)
@@ -103,3 +106,23 @@ class Database:
         weakref.finalize(self, connection.close)
         self._connection = connection
         return connection
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Switches a new file to the write-ahead log.
+
+    While another process does the same, SQLite refuses the switch at once, whatever time limit the
+    connection has. The switch is therefore tried for LOCK_SECONDS.
+
+    Raises:
+        sqlite3.Error: The file cannot be used.
+    """
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(RETRY_SECONDS)

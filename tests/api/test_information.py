@@ -140,6 +140,7 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
         "targets": ["pt"],
         "revision": files.revision,
         "device": "cpu",
+        "devices": ["cpu"],
         "dtype": "float32",
         "attention": {
             "encoder": {"layers": 6, "heads": 8},

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def test_writers_wait_for_each_other(tmp_path: Path) -> None:
         thread.join()
     found = sorted(stored(tmp_path), key=lambda each: int(each.q.split()[1]))
     assert found == [number(index) for index in range(80)]
+
+
+def test_processes_that_open_a_new_file_together_wait_for_each_other(tmp_path: Path) -> None:
+    """SQLite refuses to switch to the write-ahead log while another connection writes."""
+    (tmp_path / FILE).touch()
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        thread = threading.Thread(target=add, args=(tmp_path, 0))
+        thread.start()
+        time.sleep(0.1)  # the thread meets the lock
+        other.execute("COMMIT")
+        thread.join()
+    assert stored(tmp_path) == [number(0)]
 
 
 def test_time_is_stored(tmp_path: Path) -> None:
