@@ -43,13 +43,13 @@ class Turn:
 
     Attributes:
         began: Time at which it began, in seconds.
-        cpu_began: CPU time of the thread at which it began, in seconds.
+        cpu_began: CPU time of the thread at which it began, in seconds; None if it is not measured.
         handled: Number of requests that were not refused, by client.
         num_refused: Number of requests that were refused because the turn had no time left.
     """
 
     began: float
-    cpu_began: float
+    cpu_began: float | None
     handled: Counter[str] = field(default_factory=Counter)
     num_refused: int = 0
 
@@ -76,6 +76,7 @@ class LoopLoad:
         self.is_overloaded = False
         self.limit = MIN_REQUESTS
         self._turn: Turn | None = None  # the turn whose requests are being read
+        self._was_long = False  # whether the last turn may have taken LONG_CPU_SECONDS
         self._num_clients = 1  # of the last turn
         self._refused: Counter[str] = Counter()  # for other limits since the last turn, by client
         self._useful: dict[str, float] = {}  # requests of a turn that were not, by client
@@ -89,7 +90,9 @@ class LoopLoad:
         """
         turn = self._turn
         if turn is None:
-            turn = self._turn = Turn(self.clock(), self.cpu_clock())
+            # To read the CPU time takes as long as a tenth of a request.
+            cpu_began = self.cpu_clock() if self._was_long else None
+            turn = self._turn = Turn(self.clock(), cpu_began)
             asyncio.get_running_loop().call_soon(self._close)
         if self.is_overloaded and turn.handled[client] >= self._share(client):
             turn.num_refused += 1
@@ -117,16 +120,17 @@ class LoopLoad:
         assert turn is not None
         asyncio.get_running_loop().call_soon(self._end, turn)
 
-    def _is_too_long(self, seconds: float, cpu_seconds: float) -> bool:
-        """Returns whether a turn shows an overload.
+    def _is_too_long(self, turn: Turn, seconds: float) -> bool:
+        """Returns whether a turn of this length shows an overload.
 
-        Args:
-            seconds: Length of the turn.
-            cpu_seconds: CPU time of the thread in the turn, in seconds.
+        A turn never takes more CPU time than its length. CPU time is therefore only measured in
+        turns that follow a long turn.
         """
         if self._refused and seconds > TARGET_SECONDS:
             return True
-        return cpu_seconds > LONG_CPU_SECONDS
+        if seconds <= LONG_CPU_SECONDS or turn.cpu_began is None:
+            return False
+        return self.cpu_clock() - turn.cpu_began > LONG_CPU_SECONDS
 
     def _end(self, turn: Turn) -> None:
         """Measures a turn that has ended, and sets the limit of later ones."""
@@ -138,7 +142,8 @@ class LoopLoad:
         if self.is_overloaded:
             is_changing = not turn.num_refused
         else:
-            is_changing = self._is_too_long(seconds, self.cpu_clock() - turn.cpu_began)
+            is_changing = self._is_too_long(turn, seconds)
+        self._was_long = seconds > LONG_CPU_SECONDS
         if not is_changing:
             self._changing_since = None
         elif self._changing_since is None:

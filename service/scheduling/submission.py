@@ -58,13 +58,17 @@ class Submission(ResultStream):
         super().close()
         if self.timer is not None:
             self.timer.cancel()
+        # Jobs refer to their submission. Without these references, all of them are freed without
+        # garbage collection.
+        jobs, self.jobs = self.jobs, []
+        listener, self.listener = self.listener, None
         is_late = isinstance(self.error, DeadlineExceededError)
         if self.prediction is not None and (is_late or not self.left):
             self.prediction.end(is_late)
         if self.left:
-            self.cancel(self.jobs)
-            if self.listener is not None:
-                self.listener.end(self.error)
+            self.cancel(jobs)
+            if listener is not None:
+                listener.end(self.error)
 
     def _expire(self) -> None:
         self.fail(too_late(self.total - self.left, self.total))

@@ -1,6 +1,7 @@
 """The limit of the requests of one turn of the event loop, in virtual time."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -81,6 +82,19 @@ def test_short_turns_have_no_limit() -> None:
             assert await turns.run(fitting) == [fitting]
 
     run(test)
+
+
+def test_cpu_time_is_not_read_in_turns_that_are_short() -> None:
+    def cpu_clock() -> float:
+        raise AssertionError
+
+    async def test() -> None:
+        load = LoopLoad(time.perf_counter, cpu_clock)
+        for _ in range(10):
+            assert load.admits("client")
+            await end_turn()
+
+    asyncio.run(test())
 
 
 def test_turns_with_refusals_of_other_limits_are_limited_earlier() -> None:

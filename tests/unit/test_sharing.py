@@ -1,8 +1,10 @@
 """Equal sentences are computed once, and no request depends on the end of another."""
 
 import asyncio
+import gc
 import random
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -63,6 +65,23 @@ def test_equal_sentences_in_progress_are_computed_once() -> None:
         assert len(worker.given) == 5
 
     run_sharing(test)
+
+
+def test_answered_requests_are_freed_without_garbage_collection() -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        submission = sharing.submit(sentences(3), deadline())
+        freed = weakref.ref(submission)
+        worker.finish_all()
+        assert numbers(await submission.in_order()) == [2, 3, 4]
+        del submission
+        assert freed() is None
+
+    gc.collect()
+    gc.disable()
+    try:
+        run_sharing(test)
+    finally:
+        gc.enable()
 
 
 def test_sentence_that_a_request_repeats_is_computed_once() -> None:
