@@ -25,5 +25,5 @@ Folders, from top to bottom; each folder imports only from the folders below it:
     tokenization/   text <-> ids with character offsets
 
 Modules that every folder may import: `errors`, `config`, `embedding_config`, `sequence`, `device`,
-`precision`.
+`precision`, `regular_files`.
 """

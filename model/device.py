@@ -8,8 +8,8 @@ from model.errors import DeviceError
 def select_device(name: str) -> torch.device:
     """Returns the device of that name; `auto` selects a CUDA device if there is one, else the CPU.
 
-    If it is a CUDA device, it becomes the current one of the thread, and the attention kernels of
-    the process are chosen.
+    For a CUDA device, `choose_kernels` chooses the attention kernels of the process. If the name
+    has an index, such as `cuda:1`, the device becomes the current device of the thread.
 
     Raises:
         DeviceError: The name is unknown, or the machine has no such device.
@@ -29,7 +29,7 @@ def select_device(name: str) -> torch.device:
         )
     if device.type == "cuda":
         choose_kernels()
-        if device.index is not None:  # otherwise events and figures would refer to GPU 0
+        if device.index is not None:  # otherwise events and memory sizes are those of GPU 0
             torch.cuda.set_device(device)
     return device
 

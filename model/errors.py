@@ -37,7 +37,7 @@ class UnsupportedModelError(CheckpointError):
     """The checkpoint uses options that are not implemented.
 
     Args:
-        name: Name of the file with the options.
+        name: Name of the file with the options, or a phrase such as "this configuration".
         reasons: All reasons found, not only the first.
     """
 

@@ -8,17 +8,19 @@ import torch
 from model.errors import DeviceError
 
 MIN_COSINE = 0.998
-"""Smallest mean cosine between rounded and float32 vectors of sentences at which `auto` rounds.
+"""Smallest mean cosine between the rounded and the float32 vectors of sample sentences.
 
-The loader of an embedding model embeds sample texts in both precisions. For all-MiniLM-L6-v2 the
-mean cosine is 0.9990 on these texts, and 0.9992 on 2,000 real sentences. The correlation of the
-model's similarities with human judgements, times 100, differs by less than 0.05 between the two
-precisions.
+If the mean cosine is smaller, `auto` does not select int8 or float16. The loader of an embedding
+model embeds the samples in both precisions. For all-MiniLM-L6-v2 the mean cosine is 0.9990 on these
+texts, and 0.9992 on 2,000 real sentences. The correlation of the model's similarities with human
+judgements, times 100, differs by less than 0.05 between the two precisions.
 """
 
 MIN_DEGENERATE_COSINE = 0.98
-"""Smallest such cosine of a degenerate text, such as one word a hundred times. For all-MiniLM-L6-v2
-in int8 it is 0.994.
+"""Smallest cosine between the rounded and the float32 vector of a degenerate text.
+
+An example of such a text is one word a hundred times. For all-MiniLM-L6-v2 in int8, the smallest
+cosine is 0.994. If a cosine is below the limit, `auto` does not select int8 or float16.
 """
 
 
@@ -46,12 +48,13 @@ SHORT_NAMES = {
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
     """Returns the precision that the name selects.
 
-    With `auto`, the loaders then compare int8 and float16 with float32, and may take float32 after
-    all (`model/checkpoints/build.py` and `model/checkpoints/embedding.py`).
-
-    On a CPU `auto` selects int8 if `is_int8` is true. Otherwise it selects bfloat16 on a device
+    On a CPU, `auto` selects int8 if `is_int8` is true. Otherwise it selects bfloat16 on a device
     with matrix units for bfloat16. A GPU with matrix units for float16 alone gets float16. All
     other devices get float32.
+
+    With `auto`, the loaders compare a model in int8 or float16 with its float32 form. If the two
+    differ too much, a loader takes another precision instead (`model/checkpoints/build.py` and
+    `model/checkpoints/embedding.py`). Int8 matrices of a checkpoint are not compared.
 
     Args:
         name: A precision, or `auto`.

@@ -102,8 +102,8 @@ class EngineLimits:
     """The limits of the in-flight batch, which sequences enter and leave between decode steps.
 
     Attributes:
-        max_rows: Maximum number of rows decoded together; a beam takes beam_size rows. 0 lets
-            `model.checkpoints.build.load_engine` choose.
+        max_rows: Maximum number of rows decoded together; a beam takes beam_size rows. If it
+            is 0, `model.checkpoints.build.load_engine` chooses the number.
         max_source_tokens: Maximum number of tokens of one source, EOS included.
         max_batch_tokens: Maximum number of tokens encoded together, padding included.
     """

@@ -61,7 +61,7 @@ class Embedding(nn.Module):
         """Extends the position table to include this position.
 
         Call it with the largest position before CUDA graphs are captured. The extended table has a
-        new address, and a captured graph goes on reading the old one.
+        new address, but a captured graph goes on reading the table at the old address.
         """
         if position >= self.table.shape[0]:
             start, length = self.config.position_offset, max(128, 2 * position)

@@ -126,7 +126,7 @@ class TextEncoder(nn.Module):
         return embedded
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
-        """Returns the bias (1, H, S, S) of each layer for a text of S tokens, or None.
+        """Returns the bias (1, 1 or H, S, S) of each layer for a text of S tokens, or None.
 
         A shorter text uses the first rows and columns. A bias has four dimensions because the
         fused kernel needs them. For three dimensions PyTorch would select another kernel, which

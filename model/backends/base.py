@@ -44,7 +44,7 @@ class Decoded:
     Attributes:
         best: Most probable id of each row at each decode step (B, steps). It is -1 in the steps
             after a row has ended, and in all steps of a row that the call has left out.
-        scores: Scores of each group of rows in `scored`, in the same order.
+        scores: Scores of each group of rows in the argument `scored`, in the same order.
         padding_rows: Number of padding rows computed in addition to the rows in use.
     """
 
@@ -82,7 +82,8 @@ class ModelRunner(Protocol):
     Attributes:
         model: The model that runs.
         pipeline_depth: Number of launched steps that may still run on the device when the engine
-            launches the next step. Above 0, each row continues with its most probable token.
+            launches the next step. If it is above 0, the next step starts before the engine has
+            read the tokens of this step. Each row then continues with its most probable token.
         tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
     """
 
@@ -103,9 +104,10 @@ class ModelRunner(Protocol):
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> DecodeStep:
-        """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per row.
+        """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per decoded row.
 
-        A runner that decodes several tokens per call leaves out the rows with a `remaining` of 0.
+        A runner that decodes one token per call decodes all these rows. A runner that decodes
+        several tokens per call leaves out the rows with a `remaining` of 0.
         Each row continues with the most probable token of its previous step, unless `set_tokens`
         has replaced this token.
 

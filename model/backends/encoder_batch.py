@@ -81,7 +81,7 @@ def run_layers(
         slice_tokens: Largest number of tokens for which a slice computes a part of a layer, if the
             batch can be sliced.
         last: Number of the last layer to run; of this layer, only queries, keys and values are
-            computed. None runs all layers.
+            computed. If it is None, all layers run.
         observe: Observes each layer after its queries, keys and values are computed.
     """
     most = slice_tokens if batch.can_slice else batch.num_tokens

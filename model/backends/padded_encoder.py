@@ -13,19 +13,20 @@ from model.backends.torch_encoder import PackableEncoder, PackedBatch
 from model.layers.attention import attention, mask_bias
 
 WIDTH_MULTIPLE = 8
-"""Texts are padded to a multiple of this length, as fused attention with a mask needs it."""
+"""Texts are padded to a multiple of this length, because fused attention with a mask needs it."""
 
 
 class PaddedBatch(EncoderBatch):
     """Texts that are padded to one length; every call computes all tokens.
 
-    Its shapes do not depend on the lengths of the texts, as CUDA graphs need it.
+    The shapes depend on the number of texts and on the padded length alone, as CUDA graphs require.
 
     Args:
         encoder: Encoder on its device, in any precision.
         source: Ids (B, S).
         mask: (B, S), True on tokens and False on padding.
-        lengths: Number of tokens of each text; needed by `read_texts` alone.
+        lengths: Number of tokens of each text. `read_texts` needs them. They also limit the
+            positions; without lengths, the positions reach S - 1.
     """
 
     can_slice = False
@@ -82,8 +83,8 @@ def pads_on(device: torch.device) -> bool:
 def begin_batch(encoder: PackableEncoder, sequences: Sequence[list[int]]) -> EncoderBatch:
     """Returns a batch of texts, padded on a GPU and packed on a CPU.
 
-    A packed batch attends to each length by itself. On a GPU the launches of these calls would take
-    longer than the computation of the padding.
+    A packed batch computes attention in one call for each group of equally long texts. On a GPU,
+    the launches of these calls would take longer than the computation of the padding.
     """
     if pads_on(encoder.device):
         return padded_batch(encoder, sequences)

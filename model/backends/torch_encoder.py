@@ -24,7 +24,7 @@ these were the batches of 5, 6, 7, 9, 10 and 11 rows.
 
 
 class PackableLayer(Protocol):
-    """A layer of an encoder, in the parts that a pass computes."""
+    """A layer of an encoder, with one method for each part of a layer that a slice computes."""
 
     self_attention: MultiHeadAttention
 
@@ -75,18 +75,21 @@ class Group:
 
     @property
     def end(self) -> int:
-        """Number of the first token after the group."""
+        """Returns the number of the first token after the group."""
         return self.first + self.texts * self.length
 
 
 class PackedBatch(EncoderBatch):
-    """A packed batch of texts; attention is computed once for each group of equal lengths.
+    """A packed batch of texts.
 
-    In the shapes of this class N is the number of tokens of all texts, and B is 1.
+    Attention is computed once for each group of adjacent texts of equal length.
+
+    In the shapes of this class, N is `num_tokens`, and B is 1.
 
     Args:
         encoder: Encoder on its device, in any precision.
-        sequences: Token ids of each text; at best, texts of equal length are adjacent.
+        sequences: Token ids of each text. Attention is fastest if texts of equal length are
+            adjacent.
 
     Attributes:
         segments: Number of tokens of each text, and of a padding text after the texts.
@@ -192,9 +195,9 @@ def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> 
     """Puts a part into a tensor, from index `first` of a dimension on.
 
     Args:
-        whole: Tensor that receives the part; None stands for a new one.
+        whole: Tensor that receives the part. If it is None, a new tensor receives the part.
         part: The part. If it has the whole size, it is the result.
-        first: Index of the part's begin.
+        first: Index in the whole tensor at which the part begins.
         size: Size of the whole tensor in the dimension.
         dim: The dimension.
     """
@@ -207,7 +210,7 @@ def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> 
 
 
 def unpack(heads: Tensor, group: Group) -> Tensor:
-    """Returns the heads (B, H, T, K) of a group, of packed heads (1, H, N, K)."""
+    """Returns the heads (B, H, T, K) of a group, taken from packed heads (1, H, N, K)."""
     chosen = heads[0, :, group.first : group.end]
     return chosen.reshape(-1, group.texts, group.length, heads.shape[3]).transpose(0, 1)
 

@@ -106,7 +106,10 @@ def _load_floats(
     device: torch.device,
     dtype: str,
 ) -> EncoderDecoder:
-    """Returns a model whose file has float weights. `auto` selects int8 only if it is faithful."""
+    """Returns a model whose file has float weights.
+
+    `auto` selects int8 only if `_is_faithful` accepts the int8 model.
+    """
     if is_supported(config):
         warn_without_build(dtype, device)
     precision, model = select_precision(dtype, device, can_serve(config)), load()

@@ -25,7 +25,7 @@ change by 0.013 to 0.016, by 0.032 to 0.034, and by 0.19.
 """
 
 MAX_TOKENS = 48
-"""Longer samples are cut, because they would make loading slower."""
+"""Largest number of tokens of a sample. Longer samples are cut, because they would slow loading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class ForcedPair:
 def forced_pairs(
     model: EncoderDecoder, files: ModelFiles, vocabularies: Vocabularies
 ) -> list[ForcedPair]:
-    """Translates the samples of the model's language, and returns them with its scores.
+    """Translates the samples of the model's source language.
+
+    Returns each sample with its translation and the log-probabilities of the translation's tokens.
 
     Args:
         model: The model in float32 on the CPU.

@@ -46,7 +46,7 @@ The head of BERT needs the pooler; the heads of the other families do not.
 def load_cross_encoder_model(
     files: CrossEncoderFiles, device: torch.device, dtype: str
 ) -> EmbeddingModel:
-    """Loads a cross-encoder. For each pair, it returns a vector with one number: the score.
+    """Loads a cross-encoder. For each pair, the model returns a vector of one number: the score.
 
     Args:
         files: Files of the model.

@@ -160,8 +160,8 @@ class Sides:
 
     Attributes:
         sources: Tags of the source languages.
-        target: Tag of the target language if the model has only one. Empty if it has several: the
-            vocabulary lists them, and the name gives only their family.
+        target: Tag of the target language if the model has only one. If the model has several
+            target languages, the tag is empty, and the vocabulary lists these languages.
     """
 
     sources: list[str]

@@ -126,6 +126,7 @@ def find_models(reference: str) -> list[ModelFiles]:
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
         CheckpointFormatError: A part of a model is missing.
+        UnsupportedModelError: The languages of a model are unknown.
     """
     folders = sorted({path.parent for path in files_of(reference) if _marks_model(path)})
     if not folders:

@@ -1,4 +1,7 @@
-"""Holds sample texts, with which the int8 form of a model is compared with its float32 form."""
+"""Holds sample texts, on which the loaders compare a rounded model with its float32 form.
+
+A rounded model is in int8 or float16.
+"""
 
 SAMPLES = {
     "en": (

@@ -35,7 +35,7 @@ class CapturedJob:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Number of source tokens and of target tokens."""
+        """Returns the number of source tokens and the number of target tokens."""
         return len(self.job.source), len(self.job.target)
 
     def layers(self, kind: AttentionKind) -> set[int]:

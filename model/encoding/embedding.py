@@ -70,7 +70,7 @@ class Embedder(Protocol):
         """Returns a batch of texts, given the ids of each text."""
 
     def end(self, batch: EncoderBatch) -> None:
-        """Takes a batch back whose hidden states have been read."""
+        """Takes back a batch after its hidden states have been read."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
         """Returns the float32 vectors (B, E) of texts, for their last hidden states."""

@@ -1,7 +1,7 @@
 """Runs a translation model over padded sources and given targets, in one pass.
 
-With weights, it needs memory for the scores of all rows, heads and tokens. `teacher_forced`
-computes the attention of a request in slices.
+If the attention weights are returned, the pass needs memory for the scores of all rows, heads and
+pairs of tokens. `teacher_forced` computes the attention of a request in slices.
 """
 
 from dataclasses import dataclass

@@ -145,7 +145,7 @@ class EmbeddingModel(nn.Module):
         return self.native.begin(sequences)
 
     def end(self, batch: EncoderBatch) -> None:
-        """Takes a batch back (Embedder)."""
+        """Takes back a batch, so that native code can use its memory again (Embedder)."""
         if self.native is not None:
             self.native.end(batch)
 

@@ -66,7 +66,7 @@ class BeamSearch:
 
     @property
     def is_finished(self) -> bool:
-        """Returns whether the search ends: the length limit, or no live hypothesis is better."""
+        """Returns whether the search has ended; `BeamSearch` describes the two conditions."""
         if self.length >= self.max_tokens:
             return True
         if len(self.finished) < self.num_rows:
@@ -81,7 +81,7 @@ class BeamSearch:
         Args:
             log_probs: Log-probabilities (beam_size, U); -inf for a forbidden token. They contain
                 the 2 * beam_size largest of each row.
-            ids: Vocabulary ids of these tokens (beam_size, U).
+            ids: Vocabulary ids to which the log-probabilities belong (beam_size, U).
         """
         width = log_probs.shape[1]
         totals = torch.tensor([beam.total for beam in self.live], dtype=torch.float64)

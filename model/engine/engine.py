@@ -32,7 +32,7 @@ On a CPU such a step takes 1 to 6 ms for up to 16 rows of a small model.
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """A sequence in the batch, and its row numbers. After it has left, `rows` is empty."""
+    """A sequence in the batch, and its row numbers. When the sequence leaves, `rows` is emptied."""
 
     sequence: Sequence
     rows: list[int]

@@ -49,9 +49,10 @@ class ProjectedHeads:
         query: Queries (H, T, K).
         key: Keys (H, S, K).
         value: Values (H, S, K).
-        bias: Term added to the scores; None if there is no such term. It is a mask (T, S), or the
-            relative position bias of the heads (H, T, S). The mask is -inf where a query does not
-            attend, and 0 elsewhere.
+        bias: Term added to the scores; None if there is no such term. In the decoder's
+            self-attention, it is the causal mask (T, S). In a text encoder, it is the bias of each
+            head (H, T, S), from relative positions or a window. It is -inf where a query does not
+            attend.
         module: The attention sublayer.
     """
 
@@ -69,7 +70,7 @@ class Capture(Protocol):
         """Returns the layers that the query needs."""
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures one of the query's layers, on the device. Call it for the layers in order."""
+        """Captures one layer of the query, on the device. Call this for the layers in order."""
 
     def result(self) -> Result:
         """Returns the captured result, on the host."""
@@ -81,7 +82,7 @@ def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> li
     Args:
         job: A sentence, its translation and the queries.
         device: Device of the captured tensors.
-        slice_rows: Number of attending tokens in a slice, which are rows of a map.
+        slice_rows: Number of rows of a map (attending tokens) that a slice computes.
     """
     lengths = len(job.source), len(job.target)
     return [_new_capture(query, lengths, device, slice_rows) for query in job.queries]
@@ -108,7 +109,7 @@ class MapsCapture:
     Args:
         query: Query of the maps.
         maps: Tensors of the result (layers, heads, T, S), filled with zeros.
-        slice_rows: Number of attending tokens in a slice, which are rows of a map.
+        slice_rows: Number of rows of a map (attending tokens) that a slice computes.
     """
 
     def __init__(

@@ -41,8 +41,8 @@ class AttentionTrace:
         output_bias: b_O (D).
         result: W_O · concatenated + b_O (D). An int8 model first rounds `concatenated`
             to multiples of 1/127 of its largest absolute value; the trace does not.
-        bias: Bias of the head for each key (S), added to `scaled`. It depends on the distance of
-            the tokens. None if the layer has no bias.
+        bias: Bias of the head for each key (S), added to `scaled`. It depends on the distance
+            between the two tokens. It is None if the layer has no bias.
     """
 
     query: Array
@@ -79,7 +79,7 @@ def trace_attention(
         head: Number of the traced head, from 0.
         output_weight: W_O (D, D).
         output_bias: b_O (D).
-        bias: Relative position bias of all heads (H, S), or None.
+        bias: Bias of all heads (H, S), from relative positions or a window; None if there is none.
     """
     q, k, v = (heads.astype(np.float64) for heads in (query, key, value))
     scale = query.shape[-1] ** -0.5

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 AttendRows = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Computes the attention (B, H, 1, K) of a query of each row.
+"""Computes the attention (B, H, 1, K) of the single query of each row.
 
 The arguments are queries (B, H, 1, K), keys and values (B, H, S, K), and the number of keys of each
 row (B,).
@@ -17,7 +17,7 @@ row (B,).
 
 @dataclass(frozen=True, slots=True)
 class RowLengths:
-    """Takes the place of a bias where the single query of each row attends to its first keys.
+    """Replaces a bias if each row has a single query, which attends to the first keys of the row.
 
     Attributes:
         lengths: Number of keys of each row (B,).
@@ -63,7 +63,7 @@ def attention(
         key: (..., S, K).
         value: (..., S, K).
         bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key. With
-            RowLengths there is one query a row, and neither a scale nor weights.
+            RowLengths, each row has one query, `scale` is None, and weights are not returned.
         scale: Factor of the scores; None means 1 / sqrt(K).
         return_weights: Whether to return the attention weights.
 
@@ -137,7 +137,8 @@ class MultiHeadAttention(nn.Module):
             x: Vectors (B, T, D), from which queries are computed.
             key: Keys from `project_key_value`.
             value: Values from `project_key_value`.
-            bias: Term added to the scores, (B, 1, 1 or T, S); -inf excludes a key. Or RowLengths.
+            bias: Term added to the scores, (B, 1, 1 or T, S), where -inf excludes a key; or
+                RowLengths.
             return_weights: Whether to return the attention weights.
 
         Returns:

@@ -22,7 +22,7 @@ class LayerState:
         self_key: Keys of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
         self_value: Values of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
         self_bias: (B, 1, T, L), 0 up to each position and -inf after it; or the lengths of the
-            targets. It is empty in an SSRU decoder.
+            targets. An SSRU decoder does not use it.
         positions: Target positions of the T tokens of this call (B, T).
     """
 
@@ -149,8 +149,8 @@ class DecodingCache:
             tokens: Number of tokens of this call (T).
             target_width: Number of target positions (L), at least the longest target in use,
                 the T tokens of this call included.
-            attend: Attention of one token of each row to the row's own keys. None attends to all
-                keys, with a bias that excludes keys after the row's end.
+            attend: Computes the attention of one token of each row to the row's own keys. If it is
+                None, attention reads all keys, and biases exclude padding and later positions.
         """
         start = self.positions[:rows, None]
         positions = start + torch.arange(tokens, device=start.device)  # (B, T)

@@ -41,11 +41,11 @@ class TokenizedText:
         text: The text that was tokenised, or the text that the ids decode to.
         ids: Vocabulary ids.
         pieces: Spelling of each id in the vocabulary.
-        offsets: Span of each token in the text, without white space around it. The starts of the
-            spans never decrease, and neither do their ends. Tokens that
-            share a character (the pieces of a fraction sign, the bytes of an emoji) have the same
-            span. A token of white space, or without text, has an empty span. The empty span of EOS
-            is at the end of the text.
+        offsets: Span of each token in the text, without white space around the token. The starts of
+            the spans never decrease, and their ends never decrease. Tokens that share a character
+            (the pieces of a fraction sign, the bytes of an emoji) have the same span. A token of
+            white space, or without text, has an empty span. The empty span of EOS is at the end of
+            the text.
         special: Whether each token is a special token, such as EOS, and not text.
     """
 
@@ -65,11 +65,11 @@ class Tokenizer:
     Attributes:
         vocab_size: Number of ids.
         eos_id: Id at the end of every text.
-        unk_id: Id of text that the vocabulary has no piece for.
+        unk_id: Id that stands for text without a piece in the vocabulary.
         hidden_ids: Ids that are left out of decoded text.
         prefix: Ids that `tokenize` puts in front of every text, such as the token of a language.
         seen_characters: Characters that `unknown_in` has looked up so far.
-        unknown_characters: Characters among them that the vocabulary does not have.
+        unknown_characters: Characters of `seen_characters` that the vocabulary does not have.
 
     Raises:
         CheckpointFormatError: The file is damaged or has no EOS.

@@ -47,7 +47,7 @@ class Graphs:
     def capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
         """Captures each function for its shape, in the given order, if the device is a GPU.
 
-        It calls each function twice.
+        The method calls each function twice: first without a graph, then to record the graph.
 
         The graphs can share one memory pool, because no two graphs run at once and no graph leaves
         data in the pool. The largest graph should come first: smaller graphs then fit into its
@@ -79,7 +79,7 @@ class Graphs:
         try:
             self._capture(calls)
         except torch.OutOfMemoryError as error:
-            traceback.clear_frames(error.__traceback__)  # they hold the graph that failed
+            traceback.clear_frames(error.__traceback__)  # the frames hold the graph that failed
             self.captured.clear()
             return False
         return True

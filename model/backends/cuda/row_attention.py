@@ -1,4 +1,6 @@
-"""Attention of one query per row to the row's own keys, whose number is on the device.
+"""Computes the attention of one query per row to the row's own keys.
+
+The number of keys of each row is on the device.
 
 A CUDA graph has fixed shapes, but the rows of a step have sources and targets of any length. The
 kernel reads only the keys of each row, so one graph serves all lengths.
@@ -22,8 +24,8 @@ MIN_CAPABILITY = (8, 0)
 def row_attention(device: torch.device) -> AttendRows:
     """Returns the Triton kernel on a GPU where it can be compiled; otherwise `attend_masked`.
 
-    Triton compiles the kernel at its first launch. This needs a C compiler and a folder that can be
-    written to, which TRITON_CACHE_DIR names.
+    Triton compiles the kernel at its first launch. This needs a C compiler, and a writable folder
+    for the compiled code. The environment variable TRITON_CACHE_DIR can name this folder.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return attend_masked

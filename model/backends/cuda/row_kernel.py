@@ -102,7 +102,8 @@ def attend_rows(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> T
     """Returns the attention (B, H, 1, K); zeros for a row without keys.
 
     Args:
-        query: (B, H, 1, K). The numbers of a head are next to each other, here and in the others.
+        query: (B, H, 1, K). In query, key and value, the K numbers of a head are adjacent in
+            memory.
         key: (B, H, S, K).
         value: (B, H, S, K).
         lengths: Number of keys of each row (B,).

@@ -2,8 +2,8 @@
 
 A decode step is one launch of a CUDA graph. The graph decodes, chooses each row's most probable
 token and stores it where the next step reads it. The host receives the tokens one step later,
-while the device computes the next step. The number of rows is rounded up to a few values; each has
-a graph, which serves sources and targets of all lengths.
+while the device computes the next step. The number of rows is rounded up to one of a few values.
+Each of these values has a graph, which serves sources and targets of all lengths.
 """
 
 from bisect import bisect_left
@@ -44,15 +44,15 @@ MIN_WIDTH = 32
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
 """Bounds of the default number of rows. A decode step of the built-in models consists of about 60
-small kernels, also in a CUDA graph. Each kernel has a fixed cost. Together, these costs are as long
-as the computation of 1,000 rows, so a step with more rows takes more time.
+small kernels, also in a CUDA graph. Each kernel has a fixed cost. Together, these costs take as
+long as the computation of 1,000 rows, so a step with more rows takes more time.
 A row takes 0.33 MB: 0.26 MB for keys and values of 128 source tokens, and 0.06 MB for logits."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
 
 ENCODE_TOKENS = 2048
-"""Largest number of padding tokens in one encoded batch that bring shorter sources to its width.
+"""Largest number of tokens that pad the shorter sources of a batch to the width of the batch.
 
 The padding that brings a source to the next allowed width is not counted. Encoding this number
 of padding tokens takes as long as encoding another small batch.
@@ -289,7 +289,7 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
 
 
 def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Returns about the memory that graphs share: the values of the largest batch to encode."""
+    """Estimates the bytes of memory that graphs share: the values of the largest encoded batch."""
     config = model.config
     tokens = max(limits.max_batch_tokens, round_up(limits.max_source_tokens))
     numbers = (5 + 2 * config.decoder_layers) * config.d_model + 2 * config.ffn_dim
@@ -297,7 +297,7 @@ def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
 
 
 def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Returns the number of target positions of a row, those of steps ahead included."""
+    """Returns the number of target positions of a row, the steps ahead of the engine included."""
     longest = model.config.max_target_tokens(limits.max_source_tokens)
     return round_up(longest + CudaRunner.pipeline_depth)
 

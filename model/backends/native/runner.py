@@ -111,7 +111,7 @@ class NativeRunner:
         self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
         self.sources: list[list[int]] = [[]] * rows
-        self.candidates: list[Ids | None] = [None] * rows  # of a row with scores, after first use
+        self.candidates: list[Ids | None] = [None] * rows  # set when a row first needs scores
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes sequences, as many in one call as the limit of tokens allows."""

@@ -110,8 +110,8 @@ FEED_FORWARD = {
 IGNORED = re.compile(
     r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
 )
-"""position_ids and token_type_ids are constants. The pooler is a layer on the first token's vector,
-which sentence vectors do not need. The heads cls and lm_head fill in words."""
+"""position_ids and token_type_ids are constants. The pooler is a layer on the first token's vector;
+sentence vectors do not need this layer. The heads cls and lm_head fill in words."""
 
 
 def names(attention: Mapping[str, str]) -> dict[str, str]:

@@ -200,7 +200,7 @@ def load_weights(
 
 
 def _matrices(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Maps the parameter name of each matrix to its tensor name; an int8 model quantises these."""
+    """Maps the parameter name of each matrix to its tensor name; int8 models quantise matrices."""
     sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     return {parameter: tensor for parameter, tensor in pairs if sizes.get(parameter) == 2}
 

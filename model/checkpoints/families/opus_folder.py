@@ -183,8 +183,8 @@ def _names(
 
     1. The pair in the tokenizer's config. It comes first, because the end of a folder's name can
        mislead: `opus-mt-en-pt-hf` is a model of `en-pt`, not of `pt-hf`. It is skipped if the
-       folder's name has the same two languages. The name may also give the script: `zh_hant`,
-       where the config has `zho`.
+       folder's name has the same two languages, because the name may also give the script. For
+       example, the name may have `zh_hant` where the config has `zho`.
     2. The languages in the folder's name. A user can rename a folder to choose the languages.
     3. The languages in the tokenizer's config, which may list several source languages, or name a
        family of target languages.

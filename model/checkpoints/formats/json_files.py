@@ -16,8 +16,8 @@ def read_json(path: Path) -> Any:
     """Returns the content of the file.
 
     Raises:
-        CheckpointNotFoundError: There is no such file.
-        CheckpointFormatError: The file is not JSON.
+        CheckpointNotFoundError: There is no such file, or it cannot be read.
+        CheckpointFormatError: The file is not JSON, is too large, or is not a regular file.
     """
     try:
         check_file(path)

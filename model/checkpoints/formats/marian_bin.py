@@ -168,9 +168,9 @@ class MarianFile:
             raise CheckpointFormatError(
                 f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
             )
-        # The bytes of an int8 matrix are those of the transpose of `item.shape`; only those of Wemb
-        # are not. So a matrix with the shape (in, out) comes out as (out, in), which is returned.
-        # A table named _Wt, with the shape (V, D), comes out as (D, V) and is transposed.
+        # The file stores an int8 matrix transposed: for the shape (in, out), its bytes are in the
+        # order (out, in), which is returned. A table named _Wt, with the shape (V, D), is stored in
+        # the order (D, V), so it is transposed back. Only Wemb is stored in the order of its shape.
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array), multiplier

@@ -63,7 +63,7 @@ public:
     // Decodes up to `steps` tokens of each row from 0 to n - 1. Each row continues with its most
     // probable token until EOS or its limit.
     //   left: number of tokens that each row may still get; a row with 0 gets none
-    //   tokens: last token of each row, or -1 at its start; this call updates them
+    //   tokens: next decoder input of each row, -1 for a vector of zeros; this call updates them
     //   best: (n, steps), the decoded ids; -1 in the steps after a row has ended
     void decode(int n, int steps, const int32_t* left, int32_t* tokens, int32_t* best) {
         require(n >= 0 && n <= (int)rows.size() && steps > 0, "there are no such rows");

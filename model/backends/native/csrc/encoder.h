@@ -14,8 +14,8 @@ class Encoder {
 public:
     Buffer<float> x;  // hidden states (N, D)
 
-    // `bias` is added to the scores of the attention; it may be null. The encoder refers to all
-    // arguments.
+    // `bias` is added to the scores of the attention; it may be null. The encoder keeps references
+    // to `layers`, `sublayers` and `bias`, so they must live as long as the encoder.
     Encoder(const std::vector<EncoderLayer>& layers, int heads, int head_dim,
             Sublayers<Rows>& sublayers, const RelativeBias* bias = nullptr)
         : layers(layers), heads(heads), head_dim(head_dim), bias(bias), sublayers(sublayers) {}

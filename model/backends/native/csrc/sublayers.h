@@ -8,7 +8,7 @@
 
 namespace regard {
 
-// What the sublayers of a model have in common.
+// The sizes and options that all sublayers of a model share.
 struct SublayerSizes {
     int d_model, ffn;
     Activation activation;
@@ -16,7 +16,7 @@ struct SublayerSizes {
     bool norms_keys;   // whether pre-norm self-attention also normalises its keys and values
 };
 
-// Rows: the quantised inputs of the products, Quantized or AsymmetricQuantized.
+// `Rows` is the type of the quantised inputs of the products: Quantized or AsymmetricQuantized.
 template <class Rows>
 class Sublayers {
 public:
@@ -85,15 +85,15 @@ public:
     }
 
 private:
-    static constexpr int BLOCK = 48;  // rows that are computed together; their data fit in the cache
+    static constexpr int BLOCK = 48;  // rows computed together; their data fit in the cache
     static constexpr int NONE = -1;
 
     const SublayerSizes sizes;
     Rows quantized;
     Buffer<float> normed, hidden, added;
 
-    // Computes the outputs `first` to `end` - 1; the rows of y are `stride` floats apart. If rows can
-    // have 16 bits, those of the outputs from `fine` on have them.
+    // Computes the outputs `first` to `end` - 1; the rows of y are `stride` floats apart. If `Rows`
+    // supports 16 bits, the outputs from `fine` on are computed from inputs in 16 bits.
     void apply(const Linear& linear, const float* x, int rows, float* y, int stride, int first,
                int end, int fine = NONE) {
         for (int r = 0; r < rows; r += BLOCK) {

@@ -22,9 +22,10 @@ struct Sizes {
 
 // The weights, whose memory Python owns, in the order of their use.
 struct Weights {
-    // Matrices of an encoder layer: q k v out fc1 fc2; of a decoder layer: update forget, or
-    // q k v out; query key value out fc1 fc2. With pre-norm, a last norm comes after the layers of
-    // the encoder and after those of the decoder.
+    // Matrices of an encoder layer: query key value out fc1 fc2. Matrices of a decoder layer: first
+    // update forget (SSRU) or query key value out (self-attention), then query key value out
+    // (cross-attention) and fc1 fc2. With pre-norm, one more norm follows the norms of the
+    // encoder's layers, and one more norm follows the norms of the decoder's layers.
     WeightList layers;
     MatrixSpec source, target, output;
     const float* positions;  // (positions, D)
@@ -66,7 +67,7 @@ struct Model {
     std::vector<DecoderLayer> decoder;
     Norm encoder_norm, decoder_norm;  // after the last layer, with pre-norm
     Embedding source, target;
-    std::unique_ptr<ShortlistOutput> shortlist_output;  // one of the two outputs
+    std::unique_ptr<ShortlistOutput> shortlist_output;  // only one of the two outputs exists
     std::unique_ptr<FullOutput> full_output;
     const float* positions;
 

@@ -45,7 +45,8 @@ inline void score(const float* query, size_t query_stride, int head_dim, Load lo
     }
 }
 
-// Replaces R rows of scores by their exponentials, and computes the sum of each row.
+// Replaces each score s in R rows by exp(scale · (s - largest score of the row)), and computes the
+// sum of each row. Scores from number `keys` on are padding.
 template <int R>
 inline void exponentials(float* scores, int keys, int width, float scale, float* totals) {
     Floats top[R], total[R];
@@ -70,7 +71,7 @@ inline void exponentials(float* scores, int keys, int width, float scale, float*
 }
 
 // Computes the weighted mean of values (keys, head_dim) for R queries. It computes H · LANES
-// numbers of each mean. The values of adjacent keys are `stride` apart.
+// numbers of each mean. The values of adjacent keys are `stride` numbers apart.
 template <int R, int H, class Load>
 inline __attribute__((always_inline)) void attend_values_block(
     const float* weights, int width, const float* totals, int keys, size_t stride, Load load_values,
@@ -226,9 +227,10 @@ struct Memory {
                 }
     }
 
-    // Computes the attention outputs (D) of one row's queries (D), for all heads. If IS_RECORDED, it
-    // adds the weights to the place in `weights`; a test for this in the loop would take 2 % of a
-    // translation's time. Meanwhile it prefetches the memory of the next row.
+    // Computes the attention outputs (D) of one row's queries (D), for all heads. If IS_RECORDED is
+    // true, it adds the weights to the place in `weights`. IS_RECORDED is a template parameter,
+    // because a test in the loop would take 2 % of a translation's time. The function also
+    // prefetches the memory of the next row.
     template <bool IS_RECORDED>
     void attend(const float* query, int heads, int head_dim, float* scores, float* out,
                 const Memory* next, HeadWeights weights) const {

@@ -32,11 +32,11 @@ inline Floats activate(Floats x) {
     return x;
 }
 
-// Calls finish(row, output, sums) for the product of `rows` quantised rows and one panel of a packed
-// matrix, sixteen outputs at a time. Each sum starts with a value of `start`.
+// Calls finish(row, output, sums) for the product of `rows` quantised rows and one panel of a
+// packed matrix, sixteen outputs at a time. Each sum starts with a value of `start`.
 //
-// Functions like `finish` capture by value. The compiler would read what they capture by reference
-// again after each store, which took 5 % of a translation's time.
+// A function such as `finish` captures by value. If it captured by reference, the compiler would
+// read the captured variables again after each store. This took 5 % of a translation's time.
 template <class Finish>
 inline void multiply_panel(const uint8_t* x, int rows, int depth, const int8_t* panel,
                            const int32_t* start, Finish finish) {
@@ -58,8 +58,8 @@ class Linear {
 public:
     int in = 0, out = 0;
 
-    // Appends the outputs of a packed matrix. `padding` is the bias of the outputs that only fill the
-    // last panel.
+    // Appends the outputs of a packed matrix. `padding` is the bias of the outputs that only fill
+    // the last panel.
     void append(const MatrixSpec& spec, float padding = 0.0f) {
         int first = out, width = round_up(spec.out, PANEL);
         in = spec.in;
@@ -106,7 +106,8 @@ public:
         }
     }
 
-    // Adds the product of the fine part of x to the outputs `first` to `end` - 1, which y starts with.
+    // Adds the product of the fine part of x to the outputs `first` to `end` - 1. A row of y begins
+    // with output `first`.
     void add_fine(const AsymmetricQuantized& x, int rows, float* y, size_t stride, int first,
                   int end) const {
         const float* steps = x.steps.get();

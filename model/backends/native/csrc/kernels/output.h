@@ -46,8 +46,8 @@ struct Search {
     }
 };
 
-// Computes logits of shortlists. Its matrix is in rows, because the candidates of a row are
-// scattered over the vocabulary.
+// Computes logits of shortlists. The matrix is stored in rows, not packed, because the candidates
+// of a sentence are scattered over the vocabulary.
 class ShortlistOutput {
 public:
     ShortlistOutput(const MatrixSpec& spec, const Shortlist& shortlist)

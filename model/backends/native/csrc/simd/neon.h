@@ -80,7 +80,8 @@ inline void store_quantized(uint8_t* p, Floats v) {
     vst1q_s8((int8_t*)p, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
 }
 
-// Adds the products of four adjacent inputs, number K of `x`, and sixteen outputs of each row.
+// Adds the products of four adjacent inputs of each row with the weights of sixteen outputs. x[r]
+// holds sixteen inputs of row r; K, from 0 to 3, selects four of them.
 template <int K, int R>
 inline void add_products(int32x4_t (&acc)[R][4], const int8x16_t* x, const int8_t* weights) {
     for (int j = 0; j < 4; j++) {
