@@ -1,8 +1,6 @@
 """The limit on the characters that the server translates for an API key in a calendar month."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from service.errors import QuotaExceededError
@@ -24,23 +22,13 @@ class Quota:
         self.database = database
         self.limit = limit
 
-    @asynccontextmanager
-    async def spent(self, account: str, number: int) -> AsyncIterator[None]:
-        """Counts characters before the `with` block, and subtracts them again if the block fails.
+    def spent(self, account: str, number: int) -> "Spending":
+        """Returns a context that counts characters, and subtracts them if its block fails.
 
         Raises:
-            QuotaExceededError: The account would exceed the limit.
+            QuotaExceededError: The account would exceed the limit. The context raises it.
         """
-        if not self.limit:
-            yield
-            return
-        month = this_month()
-        await asyncio.to_thread(self._spend, account, month, number)
-        try:
-            yield
-        except BaseException:
-            await asyncio.to_thread(self._add, account, month, -number)
-            raise
+        return Spending(self, account, number)
 
     async def check(self, account: str, number: int) -> None:
         """Checks that an account may still use a number of characters, without counting them.
@@ -49,26 +37,29 @@ class Quota:
             QuotaExceededError: The account would exceed the limit.
         """
         if self.limit:
-            self._refuse_over(await self.used(account), number)
+            self.refuse_over(await self.used(account), number)
 
     async def used(self, account: str) -> int:
         """Returns the number of characters that an account has used this month."""
-        return await asyncio.to_thread(self._add, account, this_month(), 0)
+        return await asyncio.to_thread(self.add, account, this_month(), 0)
 
-    def _spend(self, account: str, month: str, number: int) -> None:
-        self._refuse_over(self._add(account, month, number, self.limit), number)
+    def refuse_over(self, used: int, number: int) -> None:
+        """Refuses a request of `number` characters if they exceed the limit after `used` others.
 
-    def _refuse_over(self, used: int, number: int) -> None:
+        Raises:
+            QuotaExceededError: They exceed it.
+        """
         if used + number > self.limit:
             raise QuotaExceededError(
                 f"{used} of {self.limit} characters of this month are used, and the request has "
                 f"{number}; send fewer, wait for the next month, or raise REGARD_MONTHLY_CHARACTERS"
             )
 
-    def _add(self, account: str, month: str, number: int, limit: float = float("inf")) -> int:
+    def add(self, account: str, month: str, number: int, limit: float = float("inf")) -> int:
         """Adds characters to an account unless the sum would exceed the limit.
 
-        Returns the number of characters before the addition.
+        Returns:
+            The number of characters before the addition.
         """
         with self.database.transaction() as connection:
             found = connection.execute(
@@ -81,6 +72,43 @@ class Quota:
                     (account, month, used + number),
                 )
         return used
+
+
+class Spending:
+    """Counts characters of an account while a block runs.
+
+    Args:
+        quota: Holds the counts. If it has no limit, nothing is counted.
+        account: The account.
+        number: Number of characters.
+    """
+
+    __slots__ = ("account", "month", "number", "quota")
+
+    def __init__(self, quota: Quota, account: str, number: int) -> None:
+        self.quota = quota
+        self.account = account
+        self.number = number
+        self.month = ""
+
+    async def __aenter__(self) -> None:
+        """Counts the characters.
+
+        Raises:
+            QuotaExceededError: The account would exceed the limit.
+        """
+        if self.quota.limit:
+            self.month = this_month()
+            await asyncio.to_thread(self._spend)
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Subtracts the characters if the block failed."""
+        if self.month and kind is not None:
+            await asyncio.to_thread(self.quota.add, self.account, self.month, -self.number)
+
+    def _spend(self) -> None:
+        used = self.quota.add(self.account, self.month, self.number, self.quota.limit)
+        self.quota.refuse_over(used, self.number)
 
 
 def this_month() -> str:

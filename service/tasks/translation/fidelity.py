@@ -161,6 +161,8 @@ async def complete(
         ServiceError: The sentences are refused, too late, or failed.
     """
     left = first = _incomplete(_places(prepared), results)
+    if not first:
+        return results
     for variant in range(1, len(VARIANTS)):
         if not left:
             break
