@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import random
 import socket
 import sys
 import time
@@ -31,6 +32,9 @@ from service.bench.client import Address, Connection, RequestError
 
 HOST = "127.0.0.1"
 BODY_BYTES = 2 * 1024 * 1024
+PART_SECONDS = 0.5
+"""Time between two parts of a body that is sent slowly."""
+
 PROBES = 2
 PAUSE_SECONDS = 0.02
 SAMPLE_SECONDS = 0.1
@@ -120,19 +124,23 @@ async def idle(port: int) -> None:
 
 
 async def slow_bodies(port: int) -> None:
-    """Sends bodies of 2 MiB from 500 clients, and withholds the last byte."""
+    """Sends bodies of 2 MiB from 500 clients, and withholds the last byte.
+
+    Each client sends 64 KiB every 0.5 seconds, and begins at a random moment within them.
+    """
     body = json.dumps(SENTENCE).encode()
     body += b" " * (BODY_BYTES - 1 - len(body))
 
     async def act(stream: Stream) -> None:
         reader, writer = stream
+        await asyncio.sleep(random.uniform(0, PART_SECONDS))
         writer.write(post("/translate", b"", BODY_BYTES))
         for begin in range(0, len(body), 65536):
             writer.write(body[begin : begin + 65536])
             await writer.drain()
             if reader.at_eof():
                 return
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(PART_SECONDS)
         await reader.read()
 
     await repeat(port, 500, act)
@@ -186,10 +194,10 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-BEGIN_SHARE = {"slow_bodies": 1.0, "slow_readers": 3.0}
-"""Length of the time in which an attack begins, as a share of the measured time.
+BEGIN_SHARE = {"slow_bodies": 0.0, "slow_readers": 3.0}
+"""Length of the time in which an attack begins, as a share of the measured time; 0.5 if not named.
 
-Until then the bodies arrive, and the replies are computed that clients then read slowly.
+In this time the server computes the replies that clients then read slowly.
 """
 
 

@@ -21,7 +21,7 @@ from service.api.access.origins import RawHeaders
 from service.api.access.rules import AccessRules
 from service.api.dialect import OWN, Dialect, DialectOf, Endpoint
 from service.api.errors import error_response, handle_service_error
-from service.api.request.body import RESERVATION_KEY
+from service.api.request.body_reader import RESERVATION_KEY
 from service.api.served_models import OpenRequests
 from service.api.tracing.setup import RequestSpan, Tracing
 from service.errors import (

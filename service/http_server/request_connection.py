@@ -22,3 +22,10 @@ def connection_of(scope: Scope) -> "Connection | None":
     """Returns the connection of a request; None if an ASGI client in the process sends it."""
     found: Connection | None = scope.get("state", {}).get(STATE_KEY)
     return found
+
+
+def has_body(scope: Scope) -> bool:
+    """Returns whether the whole body of a running request has arrived."""
+    connection = connection_of(scope)
+    running = connection.running if connection is not None else None
+    return running is not None and not running.more_body

@@ -1,0 +1,49 @@
+"""The memory of one body that arrives."""
+
+from mmap import mmap
+
+SMALL_BYTES = 16 * 1024
+"""Largest size of a body that reserves no bytes in the budget.
+
+The number of connections bounds the memory of small bodies. Single sentences are therefore read
+while large bodies use the whole budget.
+"""
+
+
+class BodyBuffer:
+    """Collects the bytes of one body.
+
+    A large body has memory pages of its own. They take memory only as bytes arrive, and the system
+    has them back when the body ends. A growing `bytearray` would take up to twice the memory: it
+    moves whenever it grows, and leaves gaps that bodies of other sizes cannot use.
+
+    Attributes:
+        size: Number of bytes that have arrived.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.memory: bytearray | mmap = bytearray()
+
+    def reserve(self, capacity: int) -> None:
+        """Makes room for `capacity` bytes in total."""
+        if capacity <= len(self.memory):
+            return
+        before = self.memory
+        self.memory = bytearray(capacity) if capacity <= SMALL_BYTES else mmap(-1, capacity)
+        self.memory[: self.size] = before[: self.size]
+
+    def add(self, data: bytes) -> None:
+        """Adds bytes at the end."""
+        end = self.size + len(data)
+        if end > len(self.memory):
+            self.reserve(2 * end)
+        self.memory[self.size : end] = data
+        self.size = end
+
+    def take(self) -> bytes:
+        """Returns all bytes, and frees the memory."""
+        data = bytes(self.memory[: self.size])
+        self.memory = bytearray()
+        self.size = 0
+        return data

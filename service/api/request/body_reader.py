@@ -1,0 +1,147 @@
+"""Reads the bytes of one body within limits of size and time."""
+
+import asyncio
+
+from starlette.requests import ClientDisconnect, Request
+
+from service.api.request.body_buffer import SMALL_BYTES, BodyBuffer
+from service.errors import (
+    DeadlineExceededError,
+    OverloadedError,
+    RequestTooLargeError,
+    ServiceError,
+)
+from service.http_server.byte_budget import RETRY_SECONDS, STALLED_SECONDS, Reservation
+from service.http_server.request_connection import connection_of
+
+RESERVATION_KEY = "body_bytes"
+"""Name of the body's reservation in the state of a request's ASGI scope."""
+
+
+class BodyReader:
+    """Reads one body within limits of size and time.
+
+    Args:
+        request: The request.
+        max_bytes: Largest size of the body.
+        seconds: Time limit for the whole body.
+
+    Attributes:
+        buffer: The bytes that have arrived.
+        reservation: Reservation of the bytes; None for a small body.
+        marked: Number of bytes at the last mark of progress.
+        failure: Reason why the reading is interrupted; None if it is not.
+    """
+
+    def __init__(self, request: Request, max_bytes: int, seconds: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self.request = request
+        self.max_bytes = max_bytes
+        self.seconds = seconds
+        self.buffer = BodyBuffer()
+        self.reservation: Reservation | None = None
+        self.marked = 0
+        self.failure: ServiceError | None = None
+
+    async def read(self, declared: int) -> bytes:
+        """Returns the whole body.
+
+        Args:
+            declared: Content-Length of the request; 0 if it has none.
+        """
+        # This timer does the same as asyncio.timeout, but is faster.
+        timer = asyncio.get_running_loop().call_later(self.seconds, self._expire)
+        is_whole = False
+        try:
+            if declared > SMALL_BYTES:
+                self._reserve(declared)
+            await self._receive()
+            is_whole = True
+            return self.buffer.take()
+        except asyncio.CancelledError:
+            if self.failure is not None and self.task.uncancel() == 0:  # nothing else cancelled it
+                raise self.failure from None
+            raise
+        finally:
+            timer.cancel()
+            # The reservation refers to this reader. Both are freed without garbage collection.
+            reservation, self.reservation = self.reservation, None
+            if reservation is not None:
+                if is_whole:
+                    reservation.settle()
+                else:
+                    reservation.release()
+
+    async def _receive(self) -> None:
+        receive, buffer = self.request.receive, self.buffer
+        while (message := await receive())["type"] != "http.disconnect":
+            buffer.add(message.get("body", b""))
+            if buffer.size > self.max_bytes:
+                raise too_large(buffer.size, self.max_bytes)
+            if not message.get("more_body", False):
+                return
+            if buffer.size > SMALL_BYTES:
+                self._count()
+        raise ClientDisconnect
+
+    def _count(self) -> None:
+        """Reserves the bytes of a body without Content-Length, and marks progress."""
+        size = self.buffer.size
+        if self.reservation is None or size > self.reservation.size:
+            self._reserve(min(2 * size, self.max_bytes))
+        if self.reservation is not None:
+            # A slower body would exceed the time limit.
+            least = self.reservation.size * STALLED_SECONDS / self.seconds
+            if size - self.marked >= least:
+                self.marked = size
+                self.reservation.mark_progress()
+
+    def _reserve(self, size: int) -> None:
+        self.buffer.reserve(size)
+        connection = connection_of(self.request.scope)
+        if connection is None:
+            return
+        if self.reservation is None:
+            self.reservation = connection.pool.budget.reserve(size, self._give_up)
+            self.request.scope["state"][RESERVATION_KEY] = self.reservation
+        else:
+            self.reservation.grow(size)
+
+    def _expire(self) -> None:
+        self._interrupt(too_slow(self.buffer.size, self.seconds))
+
+    def _give_up(self) -> None:
+        self._interrupt(stalled(self.buffer.size))
+
+    def _interrupt(self, failure: ServiceError) -> None:
+        if self.failure is None:
+            self.failure = failure
+            self.task.cancel()
+
+
+def stalled(size: int) -> OverloadedError:
+    """Returns the error for a body that arrives slowly while the server needs its memory."""
+    return OverloadedError(
+        f"only {size} bytes of the body have arrived, and the server needs the memory; send the "
+        "body faster, or try again later",
+        RETRY_SECONDS,
+        "bytes",
+    )
+
+
+def too_slow(size: int, seconds: float) -> DeadlineExceededError:
+    """Returns the error for a body that arrived too slowly: `size` bytes in `seconds`."""
+    return DeadlineExceededError(
+        f"only {size} bytes of the body arrived within {seconds:g} s; "
+        "send a smaller body, or try again"
+    )
+
+
+def too_large(size: int, limit: int) -> RequestTooLargeError:
+    """Returns the error for a body over the limit."""
+    return RequestTooLargeError(
+        f"the body has {size} bytes or more; the limit is {limit}. "
+        "Send it in parts, or raise REGARD_MAX_BODY_BYTES."
+    )
