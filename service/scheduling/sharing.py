@@ -16,6 +16,7 @@ from service.items.base import WorkItem
 from service.items.result import Result
 from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import Metrics
+from service.scheduling.job import Job
 from service.scheduling.scheduler import Scheduler
 from service.scheduling.submission import Submission
 
@@ -181,7 +182,7 @@ class SentenceSharing:
         try:
             part = self.scheduler.submit([first.item], first.deadline, False, first.client)
         except ServiceError as error:
-            for each in shared.followers:
+            for each in [*shared.followers]:  # a stream that fails leaves the list
                 each.stream.fail(error)
             return
         shared.followers[:] = others
@@ -193,7 +194,7 @@ class SharedStream(Submission):
     """The results of a request that does not compute all of its sentences itself."""
 
     def __init__(self, total: int) -> None:
-        super().__init__(total, lambda _: self._leave())
+        super().__init__(total, lambda jobs: None)  # it has no jobs of its own
         self.parts: list[Submission] = []
         self.followed: list[tuple[Shared, Follower]] = []
 
@@ -202,7 +203,7 @@ class SharedStream(Submission):
         shared.followers.append(follower)
         self.followed.append((shared, follower))
 
-    def _leave(self) -> None:
+    def _give_up(self, jobs: Sequence[Job]) -> None:
         """Stops waiting, and gives up the sentences that are computed for this request."""
         for shared, follower in self.followed:
             if follower in shared.followers:

@@ -66,9 +66,13 @@ class Submission(ResultStream):
         if self.prediction is not None and (is_late or not self.left):
             self.prediction.end(is_late)
         if self.left:
-            self.cancel(jobs)
+            self._give_up(jobs)
             if listener is not None:
                 listener.end(self.error)
+
+    def _give_up(self, jobs: Sequence[Job]) -> None:
+        """Cancels the jobs of a stream that has ended early."""
+        self.cancel(jobs)
 
     def _expire(self) -> None:
         self.fail(too_late(self.total - self.left, self.total))

@@ -176,9 +176,10 @@ def test_unloaded_model_fails_all_requests_and_loses_its_cache() -> None:
         cached = sharing.submit([*sentences(1, first=9), *sentences(1, model="pt-en")], deadline())
         worker.finish_all()
         await cached.in_order()
-        streams = [sharing.submit(sentences(2), deadline()) for _ in range(2)]
+        streams = [sharing.submit(sentences(2), deadline()) for _ in range(5)]
         sharing.scheduler.remove_model("en-pt")
         for stream in streams:
+            assert stream.is_closed  # no request waits for its deadline
             with pytest.raises(NotFoundError):
                 await stream.in_order()
         assert [key[0] for key in sharing.cache] == ["pt-en"]
