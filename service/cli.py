@@ -106,7 +106,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
 
 def serve_here(settings: Settings) -> str | None:
     """Serves HTTP from this process; returns why a model could not be loaded, or None."""
-    # The import takes 1.4 s. A main process with HTTP processes, and other commands, do without.
+    # The import takes 1.4 s. It is not needed by other commands, nor if other processes serve HTTP.
     from service.server import Server
 
     def announce(port: int, catalog: Catalog) -> None:
@@ -182,7 +182,8 @@ def take_models(settings: Settings) -> Settings:
 def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text") -> None:
     """Prints the address of the server, and a command that tries or lists its models.
 
-    If the log has JSON, the address is logged, so that every line is an object.
+    If the format of the log is JSON, only the address is logged. Every line of the output is then a
+    JSON object.
     """
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

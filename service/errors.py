@@ -14,7 +14,7 @@ ServiceError
 ├─ RequestTooLargeError       413 too_large              body, list or text over a limit
 ├─ MisdirectedError           421 misdirected            the server does not answer for the host
 ├─ OverloadedError            429 overloaded             the queue is full; has Retry-After
-├─ RateLimitedError           429 rate_limited           too much of a key in a minute; Retry-After
+├─ RateLimitedError           429 rate_limited           over the key's limit; has Retry-After
 ├─ UnavailableError           503 unavailable            loading, stopping, or a worker died
 ├─ DeadlineExceededError      504 deadline_exceeded      the result was not ready in time
 └─ InternalError              500 internal               a fault of the server; logged with an id
@@ -96,7 +96,8 @@ class InvalidKeyError(ServiceError):
 class ForbiddenError(ServiceError):
     """The server does not allow the operation.
 
-    The key has not the scope, the origin of the page is not allowed, or a setting disables it.
+    The key does not have the scope, the origin of the page is not allowed, or a setting disables
+    the operation.
     """
 
 
@@ -125,12 +126,12 @@ class MisdirectedError(ServiceError):
 
 
 class OverloadedError(ServiceError):
-    """The server or the endpoint of a remote model has too many requests or tokens in progress.
+    """The server or the endpoint of a remote model has too much work or too many buffered bytes.
 
     Args:
         message: Text for the client, which names the limit.
-        retry_after_seconds: Time after which the queue should have room.
-        limit: The limit that was reached: `requests`, `tokens` or `deadline`.
+        retry_after_seconds: Time after which the server should have room.
+        limit: The limit that was reached: `requests`, `tokens`, `deadline` or `bytes`.
     """
 
     def __init__(self, message: str, retry_after_seconds: int, limit: str) -> None:

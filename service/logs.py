@@ -1,7 +1,8 @@
 """The log of every process of the server: its format and its levels.
 
-A log line begins with a time. Control characters in a message are escaped, and the lines of a
-traceback are indented. No name of a client can therefore look like a log line.
+In the text format, a log line begins with a time. Control characters in a message are escaped, and
+the lines of a traceback are indented. A name that a client sends, such as the name of a model, can
+therefore not look like a log line.
 """
 
 import json
@@ -22,7 +23,7 @@ INDENT = "    | "
 
 
 def escaped(text: str) -> str:
-    """Returns a text whose control characters are written as escapes, such as `x1b`."""
+    r"""Returns a text whose control characters are written as escapes, such as `\x1b`."""
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -76,7 +77,10 @@ FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {
 
 
 def configure(level: str, log_format: LogFormat) -> None:
-    """Sends all records of this process to stderr. A second call replaces level and format."""
+    """Sends the records of this process to stderr, from `level` upwards.
+
+    A second call replaces the level and the format.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -72,7 +72,8 @@ def running_server(
         url: Address of a running server, or None to start one.
         command: Returns the command that starts a server on a port.
         ready_limit_seconds: Longest time until /health/ready answers 200.
-        variables: Environment variables of a private server, unless this process has them already.
+        variables: Environment variables of a private server. A variable of this process with the
+            same name takes precedence.
 
     Raises:
         ServerStartError: The started server ended, or was not ready in time.

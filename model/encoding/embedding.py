@@ -73,7 +73,7 @@ class Embedder(Protocol):
         """Takes back a batch after its hidden states have been read."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
-        """Returns the float32 vectors (B, E) of texts, for their last hidden states."""
+        """Computes the float32 vectors (B, E) of texts from their last hidden states."""
 
 
 class EmbeddingEncode(SlicedPass):

@@ -1,9 +1,9 @@
-"""Implements asymmetric int8 products for float weights, as in text encoders.
+"""Implements asymmetric int8 products, for models whose files have float weights.
 
-They are more precise than the products of `model.quantization.int8`, for two reasons. The weights
-of each output have their own scale. An input row is quantised around the midpoint of its range,
-because most inputs lie to one side of zero. After GELU, for example, no value is below -0.17. On
-all-MiniLM-L6-v2 the two differences removed two thirds of the error.
+An input row is quantised around the midpoint of its range, because most inputs of a text encoder
+lie to one side of zero. After GELU, for example, no value is below -0.17. The weights of each
+output have a scale of their own. On all-MiniLM-L6-v2 these two properties remove two thirds of the
+error of products with one scale a matrix, around zero.
 
 Sums of integers are exact, so a row's products do not depend on the other rows of the batch.
 """

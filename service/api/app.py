@@ -77,7 +77,7 @@ class Application(FastAPI):
     """A FastAPI application that also documents request bodies that its routes parse themselves."""
 
     def openapi(self) -> dict[str, Any]:
-        """Returns the OpenAPI document, with the schemas of these bodies among its components."""
+        """Returns the OpenAPI document. Its components include the schemas of these bodies."""
         document = super().openapi()
         move_definitions(document)
         return document
@@ -157,7 +157,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     )
     app.state.early = EarlyRefusals(
         load,
-        {} if tracing else refusal_templates(DIALECTS),  # each request needs its span
+        {} if tracing else refusal_templates(DIALECTS),  # a traced request needs its span
         lambda: drain.has_begun,
         services.backend.count_refused,
     )
@@ -203,5 +203,5 @@ def http_config(app: FastAPI, settings: Settings) -> HttpServerConfig:
         log_level="warning",
         access_log=False,  # a request line would contain the text of a query
         server_header=False,
-        proxy_headers=False,  # no route uses the address of the client
+        proxy_headers=False,  # LoopLoad counts the requests of each connected address
     )

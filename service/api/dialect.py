@@ -18,7 +18,7 @@ Route = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API, or one version of it, such as LibreTranslate's, as `app.py` mounts it.
+    """One API, such as LibreTranslate's, or one version of an API. `app.py` mounts it.
 
     Attributes:
         routers: Routes of the dialect.

@@ -130,8 +130,8 @@ def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> ErrorT
 def text_of(error: ServiceError) -> ErrorText:
     """Returns the text of an error.
 
-    For an unsupported language it is LibreTranslate's text, if the available ones are known. For
-    any other error it is the error's message.
+    For an unsupported language it is LibreTranslate's text, if the error names the available
+    languages. For any other error it is the error's message.
     """
     if not isinstance(error, UnsupportedLanguageError) or not error.available:
         return ErrorText(error.message, error.details)

@@ -64,7 +64,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """Error responses of most routes, for OpenAPI."""
 
 MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
-"""Response to a request that names an unknown model, for OpenAPI."""
+"""Response to a request that names an unknown model or glossary, for OpenAPI."""
 
 
 def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:

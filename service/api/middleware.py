@@ -63,8 +63,8 @@ class RequestMiddleware:
         dialects: All dialects. The dialect of a request decides the label `task` of its metrics and
             the shape of its errors.
         tracing: Makes a span for each counted request; None without tracing.
-        drain: Phases of the end of this process.
-        access: Refuses requests for their host, page or port.
+        drain: Phases of the shutdown of this process.
+        access: Refuses requests whose host, page or port is not allowed.
         load: Refuses requests if more arrive than this process can handle.
     """
 
@@ -128,7 +128,8 @@ class RequestMiddleware:
             await response.fail(InternalError("the server failed; the log has this request's id"))
         finally:
             context.release()
-            # The reservation refers to the request. Both are freed without garbage collection.
+            # The request and its reservation refer to each other. Without this cycle, both are
+            # freed at once and do not wait for the garbage collector.
             if (reservation := state.pop(RESERVATION_KEY, None)) is not None:
                 reservation.release()
             if context.task:
@@ -179,7 +180,7 @@ class ResponseSender:
         send: Sends a message to the client.
         context: Id and timings of the request.
         dialect: Dialect of the request, for the shape of an error.
-        drain: Phases of the end of this process.
+        drain: Phases of the shutdown of this process.
         cors: CORS headers of the response.
 
     Attributes:
@@ -297,8 +298,9 @@ def parse_timeout(text: str) -> float:
 class DirectRoutes:
     """Calls the endpoints of the busiest routes directly, and passes other requests on.
 
-    FastAPI does not call these routes; it only describes them in /openapi.json. Its dependencies,
-    context stacks and nested routers would take as much time as all other work on a short text.
+    FastAPI does not call these routes; it only describes them in /openapi.json. FastAPI's
+    dependencies, context stacks and nested routers would take as much time as all other work on a
+    short text.
 
     Args:
         app: The framework.

@@ -10,7 +10,7 @@ from service.tasks.context import RequestContext
 
 
 def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
-    """Returns the response of each counted POST route to the requests of an overload, by path."""
+    """Maps the path of each counted POST route to its response to a request during an overload."""
     return {
         path.encode(): _template(dialect, task)
         for dialect in dialects

@@ -40,7 +40,7 @@ class JSONResponse(Response):
 
 
 class ComputedResponse(StreamingResponse):
-    """A JSON response in chunks, whose values have all been computed.
+    """A JSON response in chunks. All its values have already been computed.
 
     The admission of the request ends when the reply begins, so that a client that reads slowly does
     not take the room of other requests. The bytes of the values are reserved in the budget of

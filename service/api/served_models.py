@@ -55,7 +55,7 @@ class ServedModels:
     Args:
         catalog: Catalog in which the routes look up models.
         detector: Detector of the catalog's languages.
-        embedder: Embedder. It caches an object for each model that checks and tokenises texts.
+        embedder: Embedder. For each model it caches the object that checks and tokenises texts.
         timeout_seconds: Time limit of a request.
     """
 

@@ -46,8 +46,11 @@ from service.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
-"""A running server, or a private one that computes equal sentences separately. The commands send
-the same sentences again and again."""
+"""Yields the address of a running server or of a private server.
+
+The commands send the same sentences again and again. A private server therefore computes equal
+sentences separately. Otherwise its results would be shared among the requests.
+"""
 
 app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
 
@@ -281,7 +284,7 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     """Measure how much slower single sentences are while other clients send long lists.
 
     In the windows with lists, one more client sends lists of 1000 sentences. Exits with 1 if the
-    ratio of p99 is above --limit, or if a single sentence fails.
+    ratio of p99 is above --limit, or if a request with a single sentence fails.
     """
     with _errors_shown():
         language, _ = split_pair(pair)
@@ -301,7 +304,7 @@ def overload(
         str, typer.Option(help="offered rates, divided by the capacity")
     ] = "0.5,1,2,3",
     deadlines: Annotated[str, typer.Option(help="deadlines of the requests in seconds")] = "1,5,60",
-    rounds: Annotated[int, typer.Option(min=1, help="runs of each rate; shows medians")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="runs of each rate; medians are shown")] = 1,
     duration: Annotated[float, typer.Option(min=0.1, help="measured seconds of each run")] = 10.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
@@ -310,8 +313,9 @@ def overload(
 ) -> None:
     """Measure a server that is offered more than it can compute.
 
-    Requests are sent at fixed times, each with a deadline. The capacity is measured first. Exits
-    with 1 if less than 90 % of the largest goodput is left at the highest offered rate.
+    Requests are sent at fixed times, each with a deadline. The capacity is measured first. Goodput
+    is the number of translations per second that arrive in time. Exits with 1 if the goodput at the
+    highest offered rate is below 90 % of the largest goodput.
     """
     with _errors_shown():
         language, _ = split_pair(pair)

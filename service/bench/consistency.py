@@ -20,7 +20,8 @@ MAX_PAUSE_SECONDS = 0.05
 class ConsistencyReport:
     """The lines whose translation depends on other requests or texts.
 
-    Lines are counted from 1. Each translation is compared with that of the line when sent alone.
+    Lines are counted from 1. Each translation is compared with the translation of the same line
+    that was sent alone.
 
     Attributes:
         pair: Source and target language, such as `en-pt`.

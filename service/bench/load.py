@@ -59,9 +59,10 @@ class LoadReport:
 
 @dataclass
 class Window:
-    """Latencies and errors of one run; times are values of perf_counter.
+    """Latencies and errors of one run.
 
-    The clock of the event loop is too coarse: in uvloop it advances in whole milliseconds.
+    Times are values of perf_counter. The clock of the event loop is too coarse: in uvloop it
+    advances in whole milliseconds.
     """
 
     start: float

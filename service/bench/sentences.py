@@ -7,7 +7,7 @@ from pathlib import Path
 from service.bench.client import BenchError
 
 END_MARKS = (".", "!", "?", "...", ";", "!!", "?!", ":")
-"""Ends of sentences that change their translations little."""
+"""Marks at the end of a sentence. Another mark changes the translation of the sentence little."""
 
 _ENGLISH = """
 The train leaves at nine. She put the wet umbrella behind the door and asked whether anyone had seen
@@ -138,7 +138,8 @@ def read_parallel(source: Path, other: Path) -> list[str]:
 def with_other_ends(sentences: Sequence[str]) -> list[str]:
     """Returns the sentences once for each mark of END_MARKS, with this mark at the end.
 
-    A server computes equal sentences in progress once. Distinct sentences show what it computes.
+    A server computes equal sentences in progress only once. Different sentences show how many
+    sentences it can compute.
     """
     bare = [sentence.strip().rstrip(".!?") for sentence in sentences if sentence.strip()]
     return [sentence + mark for mark in END_MARKS for sentence in bare]

@@ -24,7 +24,7 @@ CPU_FEATURES = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16"),
     *("asimd", "asimddp", "i8mm"),
 )
-"""Features on which the choice of code depends, as /proc/cpuinfo names them."""
+"""Features that the report lists, as /proc/cpuinfo names them. Some decide which code is used."""
 
 CGROUP = Path("/sys/fs/cgroup")
 CGROUP_LIMITS = (
@@ -67,7 +67,7 @@ def processor(proc: Path = Path("/proc")) -> Facts:
 
 
 def native_code() -> Facts:
-    """Returns the builds of the native code that this processor can run, and the used one."""
+    """Returns the known builds of the native code, the usable builds, and the used build."""
     usable = [library.name for library in LIBRARIES]
     return {
         "known_builds": [*INSTRUCTION_SETS],
@@ -113,7 +113,7 @@ def limits(cgroup: Path = CGROUP) -> Facts:
 
 
 def colon_values(path: Path) -> dict[str, str]:
-    """Returns the lines `key: value` of a file; of equal keys, the first one."""
+    """Returns the lines `key: value` of a file as a dict; for a repeated key, the first value."""
     try:
         text = path.read_text("utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,7 @@
-"""Starts a private server with the models of the settings, and computes one sentence with it."""
+"""Starts a private server with the models of the settings, and sends it one sentence.
+
+The server translates and embeds the sentence, if it has models for this.
+"""
 
 import json
 import time
@@ -19,7 +22,7 @@ Facts = dict[str, Any]
 def self_test() -> Facts:
     """Returns the precision of each model and the replies to one sentence, or the fault.
 
-    The server has one worker. Remote models are not asked.
+    The server has one worker. No request is sent to remote models.
     """
     began = time.monotonic()
     try:

@@ -35,9 +35,9 @@ def public(text: str) -> str:
 
 
 def changed_settings(settings: Settings, environment: Mapping[str, str]) -> Facts:
-    """Returns the settings that differ from their defaults, and the switches of traces.
+    """Returns the settings that differ from their defaults, and the variables that control traces.
 
-    A key is shown as `set`.
+    The value of a key is not shown: it is replaced by `set`.
     """
     found: Facts = {}
     for name, field in type(settings).model_fields.items():
@@ -58,7 +58,7 @@ def shown(value: Any) -> Any:
 
 
 def models(settings: Settings) -> list[Facts]:
-    """Returns the files of each model of the settings, with their checksums, or its fault."""
+    """Returns for each model of the settings its files with their checksums, or its fault."""
     cache = ModelCache.at(settings.model_cache)
     try:
         entries = read_entries(settings.models)

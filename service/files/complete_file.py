@@ -10,9 +10,9 @@ from typing import IO
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yields a file with a temporary name in the same folder, and renames it at the end.
+    """Yields a temporary file in the folder of `path`, and renames it to `path` at the end.
 
-    After an error the temporary file is deleted, and an older file of that name is kept.
+    After an error the temporary file is deleted, and an older file at `path` is kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:

@@ -1,4 +1,4 @@
-"""Lines of a text file or of the standard input, one text a line."""
+"""Reads lines of a text file or of the standard input; each line is one text."""
 
 import sys
 from collections.abc import Iterator

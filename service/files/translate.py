@@ -57,7 +57,7 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
 
     Without --url, the command starts a server of its own. A file is skipped if its translation
     exists and is not older than the file. After an interruption, the same command therefore
-    continues. Exits with 1 if a file fails.
+    continues. The command exits with 1 if a file fails.
     """
     with errors_shown("interrupted; complete files are kept, and the same command continues"):
         if source == STANDARD_INPUT:

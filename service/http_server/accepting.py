@@ -1,8 +1,8 @@
 """Accepts all connections that wait on the listening sockets of an HTTP process.
 
 uvloop accepts one connection in each turn of the event loop. Under load a turn takes some
-milliseconds, so new clients would wait for seconds. When the queue of the socket is full, their
-systems try again only after one second and more.
+milliseconds, so new clients would wait for seconds. When the queue of the socket is full, the
+systems of new clients try again only after one second or more.
 """
 
 import asyncio
@@ -46,7 +46,10 @@ class Acceptor:
         self.is_due = False
 
     def accept_soon(self) -> None:
-        """Accepts after this turn of the event loop. Each new connection is a reason to call it."""
+        """Accepts connections after this turn of the event loop.
+
+        The pool calls it for each new connection, because others may wait behind this connection.
+        """
         if not self.is_due:
             self.is_due = True
             self.loop.call_soon(self._accept)

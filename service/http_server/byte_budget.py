@@ -83,7 +83,7 @@ class Reservation:
         self.size = 0
 
     def grow(self, size: int) -> None:
-        """Reserves as many more bytes as the total of `size` needs.
+        """Reserves more bytes, so that `size` bytes are reserved in total.
 
         Raises:
             OverloadedError: The bytes do not fit.

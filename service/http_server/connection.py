@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection of a client, with limits of its size and its times.
+"""One HTTP/1.1 connection of a client, with limits of sizes and times.
 
 uvicorn parses requests and writes replies. It has no limits for headers, slow clients and the
-number of connections, so this module adds them.
+number of open connections, so this module adds them.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ from service.http_server.upgrades import without_upgrade
 HEAD_BYTES = 2048
 """Number of bytes of headers that are parsed at once. The limits are checked between the parts.
 
-Most headers are smaller. 32 KiB may have 6,000 headers, which take 3 ms.
+The headers of most requests are smaller. 32 KiB may hold 6,000 headers, which take 3 ms to parse.
 """
 
 MAX_PIPELINED = 64
 """Largest number of requests that a connection may send ahead of their replies."""
 
 PEER_SECONDS = (0.01, 0.5)
-"""First and longest time between two checks of a client that has ended its side."""
+"""First and longest time between two checks of a client that has ended its side of a connection."""
 
 PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -52,7 +52,7 @@ class HttpServerConfig(uvicorn.Config):
     Args:
         app: ASGI application.
         pool: Pool of the connections.
-        early: Refuses requests of an overload.
+        early: Refuses requests from their headers alone, during an overload.
         options: Options of uvicorn.
     """
 
@@ -73,20 +73,21 @@ class Connection(RefusingProtocol):
         app_state: State that the application's lifespan has made.
 
     Attributes:
-        last_active: Time at which bytes arrived last or a reply was written, by the event loop.
+        last_active: Time of the event loop at which bytes last arrived or a reply was last written.
         answered: Time at which the last reply was written.
         is_head: Whether a first line and headers are incomplete.
         is_open: Whether a request is incomplete.
-        head_began: Time at which the first line and the headers of a request began.
+        head_began: Time at which the first line and the headers of a request began to arrive.
         head_bytes: Number of bytes of an incomplete first line and headers.
         num_body: Number of bytes of bodies that have arrived.
-        overhead: Number of bytes after the headers since the last byte of the body.
+        overhead: Number of bytes outside the body, such as the sizes of chunks, since the headers
+            or the last byte of the body.
         running: The request whose reply is computed or written. `cycle` is the newest request.
-        writer: Writes this reply.
-        held: Number of bytes behind a reply that is being written, such as arrays.
+        writer: Writes the reply to the request `running`.
+        held: Number of bytes of the values, such as arrays, from which a reply is being written.
         unsent: Number of bytes of the reply, here and in the kernel, that the client had not
             received at the last check.
-        reply: Reservation of these bytes.
+        reply: Reservation of the bytes in `held` and in the write buffer.
         stalled_since: Time since which the client has read nothing; None if nothing waits.
         on_lost: Called when the connection ends.
     """
@@ -134,11 +135,12 @@ class Connection(RefusingProtocol):
             self.running.disconnected = True  # uvicorn does this for the newest request only
             self.running.message_event.set()
         super().connection_lost(exc)
-        # The request's state refers to this connection. Both are freed without garbage collection.
+        # The request's state refers to this connection. Without references from the connection to
+        # the request, both are freed at once, before any garbage collection.
         self.cycle = self.scope = self.running = None  # type: ignore[assignment]
 
     def watch(self, on_lost: Callable[[], None]) -> None:
-        """Calls a function when the connection ends, once the body of the request is read."""
+        """Registers a function to call when the connection ends; the body must have been read."""
         self.on_lost = on_lost
         if self.transport.is_closing():
             on_lost()
@@ -149,8 +151,8 @@ class Connection(RefusingProtocol):
 
         A client that has closed the connection looks the same until it receives a byte: its
         system then resets the connection. An interim response is such a byte. Every client of
-        HTTP/1.1 must accept it, and clients of HTTP/1.0 do not know it. A client that ends its
-        side while it reads a reply has closed the connection.
+        HTTP/1.1 must accept it, and clients of HTTP/1.0 do not know it. If a client ends its side
+        while it reads a reply, this counts as closing the connection.
         """
         cycle = self.cycle
         if self.is_open or cycle is None or cycle.response_complete:
@@ -210,7 +212,7 @@ class Connection(RefusingProtocol):
 
         Args:
             num_bytes: Number of bytes that have just been parsed.
-            num_body: Number of bytes of bodies before them.
+            num_body: Value of the attribute `num_body` before these bytes were parsed.
         """
         if self.is_head:
             self.head_bytes += num_bytes
@@ -383,7 +385,7 @@ class Connection(RefusingProtocol):
     def hold(self, num_bytes: int) -> None:
         """Reserves the bytes behind a reply, such as its arrays, until `let_go`.
 
-        Clients that read other replies too slowly lose them if the bytes do not fit.
+        If the bytes do not fit, clients that read other replies too slowly lose those replies.
         """
         self.held += num_bytes
         if self.reply is None:
@@ -392,7 +394,7 @@ class Connection(RefusingProtocol):
         self.reply.resize(self.reply.size + num_bytes)
 
     def let_go(self, num_bytes: int) -> None:
-        """Returns the bytes of `hold`."""
+        """Returns bytes that `hold` has reserved to the budget."""
         if self.reply is not None and self.held:
             self.held -= num_bytes
             self.reply.resize(self.reply.size - num_bytes)

@@ -111,7 +111,7 @@ class DrainingServer(uvicorn.Server):
         return Connection(self.config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
-        """Returns whether the server closes its sockets now. uvicorn calls it each 0.1 s."""
+        """Returns whether the server closes its sockets now. uvicorn calls it every 0.1 s."""
         if not await super().on_tick(counter):
             return False
         self._begin()
@@ -135,7 +135,7 @@ class DrainingServer(uvicorn.Server):
         """Waits until each connection has had a request, for FIRST_REQUEST_SECONDS at most.
 
         A client that has connected before the sockets were closed may just be sending its request.
-        It gets an answer, as a rule the refusal, and not the end of the connection.
+        It gets an answer, usually a refusal, instead of a closed connection.
         """
         end = time.monotonic() + FIRST_REQUEST_SECONDS
         is_waiting = True

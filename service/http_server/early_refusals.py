@@ -27,8 +27,8 @@ NEEDS_APPLICATION = frozenset({b"origin", b"x-request-id", b"expect", b"content-
 """Headers that change the response. The application refuses the requests that have them."""
 
 MAX_BODY_BYTES = 16 * 1024
-"""Largest body that is read although its request is refused. The application refuses requests with
-larger ones without their bodies."""
+"""Largest body that is read although its request is refused. The application refuses a request with
+a larger body without reading the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class EarlyRefusals:
     """Decides from the headers of a request whether it is refused, and counts the refusals.
 
     Args:
-        load: Limits the requests of a turn.
-        templates: Templates of the routes whose requests may be refused, by their path. Their
-            method is POST.
+        load: Limits the requests of a turn of the event loop.
+        templates: Maps the path of each route whose requests may be refused to its template. The
+            method of these routes is POST.
         is_draining: Returns whether the process is ending. Responses then have other headers.
         count: Counts refused requests in the metrics. It gets their task and their number.
     """

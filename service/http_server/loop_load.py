@@ -16,12 +16,15 @@ from time import perf_counter, thread_time
 from service.errors import OverloadedError
 
 TARGET_SECONDS = 0.02
-"""Longest turn that is not too long, while requests are also refused for other limits."""
+"""Length of the longest turn that is accepted while requests are also refused for other limits.
+
+The limit on the requests of a turn is chosen so that a turn takes about this time.
+"""
 
 LONG_CPU_SECONDS = 0.1
 """CPU seconds of a turn that is too long even if all requests are admitted. A hundred clients that
-each wait for their response make no such turn, even if their requests come at the same moment. Time
-in which other programs use the processor does not count."""
+each wait for their response cause no such turn, even if their requests come at the same moment.
+Time in which other programs use the processor does not count."""
 
 PATIENCE_SECONDS = 0.2
 """Requests are refused if all turns have been too long for this time. A single burst is handled."""
@@ -30,11 +33,14 @@ MIN_REQUESTS = 8
 """Number of requests that every turn may handle."""
 
 SPARE = 1.25
-"""A client may have this multiple of the requests of a turn that were not refused afterwards. To
-refuse a request after its body is read takes several times as long."""
+"""A client may send about this multiple of its useful requests in each turn.
+
+A request is useful if it is not refused for another limit after its body has been read. Such a late
+refusal takes several times as long as an early one.
+"""
 
 SMOOTHING = 0.25
-"""Weight of the last turn in the number of such requests."""
+"""Weight of the last turn in the mean number of useful requests of a client."""
 
 
 @dataclass(slots=True)
@@ -44,7 +50,7 @@ class Turn:
     Attributes:
         began: Time at which it began, in seconds.
         cpu_began: CPU time of the thread at which it began, in seconds; None if it is not measured.
-        handled: Number of requests that were not refused, by client.
+        handled: Number of requests for which the turn had time, by client.
         num_refused: Number of requests that were refused because the turn had no time left.
     """
 
@@ -63,7 +69,7 @@ class LoopLoad:
 
     Attributes:
         is_overloaded: Whether turns have a limit.
-        limit: Largest number of requests of a turn. Its clients share them evenly.
+        limit: Largest number of requests of a turn. Each client may send an equal share of them.
     """
 
     def __init__(
@@ -77,9 +83,10 @@ class LoopLoad:
         self.limit = MIN_REQUESTS
         self._turn: Turn | None = None  # the turn whose requests are being read
         self._was_long = False  # whether the last turn may have taken LONG_CPU_SECONDS
-        self._num_clients = 1  # of the last turn
-        self._refused: Counter[str] = Counter()  # for other limits since the last turn, by client
-        self._useful: dict[str, float] = {}  # requests of a turn that were not, by client
+        self._num_clients = 1  # number of clients of the last turn
+        # Number of requests refused for other limits since the last turn, by client.
+        self._refused: Counter[str] = Counter()
+        self._useful: dict[str, float] = {}  # mean number of useful requests of a turn, by client
         self._changing_since: float | None = None
 
     def admits(self, client: str) -> bool:
@@ -160,8 +167,8 @@ class LoopLoad:
     def _smoothed(self, client: str, handled: int) -> float:
         """Returns the mean number of useful requests of a client over the last turns.
 
-        If no request was refused for another limit, the number shows only how many arrived. The
-        whole turn could then have been useful.
+        If no request was refused for another limit, `handled` shows only how many requests
+        arrived. More might have been useful, so the limit of a turn is counted instead.
         """
         refused = self._refused[client]
         number = max(0, handled - refused) if refused else self.limit

@@ -121,7 +121,10 @@ class ConnectionPool:
         self.refused.discard(connection)
 
     def _idle(self, latest: float) -> Iterator[Watched]:
-        """Yields connections that are idle since `latest` or longer, the longest first."""
+        """Yields connections that have been idle since `latest` or longer, the longest idle first.
+
+        It yields at most CLOSED_AT_ONCE connections.
+        """
         found = [
             (since, id(each), each)
             for each in self.connections

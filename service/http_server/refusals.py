@@ -37,7 +37,7 @@ def malformed() -> Refusal:
 
 
 def header_too_large(fault: str, limit: int) -> Refusal:
-    """Returns the refusal of headers over the limit of their size."""
+    """Returns the refusal of headers that are larger than the limit."""
     return Refusal(
         431,
         "header_too_large",
@@ -46,7 +46,7 @@ def header_too_large(fault: str, limit: int) -> Refusal:
 
 
 def too_many_headers(count: int, limit: int) -> Refusal:
-    """Returns the refusal of headers over the limit of their number."""
+    """Returns the refusal of a request with more headers than the limit."""
     return Refusal(
         431,
         "header_too_large",
@@ -66,7 +66,7 @@ def too_slow(seconds: float) -> Refusal:
 
 
 def too_many_connections(limit: int) -> Refusal:
-    """Returns the refusal of a connection over the limit of their number."""
+    """Returns the refusal of a connection when as many as the limit are open."""
     return Refusal(
         503,
         "unavailable",

@@ -14,8 +14,10 @@ STATE_KEY = "connection"
 """Name of the connection in the state of a request's ASGI scope."""
 
 ADMITTED_KEY = "is_admitted"
-"""Name, in this state, of whether the turn of the event loop has time left for the request. It is
-missing if the connection has not counted the request."""
+"""Name of a flag in the same state: whether the turn of the event loop has time for the request.
+
+The flag is missing if the connection has not counted the request.
+"""
 
 
 def connection_of(scope: Scope) -> "Connection | None":

@@ -6,14 +6,14 @@ import sys
 import termios
 
 TCP_CLOSE = 7
-"""State of a socket whose peer has closed the connection, as TCP_INFO reports it.
+"""State of a closed connection, as TCP_INFO reports it.
 
 Source: include/net/tcp_states.h of Linux.
 """
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Returns whether the peer has closed the connection and its system has confirmed this."""
+    """Returns whether the connection is closed on both sides, as after a reset by the peer."""
     return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE
 
 

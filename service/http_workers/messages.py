@@ -1,10 +1,11 @@
 """The messages between an HTTP worker and the main process.
 
-The messages are sent in lists over one socket pair. The main process admits each request, and the
-admission is called a lease. The Submit of a short request also asks for its admission. The answer
-is one or more Results, or a Refusal. For a long request, an Admit asks for the admission first, so
-that a refused text is not tokenised. The end of a completed request (Release, Ended) waits a short
-time for later messages, to be sent in one list. Deadlines are sent as durations.
+After the HttpWorkerConfig, messages are sent in lists over one socket pair. The main process admits
+each request, and the admission is called a lease. The Submit of a short request also asks for its
+admission. The answer is a Refusal, or Results, which a Refusal may follow. For a long request, an
+Admit asks for the admission first, so that a refused text is not tokenised. The end of a completed
+request (Release, Ended) waits a short time for later messages, to be sent in one list. Deadlines
+are sent as durations.
 """
 
 from collections.abc import Sequence
@@ -146,7 +147,7 @@ class Take:
     Attributes:
         id: Id of the question.
         account: Account of the key.
-        limits: Limits of the key in a minute.
+        limits: Limits of the key per minute.
         characters: Number of characters of the request's texts.
     """
 
@@ -198,8 +199,8 @@ class Serve:
 class Served:
     """HTTP worker to main process: the HTTP worker serves the models of a Serve, or cannot.
 
-    The requests of the HTTP worker for models that it no longer serves have ended, or the time
-    limit of a request has passed.
+    If it has stopped serving models, it first waits until their requests have ended. It waits for
+    at most the time limit of a request.
 
     Attributes:
         id: Id of the Serve.

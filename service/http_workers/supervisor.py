@@ -100,7 +100,7 @@ class HttpWorkerLink:
                 self._begin(message.id, self._answer(message))
 
     def _count(self, message: Count) -> None:
-        """Counts for the metrics."""
+        """Counts the event that a message reports, in the metrics."""
         match message:
             case Began():
                 self.inflight[message.task] += 1
@@ -131,7 +131,11 @@ class HttpWorkerLink:
                 self.core.metrics.lose(name, count)
 
     async def serve(self, models: ModelSet) -> str | None:
-        """Replaces the served models. Returns a reason if the HTTP worker cannot serve them."""
+        """Replaces the served models.
+
+        Returns the reason why the HTTP worker cannot serve them; None if it serves them or has
+        ended.
+        """
         number = next(self.ids)
         future = self.served[number] = asyncio.get_running_loop().create_future()
         self.outbox.send(Serve(number, models))
@@ -237,7 +241,8 @@ class HttpWorkers:
     async def stop(self, seconds: float, has_delay: bool = True) -> None:
         """Drains the HTTP workers, and ends them within `seconds` seconds.
 
-        They have their own copies of the listeners, which are open until no request is left.
+        The HTTP workers have their own copies of the listening sockets and close them when they
+        have drained.
 
         Args:
             seconds: Time after which an HTTP worker is killed.

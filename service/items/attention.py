@@ -12,7 +12,7 @@ ATTENTION = "attention"
 class AttentionItem:
     """A pair or text whose attention is captured.
 
-    The value of its result is a list with one element for each query of the job: a
+    The value of the item's result is a list with one element for each query of the job: a
     `model.inspection.query.AttentionMaps` or a `model.inspection.trace.AttentionTrace`.
 
     Attributes:

@@ -341,7 +341,7 @@ class Metrics:
         self.series(self.remote_calls, model, outcome).inc()
 
     def lose(self, task: str, count: int) -> None:
-        """Counts the open requests of an HTTP process that has died."""
+        """Counts the open requests of an HTTP process that has died; their outcome is `error`."""
         self.series(self.inflight_requests, task).dec(count)
         self.series(self.requests, task, NO_MODEL, "error").inc(count)
 

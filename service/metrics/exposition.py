@@ -13,7 +13,7 @@ SLICE_SECONDS = 0.001
 """Time after which a rendering lets other work run."""
 
 BURST_SECONDS = 0.5
-"""Rendering time that many scrapes may take at once."""
+"""Rendering time that scrapes may take in a burst, before SHARE limits them."""
 
 OPENMETRICS_END = b"# EOF\n"
 
@@ -25,7 +25,7 @@ class Exposition:
     """Renders the metrics of a registry for any number of scrapers.
 
     Scrapes that wait at the same time get the same text, whose rendering begins after all of them
-    have arrived. Other work has as much time as a rendering, between its slices.
+    have arrived. After each slice of a rendering, other work gets as much time as the slice took.
 
     Args:
         registry: Registry of the metrics.

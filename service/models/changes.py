@@ -1,9 +1,9 @@
 """Loading and unloading of models while the server runs, in the process that owns the workers.
 
-The files of several models may be searched at a time, in threads that can be given up. Then only
-one model is loaded or unloaded at a time. A model is loaded in all workers, then added to the
-queues, then announced to the processes that answer HTTP. Unloading takes these steps in reverse
-order.
+The files of several models may be searched at a time, in threads that can be given up. After the
+search, only one model is loaded or unloaded at a time. A model is loaded in all workers, then added
+to the queues, then announced to the processes that answer HTTP. Unloading takes these steps in
+reverse order.
 """
 
 import asyncio
@@ -54,7 +54,8 @@ class Found:
 
     Attributes:
         files: Files of the model.
-        placements: Device and dtype for each folder of the model for which a manifest sets them.
+        placements: Maps a folder of the model to the device and dtype that a manifest sets. Other
+            folders are left out.
     """
 
     files: AnyFiles
@@ -77,8 +78,8 @@ class ModelChanges:
     Attributes:
         states: States of models that are being loaded or unloaded, or whose load failed.
         failures: Why the load failed, for each model whose state is `failed`.
-        overdue: Models whose load still ran when its request was answered with `loading`, so
-            that no reply has told the result.
+        overdue: Models whose load still ran when the request got the reply `loading`. The client
+            has not received the result of such a load.
     """
 
     def __init__(
@@ -207,7 +208,7 @@ class ModelChanges:
             self.states[name], self.failures[name] = "failed", reason
 
     async def _find(self, name: str, source: str) -> Found:
-        """Finds a model without a turn, so that a hanging disk does not delay other changes."""
+        """Finds a model without the lock `turn`, so a hanging disk does not delay other changes."""
         try:
             return await run_abandonable(partial(find, name, source, self.settings), LOAD_SECONDS)
         except BaseException as error:

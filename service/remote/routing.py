@@ -46,9 +46,9 @@ class RoutingAdmitter:
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
         """Admits a request of about `tokens` tokens.
 
-        With `at_once`, the decision is made now, and otherwise perhaps when the first items come.
-        If there are remote models, it is always made now. The backend gets no items of a request
-        that needs only remote models, so it could not decide about this request later.
+        If `at_once` is true, the decision is made now. Otherwise it may be made when the first
+        items are submitted. If there are remote models, it is always made now. The backend gets no
+        items of a request that needs only remote models, so it could not decide about it later.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
@@ -80,7 +80,8 @@ class RoutingLease:
         """Submits items of the request.
 
         Raises:
-            ServiceError: The items are refused.
+            ServiceError: The items are refused. If an item is for a remote model, the iteration of
+                the stream raises this error.
         """
         if not any(item.model in self.remote for item in items):
             return self.lease.submit(items, deadline, total_tokens)

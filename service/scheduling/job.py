@@ -43,7 +43,8 @@ class Job:
         created: Time of the submission, by time.perf_counter.
         dispatched: Time of the last dispatch to a worker, by time.perf_counter; 0 before the first.
         attempts: Number of times that the job has been dispatched.
-        occupancy: Capacity that all jobs of the kind and model took right after the last dispatch.
+        occupancy: Rows in use by all jobs of the kind and model right after the last dispatch. It
+            is the number of their tokens if the policy does not count rows.
         id: Id of the item.
         tokens: Number of tokens of the item.
         rows: Number of rows that the item takes in a batch; 1 for most task kinds.

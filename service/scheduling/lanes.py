@@ -17,7 +17,7 @@ from service.scheduling.pace import Pace
 LANES = ("interactive", "bulk")
 
 LOOK_AHEAD = 4
-"""For each free row, jobs of similar length are chosen from this number of the oldest jobs."""
+"""For n free rows, jobs of similar length are chosen from the next LOOK_AHEAD * n jobs."""
 
 BULK_SHARE = 5
 """While jobs wait in both lanes, the bulk lane gets one of every BULK_SHARE rows."""
@@ -82,7 +82,7 @@ class Lane:
         return next(iter(self.clients.values())).first.rows if self.clients else 0
 
     def add(self, job: Job, is_first: bool = False) -> None:
-        """Appends a job, or makes it the next one again after its worker died."""
+        """Appends a job; with `is_first`, the job becomes the next one, because its worker died."""
         client = self.clients.get(job.client)
         if client is None:
             client = self.clients[job.client] = ClientJobs()
@@ -193,7 +193,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows that the first job of either lane takes at most."""
+        """Number of rows that the next job of a lane takes: the larger number of the two lanes."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:
@@ -201,7 +201,9 @@ class LanePair:
         return self.bulk if job.item.is_bulk else self.interactive
 
     def take(self, rows: int, spare: int | None = None) -> list[Job]:
-        """Removes and returns jobs that take at most `rows` rows together; most are interactive.
+        """Removes and returns jobs that take at most `rows` rows together.
+
+        The bulk lane gets its share of the rows, and rows that interactive jobs leave free.
 
         Only a few rows become free at a time, so `debt` carries the bulk lane's share from call
         to call. If the bulk lane has earned the rows of its oldest job, but fewer rows are free, no
@@ -209,8 +211,8 @@ class LanePair:
 
         Args:
             rows: Number of free rows.
-            spare: Largest number of rows that the bulk lane may take in addition to its share. It
-                takes them only from rows that interactive jobs leave free. None means all of these.
+            spare: Largest number of rows that the bulk lane may take from the rows that interactive
+                jobs leave free. None means all of these rows. The bulk lane's share may be larger.
         """
         if not len(self.bulk):
             self.debt = 0
@@ -300,7 +302,7 @@ class Queue:
         return interactive + (bulk if is_bulk else min(bulk, interactive / (BULK_SHARE - 1)))
 
     def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Removes and returns the jobs of each lane before the first wanted one."""
+        """Removes and returns the jobs before the first wanted job of each client in each lane."""
         return [
             job
             for pair in self.buckets

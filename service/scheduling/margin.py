@@ -3,7 +3,7 @@
 A request takes many decode steps, and some steps are slower than others. The error of a prediction
 grows about as the square root of the predicted time, as for every sum of independent errors. Each
 finished request gives a sample: its error divided by this root. The margin of a new prediction is a
-high quantile of the latest samples, times its root.
+high quantile of the latest samples, times the square root of the new predicted time.
 """
 
 import math
@@ -18,8 +18,8 @@ MEMORY_SECONDS = 10.0
 BIN = 0.05
 LOWEST = -1.0
 NUM_BINS = 120
-"""Samples are counted in bins of this width. The first bin also counts lower samples, and the last
-bin also counts higher ones."""
+"""Samples are counted in NUM_BINS bins of width BIN; the first bin begins at LOWEST. The first bin
+also counts lower samples, and the last bin also counts higher samples."""
 
 FIRST_SAMPLE = 0.4
 FIRST_WEIGHT = 2.0
@@ -27,7 +27,7 @@ FIRST_WEIGHT = 2.0
 
 RATE_ERROR = 0.05
 """Share of the predicted time that is always part of the margin. If the measured rate is wrong, all
-predictions are, until the first of their requests have ended."""
+predictions are wrong until the first of the predicted requests have ended."""
 
 MAX_STRETCH = 1.5
 """Largest margin, as a multiple of the predicted time. After an overload the samples are large. If
@@ -35,8 +35,8 @@ they alone decided, requests that would have been in time would be refused, and 
 """
 
 RELEVANT_SHARE = 0.25
-"""Share of its time limit that a request must have been predicted to take to give a sample. Other
-requests are never close to being refused, and their errors would hide those of longer ones."""
+"""A request gives a sample only if its predicted time is at least this share of its time limit.
+Shorter requests are never close to being refused. Their errors would hide those of longer ones."""
 
 
 class Margin:
@@ -71,7 +71,9 @@ class Margin:
 
     @staticmethod
     def most_seconds_for(expected: float) -> float:
-        """Returns the largest possible margin of a request. It takes less time than the margin.
+        """Returns the largest possible margin of a request.
+
+        Computing it is faster than `seconds_for`, because no bin is read.
 
         Args:
             expected: Predicted time in seconds.
@@ -106,7 +108,7 @@ def bin_of(sample: float) -> int:
 
 
 class Prediction:
-    """The predicted time of one request, which is compared with its time at its end.
+    """The predicted time of one request. When the request ends, its real time is compared with it.
 
     Args:
         margin: Receives the sample.
@@ -125,8 +127,8 @@ class Prediction:
     def end(self, is_late: bool) -> None:
         """Adds the sample of a request that was answered, or that was too late.
 
-        A request that is too late ends before it is computed. It then counts as if it had taken a
-        bin longer than its time limit.
+        A request that is too late ends before it is computed. It then counts as if its sample were
+        at least one bin above the sample of a request that takes the whole time limit.
         """
         if self.expected < RELEVANT_SHARE * self.seconds:
             return

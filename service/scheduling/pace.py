@@ -14,19 +14,21 @@ MIN_SAMPLES = 8
 MAX_STRETCH = 2.0
 """The measured rate holds up to this multiple of the occupancy at which it was measured. Above it,
 the rate is assumed to grow with the occupancy, because larger batches are more efficient. A burst
-on an idle server is therefore admitted, and then measured. The rate is not assumed to grow above
-the rate of the fullest batches of the last minutes."""
+on an idle server is therefore admitted, and then measured. The fullest batches of the last minutes
+limit this growth. Up to this multiple of their occupancy, the rate is not assumed to exceed their
+rate."""
 
 FULLEST_SECONDS = 600.0
-"""The occupancy of the fullest batches is forgotten slowly: after this time, it is a third."""
+"""The recorded occupancy of the fullest batches decreases slowly: to a third in this time."""
 
 
 class Pace:
     """The rate of one queue, measured from the items that finish.
 
-    Each finished item is one sample: the work that its workers did between its dispatch and its
-    end, in the time that this took. Compared with counting finished tokens for some time, the
-    samples are right from the first moment of a load, when nothing has finished yet.
+    Each finished item is one sample: the work that all workers did between its dispatch and its
+    end, and the time that this took. A count of finished tokens per second would be too low at the
+    start of a load, because the first items have not finished yet. The samples do not have this
+    error.
 
     Attributes:
         num_samples: Number of samples.
@@ -47,7 +49,7 @@ class Pace:
         Args:
             work: Work of all rows between the dispatch of the item and its end, in row-tokens.
             seconds: Time between its dispatch and its end.
-            occupancy: Rows or tokens that the workers held meanwhile, in the unit of the policy.
+            occupancy: Rows in use or tokens held meanwhile, as `Policy.occupancy` counts them.
             now: Time by time.perf_counter.
         """
         age = now - self._last

@@ -54,14 +54,17 @@ class Policy(Protocol):
         """Returns how much of a worker's capacity an item takes."""
 
     def occupancy(self, kind: str, model: str, workers: Iterable[WorkerState]) -> int:
-        """Returns the capacity that the jobs of a kind and model take in all workers."""
+        """Returns the rows in use by the jobs of a kind and model, summed over all workers.
+
+        A policy that does not count rows returns the number of tokens of these jobs instead.
+        """
 
     def work_until_end(self, tokens: int, occupancy: float) -> float:
         """Returns the work that workers do from the dispatch of an item to its end.
 
         Args:
             tokens: Number of tokens of the item.
-            occupancy: Capacity in use meanwhile, the item's own included.
+            occupancy: Rows in use or tokens held meanwhile, the item's own included.
         """
 
     def forecast(
@@ -135,7 +138,7 @@ class RowPolicy:
         """Predicts the work until new jobs have ended, and the rows in use meanwhile.
 
         The jobs wait until the jobs before them have rows. Then they share the batch with all rows
-        in use. Some of many new jobs wait for rows of the others.
+        in use. If there are too few rows for all new jobs, some of them wait for the others' rows.
         """
         max_rows = sum([worker.max_rows.get(model, 0) for worker in workers])
         rows = sum([job.rows for job in jobs])

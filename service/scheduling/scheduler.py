@@ -36,8 +36,8 @@ from service.workers.messages import Abort, Compute, Report
 logger = logging.getLogger("regard.scheduler")
 
 NEEDED_SHARE = 0.5
-"""A waiting job is given up if it has less than this share of its expected time left. The share is
-small, because a single job may be faster than expected."""
+"""A waiting job is given up if the time until its deadline is less than this share of its expected
+computing time. The share is small, because a single job may be faster than expected."""
 
 MAX_ATTEMPTS = 2
 """Largest number of times that an item is dispatched. It is dispatched again if its worker dies."""
@@ -77,7 +77,7 @@ class Scheduler:
         self.ids = itertools.count(1)
         self.is_closed = False
         self.will_dispatch = False
-        self.on_removed: Callable[[str], None] = lambda _: None  # takes the name of a model
+        self.on_removed: Callable[[str], None] = lambda _: None  # gets a removed model's name
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
         """Adds a queue for each of these kinds, so that items for the model are accepted."""
@@ -118,8 +118,8 @@ class Scheduler:
         Args:
             items: Items of one request, of any kinds.
             deadline: Time by time.perf_counter at which the unfinished items fail.
-            is_first: Whether it is the first submission of its request. Later ones are not refused
-                for their expected wait, because work would be lost.
+            is_first: Whether it is the first submission of its request. Later submissions are not
+                refused for their expected wait, because the work of earlier ones would be lost.
             client: Identity of the client. Clients take turns in each lane.
 
         Raises:
@@ -165,8 +165,9 @@ class Scheduler:
     ) -> None:
         """Refuses jobs that would probably not be done in `seconds`.
 
-        If no other job waits or runs, the jobs are always admitted. Their time is then unknown.
-        Otherwise the submission gets the prediction, and compares it with its time at its end.
+        If no other job of the kind and model waits or runs, the jobs are always admitted. They are
+        also admitted if too few items have finished for a prediction. If the prediction uses a
+        measured rate, the submission compares it with the real time at its end.
 
         Raises:
             OverloadedError: The jobs would probably be late.
@@ -183,11 +184,11 @@ class Scheduler:
             needed = expected + queue.margin.seconds_for(expected)
             if needed > seconds:
                 raise late(needed, seconds)
-        if queue.pace.is_known(occupancy):  # other errors show nothing about later predictions
+        if queue.pace.is_known(occupancy):  # an assumed rate would distort the measured errors
             submission.prediction = Prediction(queue.margin, expected, seconds)
 
     def _dispatch_soon(self) -> None:
-        """Assigns waiting items after this turn of the event loop, together with later ones."""
+        """Assigns waiting items after this turn of the event loop, with all items of this turn."""
         if not self.will_dispatch:
             self.will_dispatch = True
             self.call_soon(self._dispatch)
@@ -215,7 +216,7 @@ class Scheduler:
             job.occupancy = occupancy
 
     def _drop_late(self, queue: Queue, policy: Policy, occupancy: int) -> None:
-        """Fails the first jobs of each lane that have too little time left to be computed."""
+        """Fails the first jobs of each client in each lane if they have too little time left."""
         now, pace = time.perf_counter(), queue.pace
 
         def is_late(job: Job) -> bool:

@@ -174,7 +174,7 @@ class SentenceSharing:
             each.stream.finish(each.index, Result(result.value, 0.0, now - each.joined))
 
     def replace(self, shared: Shared) -> None:
-        """Submits a waiting sentence in place of one that was given up."""
+        """Submits a waiting sentence in place of an equal sentence that was given up."""
         del self.running[shared.key]
         if not shared.followers:
             return
@@ -255,5 +255,8 @@ class Part:
 
 
 def key_of(item: TranslationItem) -> Key:
-    """Returns the key of a sentence; the key of its cached result leaves out the last value."""
+    """Returns the key of a sentence.
+
+    The key of its cached result leaves out the last value, because both lanes share the cache.
+    """
     return item.model, item.first_id, _values(item.options), tuple(item.source), item.is_bulk

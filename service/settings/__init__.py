@@ -59,9 +59,9 @@ class Settings(
 
         Args:
             models: Folders and packages of the models.
-            placements: Maps the folder of a model to its device and dtype. They come from the
-                manifest, the file that lists the models of a server. "" stands for the server's
-                own setting.
+            placements: Maps the folder of a model to its device and dtype. A manifest, which is a
+                file that lists the models of a server, gives both. "" stands for the server's own
+                setting.
         """
         found = self.model_copy(update={"models": tuple(models)})
         found._placements = dict(placements)

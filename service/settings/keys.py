@@ -8,7 +8,7 @@ KEYS_FILE = "file:"
 """Prefix of REGARD_API_KEYS if the setting names a file that has the keys."""
 
 HASH = "sha256:"
-"""Prefix of the hash of a key, which stands in place of the key: 64 hexadecimal digits."""
+"""Prefix of the SHA-256 of a key. A key may be given as this prefix and 64 hexadecimal digits."""
 
 ADMIN = "admin"
 DEFAULT_SCOPES = ("translate", "embed", "attention")
@@ -63,7 +63,7 @@ def digest_of(key: str) -> str:
 
 
 def listed_keys(text: str) -> tuple[ApiKey, ...]:
-    """Returns the keys of a list that is separated by commas.
+    """Returns the keys of a text that separates them by commas.
 
     Raises:
         ValueError: A key cannot be used.

@@ -19,7 +19,10 @@ MAX_GLOSSARIES = 1_000
 """Largest number of glossaries of a server. DeepL has the same limit."""
 
 KEPT_TERMS = 16
-"""Largest number of `Terms` objects that a process keeps. Each set of dictionaries has one."""
+"""Largest number of `Terms` objects that a process keeps.
+
+Each object has the terms of the dictionaries that a request uses together.
+"""
 
 
 @dataclass(frozen=True, slots=True)

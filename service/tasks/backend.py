@@ -22,7 +22,8 @@ class Status:
     """The state of the server.
 
     Attributes:
-        failure: Reason why a model could not be loaded when the server started; None if all were.
+        failure: Reason why the server ends: a model could not be loaded at the start, or the device
+            failed repeatedly. None if there is no such reason.
         is_ready: Whether work is accepted.
         is_stopping: Whether the shutdown has begun.
         models: Maps the served name of each loaded model to its description by each worker.

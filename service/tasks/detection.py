@@ -19,9 +19,9 @@ UNDETECTED = Detection("en", 0.0)
 SLICE_CHARS = 2048
 """Number of characters that the thread reads before it turns to the texts of another request.
 
-The event loop itself detects the languages of a request with fewer characters. If a request is
-cancelled or late, the thread reads its texts only to the end of the slice in progress, for some
-milliseconds.
+The event loop itself detects the languages of a request with at most SLICE_CHARS characters. If a
+request is cancelled or late, the thread reads its texts only to the end of the slice in progress,
+for some milliseconds.
 """
 
 CHARS_PER_TEXT = 20
@@ -36,7 +36,7 @@ def cost(text: str) -> int:
 
 
 class DetectionPool:
-    """Detects languages: of a few characters in the event loop, and of more in one thread.
+    """Detects the languages of short requests in the event loop, and of long ones in one thread.
 
     Args:
         detector: Detects the language of one text.

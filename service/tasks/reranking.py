@@ -198,6 +198,6 @@ def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Returns 1 / (1 + exp(-x)) for each logit x in float32, without overflow."""
+    """Returns 1 / (1 + exp(-x)) for each logit x, as float32; tanh avoids an overflow."""
     wide = logits.astype(np.float64)
     return np.asarray(0.5 * (1 + np.tanh(wide / 2)), dtype=np.float32)

@@ -69,7 +69,7 @@ class Carriage:
 def trim(segments: Segments, protected: ProtectedText) -> Segments:
     """Moves markers from the ends of the sentences to the separators, if they may move.
 
-    Markers of symbols may move, and in markup also those of tags. The model does not read
+    Markers of symbols may move, and in markup also the markers of tags. The model does not read
     separators. A sentence of only such markers becomes empty.
     """
     if not protected.spans:

@@ -12,8 +12,8 @@ py3langid  100%   99.1%    94.6%    70.3%
 =========  =====  =======  =======  ======
 
 We chose `lingua` for its accuracy on single words, such as search words and labels, where the two
-differ most. `lingua` took 11 to 112 µs a text. With all of its 75
-languages it would need 957 MB. A language that is left out can never be detected by mistake.
+differ most. `lingua` took 11 to 112 µs for each text. With all of its 75 languages it would need
+957 MB. A language that is left out can never be detected by mistake.
 """
 
 from collections.abc import Collection

@@ -33,7 +33,7 @@ class Kind(Enum):
     CLOSE = "close"
     """End tag of an element inside a sentence."""
     EMPTY = "empty"
-    """A comment, or an element without content inside a sentence, such as an image."""
+    """A comment, a processing instruction, or an element without content, inside a sentence."""
     BLOCK = "block"
     """Tag of an element that ends a sentence."""
     OPAQUE = "opaque"
@@ -73,7 +73,10 @@ class MarkupText(ProtectedText):
         )
 
     def extended(self, spans: Sequence[str]) -> Self:
-        """Returns the same text with more spans, which are given without entities."""
+        """Returns the same text with more spans.
+
+        The spans are plain text. In them, `&`, `<` and `>` become entities.
+        """
         return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:

@@ -60,8 +60,10 @@ FOLDED = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2010\u2011\u2013\u2014\u2212",
     '\'\'\'"""""-----',
 )
-"""Plain characters. Each replaces a typographic quote, hyphen or dash that a vocabulary does not
-have."""
+"""Maps each typographic quote, hyphen or dash to a plain character.
+
+The plain character replaces it if the vocabulary does not have it.
+"""
 
 
 @dataclass(frozen=True, slots=True)

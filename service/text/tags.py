@@ -1,7 +1,7 @@
 """Takes the inline tags out of a text before its translation, and gives each sentence its tags.
 
-A model translates better without tags. `service.text.tag_placement` finds the places of
-the tags in the translation.
+A model translates better without tags. `service.text.tag_placement` finds the places of the tags in
+the translation.
 """
 
 from bisect import bisect_left

@@ -4,7 +4,7 @@ An XML text is a document, or a fragment such as `Press <b>Continue</b>.`
 
 An element is inside a sentence if its parent element has words of its own, as `<b>` in
 `<p>a <b>word</b></p>`. It is also inside a sentence if its parent is. The tags of all other
-elements end a sentence, as `<p>` does. `XmlRules` may change this for single elements.
+elements end a sentence, as those of `<p>` do. `XmlRules` may change this for single elements.
 """
 
 import re
@@ -75,7 +75,7 @@ class _Part:
         kind: Kind of the part's token. None for the bounds of a CDATA section and for the end of
             the text, which have no token.
         start: Index of the first byte of the part.
-        words: Characters of the part without entities, if the part is text.
+        words: Characters of the part, if it is text. Entities such as `&amp;` are decoded.
         element: The element that starts here, if the part is a start tag.
     """
 

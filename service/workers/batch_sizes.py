@@ -10,7 +10,7 @@ more time per token."""
 
 GPU_BATCH_TOKENS = 16_384
 """Largest number of tokens of a batch on a GPU. A GPU computes 256 tokens in less time than the
-launch of the kernels takes. This size is not measured yet."""
+launch of the kernels takes. No measurement has confirmed this number yet."""
 
 CAPACITY_BATCHES = 3
 """Number of batches that a worker receives in advance, for each model and length bucket. The

@@ -96,8 +96,10 @@ def parts_of(value: object) -> Iterator[object]:
 
 def give_back_memory() -> None:
     """Releases the memory of a dropped model from Python, the C library and torch."""
-    gc.unfreeze()  # Cycles of frozen objects are never collected,
-    freeze_heap()  # so the heap is thawed, collected and frozen again.
+    # Python never collects cycles of frozen objects. The heap is therefore thawed, collected and
+    # frozen again; `freeze_heap` also collects.
+    gc.unfreeze()
+    freeze_heap()
     if malloc_trim is not None:
         malloc_trim(0)
     if torch.cuda.is_available():

@@ -23,14 +23,14 @@ class Timer(Protocol):
         """Marks the start of a step."""
 
     def stop(self) -> float:
-        """Marks the end of a step; returns the time to charge for, in seconds."""
+        """Marks the end of a step; returns the seconds to charge to the executor."""
 
     def abandon(self) -> float:
-        """Ends a step that failed; returns the time to charge for, in seconds."""
+        """Ends a step that failed; returns the seconds to charge to the executor."""
 
 
 class HostTimer:
-    """Measures the time between the two calls, for a CPU."""
+    """Measures the time between `start` and `stop`, for a CPU."""
 
     def __init__(self) -> None:
         self.began = 0.0

@@ -60,7 +60,7 @@ class WorkerConfig:
     def load(self, files: AnyFiles) -> "Load":
         """Returns the message that loads one of the models, with the model's device and dtype.
 
-        A model for `auto` or `cuda` is loaded on the worker's own GPU, if it has one.
+        A model for `auto` or `cuda` is loaded on the worker's own GPU, if the worker has one.
         """
         device, dtype = self.models.placement(files)
         if device in {"auto", "cuda"} and self.device.startswith("cuda:"):

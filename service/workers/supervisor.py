@@ -56,7 +56,7 @@ async def start_process(connection: socket.socket, threads: int) -> Process:
 
 
 class WorkerEvents(Protocol):
-    """The methods of the scheduler that the supervisor calls; a WorkerLink names the worker."""
+    """The methods of the scheduler that the supervisor calls; a WorkerLink identifies a worker."""
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
         """Begins to accept work items for a model; `kinds` are the task kinds that it computes."""
@@ -112,7 +112,8 @@ class Supervisor:
         scheduler: Gives work to the workers.
         metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
-        on_failure: Called with a message when a worker cannot load an initial model.
+        on_failure: Called with a message when a worker cannot load an initial model, or when the
+            device has failed MAX_DEVICE_FAILURES times.
         timeout_seconds: A worker that holds work, or that loads or unloads a model, and sends
             nothing for this time, is restarted.
 

@@ -115,7 +115,10 @@ class Worker:
         self.out_of_memory: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Works until a Stop arrives, the server is gone, or a model or the device fails."""
+        """Works until a Stop arrives, the server is gone, or the device fails.
+
+        The worker also ends if it cannot load one of the models of its WorkerConfig.
+        """
         try:
             (config,) = self.channel.receive()
             self._start(config)
@@ -134,7 +137,8 @@ class Worker:
         self.configure_log(config.log_level, config.log_format)
         torch.set_num_threads(config.threads)
         if config.device.startswith("cuda"):
-            # This thread also runs the models that other threads load.
+            # The choice of the GPU holds for one thread. Other threads load models, but this thread
+            # runs them.
             with suppress(ModelError):  # the load of each model reports the error
                 select_device(config.device)
         for spec in config.executors:

@@ -53,7 +53,7 @@ def attend_masked(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) ->
         query: (B, H, 1, K).
         key: (B, H, S, K).
         value: (B, H, S, K).
-        lengths: Number of keys of each row (B,). A row without keys attends to the first one.
+        lengths: Number of keys of each row (B,). A query without keys reads position 0.
     """
     positions = torch.arange(key.shape[2], device=key.device)
     mask = positions < lengths.clamp_min(1)[:, None]  # (B, S)

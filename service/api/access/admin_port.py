@@ -1,4 +1,4 @@
-"""The port for operators, on which alone metrics and changes of models can be reached."""
+"""The admin port: if it is set, metrics and changes of models are available on no other port."""
 
 from starlette.types import Scope
 

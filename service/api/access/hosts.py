@@ -16,19 +16,19 @@ LOCAL = ("localhost", "*.localhost")
 """Names that always point to this machine."""
 
 MAX_KNOWN = 1024
-"""Largest number of headers whose result is kept."""
+"""Largest number of allowed Host headers that are remembered, so that they are checked once."""
 
 
 class Hosts:
     """Decides whether the server answers requests for a host.
 
     An IP address is always allowed, because rebinding needs a name. A request without the header
-    is allowed too, because every browser sends it.
+    Host is allowed too: it comes from no browser, because every browser sends this header.
 
     Args:
         allowed: Allowed names. `*.example.org` allows all names below example.org, and `*` allows
-            all names. Empty means the default: the names of this machine if the server listens on
-            a loopback address, and otherwise all names.
+            all names. If no name is given, the default applies: the names of this machine if the
+            server listens on a loopback address, and otherwise all names.
         bound: Host that the server listens on.
     """
 
@@ -67,7 +67,7 @@ class Hosts:
 
 
 def host_of(header: str) -> str:
-    """Returns the host of a Host header or an address, in lower case and without the port."""
+    """Returns the host name or the IP address in a Host header, in lower case, without the port."""
     text = header.strip().lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]

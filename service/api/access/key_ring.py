@@ -25,8 +25,8 @@ Stamp = tuple[int, int, int]
 class KeyRing:
     """Finds keys by their hash, and reads the file of keys again when it changes.
 
-    A file that cannot be used is logged, and the keys that were read before stay valid. Without
-    any keys from its file, the server refuses all keys except its admin key.
+    If the file cannot be used, this is logged, and the keys that were read before stay valid. If no
+    keys were read before, the server refuses all keys except its admin key.
 
     Args:
         settings: Settings of the server.
@@ -49,8 +49,8 @@ class KeyRing:
     def find(self, given: str) -> ApiKey | None:
         """Returns the key with a given text, or None.
 
-        The time does not depend on the number of correct characters. Only hashes are compared, and
-        similar texts have hashes without similarity.
+        The time of the search does not depend on the number of correct characters. Only hashes are
+        compared, and the hashes of similar texts are not similar.
         """
         digest = digest_of(given)
         found = self.keys.get(digest)

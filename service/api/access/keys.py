@@ -53,7 +53,7 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
     Raises:
         MissingKeyError: The request has no key.
         InvalidKeyError: The key is wrong.
-        ForbiddenError: The key has not the scope of the route.
+        ForbiddenError: The key does not have the scope of the route.
         RateLimitedError: The key has used its limit of a minute.
         RequestTooLargeError: The request alone has more characters than this limit.
     """
@@ -80,7 +80,7 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
 
 
 def num_characters(value: Any) -> int:
-    """Returns the number of characters of all texts in a value; a document counts its bytes."""
+    """Returns the number of characters of all texts in a value; for a document, its bytes."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):

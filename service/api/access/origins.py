@@ -27,7 +27,9 @@ HEADERS = (
         b"Retry-After, Server-Timing, X-Request-Id, X-Trace-ID, X-Truncated-Inputs",
     ),
 )
-"""CORS headers of all responses to a page of an allowed origin, besides the origin.
+"""CORS headers of all responses to a page of an allowed origin.
+
+`Origins.response_headers` adds Access-Control-Allow-Origin.
 
 The response to a preflight also allows every header for which the page asks.
 """
@@ -68,7 +70,7 @@ class Origins:
         Only requests with the header Origin are checked, because browsers send it with every
         request that is not SAFE. Over TLS and to localhost they also send Sec-Fetch-Site, which
         then decides. Otherwise the origin is compared with the header Host. Other programs send no
-        Origin, or one that is no web address.
+        Origin, or an Origin that is no web address.
 
         Raises:
             ForbiddenError: The origin is not allowed.
@@ -99,8 +101,8 @@ class CrossOrigin(CORSMiddleware):
     """Answers the preflights of pages of other origins.
 
     A preflight is an OPTIONS request with the header Access-Control-Request-Method. All other
-    responses get their CORS headers from `ResponseSender`, as in LibreTranslate. LibreTranslate has
-    no DELETE, so the response to a preflight names DELETE only if the page asks for it.
+    responses get their CORS headers from `ResponseSender`. As in LibreTranslate, these headers
+    allow GET and POST. The response to a preflight allows DELETE only if the page asks for it.
 
     Args:
         app: The wrapped application.

@@ -1,4 +1,4 @@
-"""The rules by which requests are refused for their host, their page or their port."""
+"""The rules that refuse requests because of their host, their page or their port."""
 
 from dataclasses import dataclass
 

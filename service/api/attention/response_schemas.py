@@ -162,7 +162,7 @@ class StepsVectors(BaseModel):
 class StepsOutput(BaseModel):
     """The output projection, if `include` contains `output` or `output_weight`.
 
-    It is result = weight · concatenated + bias.
+    The formula is result = weight · concatenated + bias.
     """
 
     concatenated: list[float] = Field(description="Vectors z of all heads for this query, joined.")

@@ -18,7 +18,7 @@ from service.text.language_codes import display_name, match_language
 router = APIRouter(tags=["deepl"])
 
 REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
-"""Maps the code of a target language to the codes with a region that DeepL lists in its place.
+"""Maps a target language to codes with a region, which DeepL lists in place of the plain code.
 
 DeepL's clients refuse `en` and `pt` as target languages. One model of a language serves all of its
 regions.
@@ -97,6 +97,7 @@ def source_codes(catalog: Catalog) -> list[str]:
 
 def target_codes(catalog: Catalog) -> list[str]:
     """Returns DeepL's codes of the languages into which the server translates."""
+    # The sources of a language contain the language itself.
     targets = [each for each in catalog.languages if len(catalog.sources(each)) > 1]
     return sorted({code.upper() for each in targets for code in REGIONS.get(each, (each,))})
 

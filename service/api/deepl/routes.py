@@ -138,7 +138,7 @@ def response_body(
     results: list[TranslatedText],
     catalog: Catalog,
 ) -> dict[str, Any]:
-    """Returns the body of the response; optional members appear only if the request needs them."""
+    """Returns the response body, with optional members only if the request asks for them."""
     translations = []
     for text, result in zip(wanted.texts, results, strict=True):
         detected = result.detected.language if result.detected else wanted.source

@@ -42,7 +42,8 @@ router = APIRouter(tags=["translation"])
 MAX_DETECT_CHARS = 16384
 """Number of characters of a list after which /detect reads no more texts.
 
-A text counts with at most `MAX_TEXT_CHARS` characters of `service.text.detection`.
+`service.tasks.detection.cost` counts the characters. It counts only the beginning of a long text,
+and adds a fixed number for each text.
 """
 
 
@@ -136,7 +137,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
 
 
 def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
-    """Returns the response with the requested keys; their values are lists if `q` is a list."""
+    """Returns the response with the keys that apply; their values are lists if `q` is a list."""
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
     if detections:
@@ -155,7 +156,7 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
 
 
 def sample(texts: Sequence[str]) -> list[str]:
-    """Returns the first texts of a list that is in one language, up to MAX_DETECT_CHARS."""
+    """Returns the first texts of a list, until their characters exceed MAX_DETECT_CHARS."""
     end = len(texts)
     for index, chars in enumerate(accumulate(map(cost, texts))):
         if chars > MAX_DETECT_CHARS:

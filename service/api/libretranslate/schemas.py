@@ -143,7 +143,7 @@ class SuggestRequest(Parameters):
 
 
 class SuggestResponse(BaseModel):
-    """The suggestion has been stored."""
+    """The response after a suggestion has been stored."""
 
     success: bool
 

@@ -49,7 +49,7 @@ def wanted_type(request: Request) -> str | None:
 
 
 def check(body: TranslateRequest) -> None:
-    """Refuses a request for fields that a stream does not have.
+    """Refuses a request if it asks for fields that a stream does not have.
 
     Raises:
         InvalidRequestError: The request asks for such a field.

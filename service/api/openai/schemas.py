@@ -89,7 +89,7 @@ class EmbeddingsUsage(BaseModel):
 
 
 class EmbeddingsResponse(BaseModel):
-    """One vector for each input, in their order."""
+    """One vector for each input, in the order of the inputs."""
 
     object: Literal["list"] = "list"
     data: list[EmbeddingBody]

@@ -15,7 +15,7 @@ from service.http_server.byte_budget import RETRY_SECONDS, STALLED_SECONDS, Rese
 from service.http_server.request_connection import connection_of
 
 RESERVATION_KEY = "body_bytes"
-"""Name of the body's reservation in the state of a request's ASGI scope."""
+"""Key of the body's reservation in the `state` of the ASGI scope."""
 
 
 class BodyReader:
@@ -66,7 +66,8 @@ class BodyReader:
             raise
         finally:
             timer.cancel()
-            # The reservation refers to this reader. Both are freed without garbage collection.
+            # This reader and its reservation refer to each other. Without this cycle, both are
+            # freed at once and do not wait for the garbage collector.
             reservation, self.reservation = self.reservation, None
             if reservation is not None:
                 if is_whole:
@@ -92,7 +93,7 @@ class BodyReader:
         if self.reservation is None or size > self.reservation.size:
             self._reserve(min(2 * size, self.max_bytes))
         if self.reservation is not None:
-            # A slower body would exceed the time limit.
+            # A body with fewer bytes than this in STALLED_SECONDS would exceed the time limit.
             least = self.reservation.size * STALLED_SECONDS / self.seconds
             if size - self.marked >= least:
                 self.marked = size
@@ -122,7 +123,7 @@ class BodyReader:
 
 
 def stalled(size: int) -> OverloadedError:
-    """Returns the error for a body that arrives slowly while the server needs its memory."""
+    """Returns the error for a body that arrives slowly while another transfer needs the memory."""
     return OverloadedError(
         f"only {size} bytes of the body have arrived, and the server needs the memory; send the "
         "body faster, or try again later",

@@ -29,8 +29,8 @@ async def open_job(
     """Returns the job of an uploaded document.
 
     Raises:
-        ServiceError: The document cannot be read, or the server has no room for it. Or it has more
-            characters than the API key may still translate this month.
+        ServiceError: The document cannot be read, or the server has no room for it. Or the document
+            has more characters than the API key may still translate this month.
     """
     try:
         job = await documents.open(file.name, file.data, source, target, context)

@@ -117,12 +117,15 @@ def refuse(message: str) -> NoReturn:
 async def read_parameters(request: Request, model: type[Model], max_bytes: int) -> Model:
     """Returns the validated parameters of a request: JSON, form, multipart form or query.
 
-    The API key is checked first, so a caller without a key learns nothing about the parameters.
+    The API key is checked before the parameters. A caller without a key thus learns nothing about
+    the parameters.
 
     Raises:
         MissingKeyError: The server needs a key, and the request has none.
         InvalidKeyError: The request has a wrong key.
-        RequestTooLargeError: The body is over the limit.
+        ForbiddenError: The key does not have the scope of the route.
+        RateLimitedError: The key has used its limit of a minute.
+        RequestTooLargeError: The body is over the limit, or over the limit of the key.
         InvalidRequestError: The body cannot be read, or `model` does not accept it.
         DeadlineExceededError: The body did not arrive in time.
     """
@@ -135,7 +138,9 @@ async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
     Raises:
         MissingKeyError: The server needs a key, and the request has none.
         InvalidKeyError: The request has a wrong key.
-        RequestTooLargeError: The body is over the limit.
+        ForbiddenError: The key does not have the scope of the route.
+        RateLimitedError: The key has used its limit of a minute.
+        RequestTooLargeError: The body is over the limit, or over the limit of the key.
         InvalidRequestError: The body cannot be read.
         DeadlineExceededError: The body did not arrive in time.
     """
@@ -188,7 +193,7 @@ def describe(error: ValidationError) -> ErrorText:
 
 
 def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
-    """Returns the first fault, the name of its parameter, and its place inside the parameter."""
+    """Returns the first fault, the name of its parameter, and its place, such as `q[1]`."""
     faults = error.errors(include_url=False)
     # A union reports one fault for each member type; the deepest fault is the most exact.
     first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]

@@ -90,7 +90,7 @@ def _find_language(catalog: Catalog, name: str, code: str) -> str:
 def decoding_options(
     beam_size: int = 1, num_hypotheses: int = 1, return_scores: bool = False
 ) -> DecodingOptions:
-    """Returns the options of the search.
+    """Returns the options of decoding, which is greedy or a beam search.
 
     Calls with equal arguments return the same object. If several sentences of a message have the
     same object, `pickle` writes it once.
@@ -122,7 +122,7 @@ async def translate(
 
     Raises:
         QuotaExceededError: The key has too few characters left this month.
-        ServiceError: The request is refused, too late, or failed.
+        ServiceError: The request is refused, misses its deadline, or fails.
     """
     async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
         return await services.translator.translate(wanted, context)
@@ -137,7 +137,7 @@ async def stream(
 
     Raises:
         QuotaExceededError: The key has too few characters left this month.
-        ServiceError: The request is refused, too late, or failed.
+        ServiceError: The request is refused, misses its deadline, or fails.
     """
     async with aclosing(services.translator.stream(wanted, context)) as sentences:
         async with services.quota.spent(context.account, sum(map(len, wanted.texts))):

@@ -1,6 +1,6 @@
 """Serves /, /embed, /embed_all and /similarity with the requests and responses of TEI.
 
-TEI is Hugging Face's Text Embeddings Inference. DIALECT adds its other routes and its error shape.
+TEI is Hugging Face's Text Embeddings Inference. DIALECT adds TEI's other routes and error shape.
 """
 
 from fastapi import APIRouter, Request

@@ -26,9 +26,10 @@ class Connection:
 
     Attributes:
         socket: The connection.
-        parser: Cuts what it receives into replies.
+        parser: Cuts the received bytes into replies.
         unsent: Bytes of the request that are not sent yet.
-        sent: Time by perf_counter at which the request was begun; None while it is idle.
+        sent: Time by perf_counter at which the request was begun; None while no request is in
+            progress.
     """
 
     def __init__(self, place: socket.socket) -> None:
@@ -41,8 +42,8 @@ class Connection:
 class OpenLoop:
     """Sends requests, each on an idle connection or on a new one.
 
-    It shares the cores with the server. A loop of its own over sockets takes a third less time than
-    asyncio does, and sends closer to the fixed times.
+    This client shares the cores with the server, so it must need little CPU time. Its own loop over
+    sockets takes a third less time than asyncio does, and sends closer to the fixed times.
 
     Args:
         address: Address of the server.
@@ -67,7 +68,7 @@ class OpenLoop:
         self.family, self.place = places[0][0], places[0][4]
 
     def run(self, per_second: float, seconds: float, results: Results) -> float:
-        """Sends for a time, and waits for all replies.
+        """Sends requests for a time, and waits for all replies.
 
         Args:
             per_second: Number of requests per second.
@@ -104,7 +105,7 @@ class OpenLoop:
             connection = Connection(socket.socket(self.family, socket.SOCK_STREAM))
             connection.socket.setblocking(False)
             connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.socket.connect_ex(self.place)  # goes on in the background
+            connection.socket.connect_ex(self.place)  # connects in the background
             self.selector.register(connection.socket, selectors.EVENT_READ, connection)
         connection.sent, connection.unsent = sent, request
         self._send(connection, results)

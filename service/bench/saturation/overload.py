@@ -30,16 +30,16 @@ GRACE_SECONDS = 0.1
 the deadline from the arrival of the request, and the client counts it from the sending."""
 
 BAD_SHARE = 0.05
-"""Share of bad requests up to which a second belongs to normal service. Even at half the capacity,
-a slow model refuses a long sentence that would take longer than a short deadline."""
+"""Largest share of refused, late and failed requests in a second of normal service. It is not 0:
+even at half the capacity, a slow model refuses a long sentence that would miss a short deadline."""
 
 PATIENCE_SECONDS = 10.0
-"""Time after the deadline at which a request without a reply has failed."""
+"""A request has failed if it has no reply this long after its deadline."""
 
 REFUSED = (429, 503)
 
 SMALLEST_SHARE = 0.9
-"""Share of the largest goodput that must be left at the highest offered rate."""
+"""Smallest accepted `share_of_peak` at the highest offered rate."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class OverloadRun:
         in_time_per_second: Translations per second that arrived before their deadline, or at most
             GRACE_SECONDS later.
         share_of_peak: `in_time_per_second` divided by the largest value with this deadline.
-        accepted_p99_seconds: P99 of the time of accepted requests; None without any. A request that
-            got 504 counts as infinite.
+        accepted_p99_seconds: P99 of the time of accepted requests; None if no request was accepted.
+            The time of a request that got 504 counts as infinite.
         late_share: Share of the accepted requests whose reply was late or an error 504.
         refused: Number of refused requests.
-        refused_p50_ms: Median time until a refusal, in milliseconds; None without any.
+        refused_p50_ms: Median time until a refusal, in milliseconds; None without a refusal.
         without_retry_after: Number of refusals without the header Retry-After.
         errors: Number of other failures by name.
         memory_mib: Memory of workers and main process at the end of the overload, in MiB.
         recovery_seconds: Seconds after the overload until the end of the last second in which too
-            many requests were refused, late or failed (BAD_SHARE). Half of the capacity is offered
-            meanwhile. 0 without any such second.
+            many requests were refused, late or failed (BAD_SHARE). 0 if there is no such second.
+            Half of the capacity is offered, from the last reply to the overload on.
     """
 
     factor: float
@@ -177,8 +177,8 @@ async def run_overload(
         factors: Offered rates, divided by the capacity.
         deadlines: Deadlines in seconds.
         rounds: Number of runs of each rate.
-        seconds: Measured seconds of each run. Before them, the same load fills the queue: as long
-            as the deadline, and at most this long.
+        seconds: Measured seconds of each run. Before them, the same load fills the queue, for the
+            length of the deadline but at most for `seconds`.
         on_run: Called with the figures of each run.
 
     Raises:
@@ -275,7 +275,8 @@ def recovery_seconds(bad: Sequence[float], per_second: float) -> int:
     """Returns the end of the last second with too many bad requests; 0 without any such second.
 
     Args:
-        bad: Times at which requests were sent that were refused, late or failed, in seconds.
+        bad: Times at which the refused, late and failed requests were sent, in seconds since the
+            end of the overload.
         per_second: Number of requests sent per second.
     """
     counts = Counter(map(int, bad))

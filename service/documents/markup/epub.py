@@ -40,7 +40,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
 def _chapters(package: Element, name: str) -> list[str]:
     """Returns the names of the chapters and of the table of contents.
 
-    The chapters of the reading order come first, in that order. The rest follow them.
+    The files of the reading order come first, in that order. All other files follow.
     """
     items = {
         each.get("id"): each

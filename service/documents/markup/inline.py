@@ -51,7 +51,7 @@ class Role(Enum):
 
 
 MAX_DEPTH = 10
-"""Largest number of elements around a whole text that get no tag in the text."""
+"""Largest number of nested elements that surround a whole text and therefore get no tag in it."""
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 """The attribute that says whether white space is part of a text."""
@@ -278,7 +278,7 @@ def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequenc
 
 
 def insert(owner: Element, following: Element | None, children: Iterable[Element]) -> None:
-    """Inserts children into an element before one of its children, or at its end for None."""
+    """Inserts children before the child `following`; if it is None, at the end of the element."""
     for child in children:
         if following is None:
             owner.append(child)

@@ -28,7 +28,7 @@ from service.documents.markup.tagged import (
 from service.documents.markup.xml import local_name
 
 _HINTS = frozenset("pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen".split())
-"""Elements that do not end a block, and that are no items."""
+"""Elements that do not end a block and that are not items."""
 
 _MARKS = frozenset(
     "bookmarkStart bookmarkEnd commentRangeStart commentRangeEnd permStart permEnd".split()
@@ -129,7 +129,7 @@ def _items(container: Element) -> Iterator[Item | None]:
 def _kept_field(start: Element) -> list[Element]:
     """Returns the elements, one after the other, of the field that begins at an element.
 
-    The list is empty if no field begins there, or if its result is translated.
+    The list is empty if no field begins there, or if the result of the field is translated.
     """
     if local_name(start) == "fldSimple":
         instructions = [value for key, value in start.items() if key.endswith("}instr")]
@@ -153,7 +153,7 @@ def _is_kept_field(instruction: str) -> bool:
 
 
 def _link_items(link: Element) -> Iterator[Item | None]:
-    """Yields the item of a link; or the items inside it, if a block ends inside it."""
+    """Yields one item for a link; if a block ends inside the link, yields the items inside it."""
     found = list(_items(link))
     inside = [item for item in found if item is not None]
     if len(inside) < len(found):

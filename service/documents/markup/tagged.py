@@ -21,7 +21,7 @@ from service.text.letters import has_letters
 MAX_UNITS = 500
 """Largest number of inline elements in a text.
 
-The time to place the elements in a translation grows faster than linearly.
+The time to place the elements in a translation grows faster than their number.
 """
 
 LINE_BREAK = "<br>"
@@ -289,7 +289,7 @@ def _units(nodes: Sequence[Node]) -> Iterator[Unit]:
 def _likely_words(
     source: Sequence[Node], unit: Unit, nodes: Sequence[Node]
 ) -> tuple[int, int, int] | None:
-    """Returns the words around which a lost element is put: its tag is not in the translation.
+    """Returns the translated words that an element gets if its tag is not in the translation.
 
     If the translation has the element's own words exactly once, such as a name or a number, these
     are taken. If not, the words at the same relative position are taken.

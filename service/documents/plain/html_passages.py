@@ -41,7 +41,7 @@ class Kind(Enum):
     CLOSE = auto()
     """End tag of an inline element."""
     EMPTY = auto()
-    """A comment, or an inline element that cannot have content."""
+    """A comment, a processing instruction, or an inline element without content."""
     KEPT = auto()
     """An inline element that stays as it is, with its content."""
     CONTENT = auto()

@@ -24,7 +24,7 @@ from service.models.remote import find_remote
 
 
 def describe(place: str) -> str:
-    """Returns what the models at a place do, in a few words.
+    """Returns a short description of the models at a place, such as `translates en-de`.
 
     Args:
         place: A folder, `package:NAME`, or a reference to a remote model.
@@ -88,7 +88,7 @@ def files_of(located: LocatedModel) -> list[StoredFile]:
     """Returns each file of a model with size and checksum.
 
     The files of a downloaded model are in its record, and those of a package are in the folders of
-    its models. In any other folder, these are all files except unfinished downloads.
+    its models. For any other folder, the result is all files except unfinished downloads.
     """
     root = root_of(located.place)
     if located.record is not None:

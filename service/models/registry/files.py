@@ -174,7 +174,7 @@ def measure(name: str, path: Path) -> StoredFile:
 
 
 def difference(stored: StoredFile, file: PublishedFile, path: Path) -> str | None:
-    """Returns how a file on disk differs from the published values; None if it has all of them."""
+    """Returns how a file on disk differs from the published one; None if it does not differ."""
     if file.size is not None and stored.size != file.size:
         return f"has {stored.size} bytes, not {file.size}"
     if file.sha256 is not None and stored.sha256 != file.sha256:

@@ -62,7 +62,7 @@ P = ParamSpec("P")
 
 
 class Queries(Protocol[SequenceT_contra]):
-    """The attention queries of a request. Layers and heads are indices from 0 in its model."""
+    """The attention queries of a request. They count the layers and heads of the model from 0."""
 
     @property
     def attention(self) -> AttentionQuery:
@@ -167,7 +167,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
 
     @abstractmethod
     def _queries(self, model: ModelT, request: InspectionRequest) -> Queries[SequenceT]:
-        """Returns the queries of a request. Layers and heads are indices from 0 in the model.
+        """Returns the queries of a request. They count the layers and heads of the model from 0.
 
         Raises:
             InvalidRequestError: The model has no such attention.

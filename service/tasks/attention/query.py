@@ -26,8 +26,8 @@ T = TypeVar("T")
 COMPUTED_PER_RETURNED = 8
 """Limit on the computed values of a request, as a multiple of the limit on returned values.
 
-With `top_k` few values are returned, but whole rows are computed. Values that a
-reduction over heads or layers combines count as one value.
+With `top_k` few values are returned, but whole rows are computed. Values that a reduction over
+heads or layers combines count as one value.
 """
 
 

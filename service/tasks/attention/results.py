@@ -33,7 +33,7 @@ class Attention:
         norm: Values in `data`: `weights`, or `value_norms` (see
             `model.inspection.query.AttentionNorm`).
         data: Values (layers, heads, rows, columns); a dimension that was reduced has size 1.
-        indices: Column of each value if `data` has only the largest values of each row, or None.
+        indices: Column of each value if `data` has only the largest values of each row; else None.
     """
 
     kind: Kind

@@ -32,7 +32,7 @@ BATCHES_AT_ONCE = 4
 
 SAMPLE_TEXTS = 100
 SAMPLE_CHARS = 4000
-"""SAMPLE_TEXTS and SAMPLE_CHARS limit the sample in which a document's language is detected."""
+"""SAMPLE_TEXTS and SAMPLE_CHARS limit the sample from which a document's language is detected."""
 
 KEPT_DOCUMENTS = 16
 """Limit on the total size of the kept documents, as a multiple of REGARD_MAX_FILE_BYTES."""
@@ -79,7 +79,8 @@ class DocumentTranslator:
                 too many bytes.
             QuotaExceededError: The API key has too few characters left this month.
         """
-        format_of(name)  # First, so that an unknown extension is refused even by a busy server.
+        # First, so that a busy server does not ask for another try with an unknown extension.
+        format_of(name)
         self._check_room()
         self.num_open += 1
         try:

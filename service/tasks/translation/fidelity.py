@@ -1,4 +1,4 @@
-"""Translates sentences again whose translations are wrong.
+"""Translates sentences again if their translations are wrong.
 
 A protected span is a part of a text that a model must not change, such as a URL. In a sentence, a
 marker (one private-use character) is in its place. For the model, a stand-in (a short word such as
@@ -185,7 +185,7 @@ async def guard(
     pipeline: PivotPipeline,
     beam_size: int,
 ) -> None:
-    """Decodes sentences again whose translations a guard rejects.
+    """Decodes sentences again if a guard rejects their translations.
 
     The translation that the fewest guards reject is kept, and the first of these if there are
     several. Sentences that were translated in parts are left out.

@@ -93,7 +93,7 @@ def has_loop(tokens: Sequence[int]) -> bool:
 
 
 def is_too_long(reading: Reading) -> bool:
-    """Returns whether the translation is much longer than the source, or has no end."""
+    """Returns whether the translation is much longer than the source, or does not end with EOS."""
     tokens = reading.hypothesis.tokens
     if tokens and tokens[-1] != reading.eos_id:  # the length limit has ended it
         return True
@@ -101,7 +101,7 @@ def is_too_long(reading: Reading) -> bool:
 
 
 def is_copied(reading: Reading) -> bool:
-    """Returns whether the translation is the source itself."""
+    """Returns whether the translation is the source itself, apart from upper and lower case."""
     source, text = reading.source, reading.text
     if len(source) != len(text) or source.casefold() != text.casefold():
         return False
@@ -112,8 +112,8 @@ def loses_numbers(reading: Reading) -> bool:
     """Returns whether a number of the source is missing in the translation.
 
     Separators do not count: `1,500` is found in `1.500` and in `1500`. Neither do groups of zeros,
-    because `24,000` may become `24 mil`, and `11:00` may become `11h`. A number of a century may
-    become a Roman numeral, such as `19th` and `XIX`.
+    because `24,000` may become `24 mil`, and `11:00` may become `11h`. A number below 40 may become
+    a Roman numeral, because `19th century` may become `século XIX`.
     """
     numbers = NUMBER.findall(reading.source)
     if not numbers:
@@ -141,11 +141,13 @@ GUARDS: Mapping[str, Guard] = {
 }
 """The guards by name. A guard is true if it rejects a translation.
 
-A guard of the cross-attention reads `Reading.hypothesis.attention`.
+None of these guards needs cross-attention. A new guard that needs it can read it from
+`Reading.hypothesis.attention`.
 """
 
 PLACEHOLDER = "placeholder"
-"""Name of the guard of protected spans. `fidelity.complete` always has this guard's check."""
+"""Name of the guard of protected spans. It is not in GUARDS, because `fidelity.complete` makes its
+check, also if REGARD_GUARD_BEAM_SIZE is 0."""
 
 
 def rejecting(reading: Reading) -> list[str]:

@@ -53,7 +53,8 @@ class TaggedPair:
     def _tags(self) -> list[Tag]:
         """Returns the tags with their places in the sentence as the model reads it.
 
-        The places change if stand-ins, short words, have taken the place of protected spans.
+        The places differ from those in `text.tags` if stand-ins replace protected spans. A stand-in
+        is a short word that the model copies.
         """
         tags = self.text.tags[self.index]
         carrier = self.text.carriage.carriers.get(self.index)

@@ -4,9 +4,9 @@ A sentence is first translated unchanged. If target terms are missing in the tra
 replace their source terms in the sentence, and the sentence is translated again. This works because
 models mostly copy words of the target language. If target terms are still missing, stand-ins
 replace their source terms in the sentence. If terms are missing even then, stand-ins replace all
-source terms. A stand-in is a short word such as `XYZ1`,
-which the target term replaces in the translation. Models copy stand-ins more reliably than target
-terms, but a stand-in hides the meaning of the term from the model.
+source terms. A stand-in is a short word such as `XYZ1`. The target term replaces it in the
+translation. Models copy stand-ins more reliably than target terms, but a stand-in hides the meaning
+of the term from the model.
 
 This module first puts a marker in place of a source term; `fidelity.Place.load` then replaces the
 markers by stand-ins. A marker is one private-use character for a protected span, a text that the
@@ -34,7 +34,7 @@ async def use_terms(
     options: DecodingOptions,
     pipeline: PivotPipeline,
 ) -> None:
-    """Translates sentences again whose translations miss target terms, up to three times.
+    """Translates sentences again while target terms are missing, up to three times.
 
     A stand-in may be missing in a new translation. The caller must therefore call
     `fidelity.complete` afterwards, which completes such translations.
@@ -102,10 +102,10 @@ class _Termed:
 
 
 def _moved(place: int, changes: Sequence[tuple[int, int]]) -> int:
-    """Returns where a place is after a text was changed.
+    """Returns a place in a text as an index into the changed text.
 
     Args:
-        place: Place in the text before the changes.
+        place: The place as an index into the text before the changes.
         changes: The end of each replaced term, and the number of characters that the replacement
             added. The number is negative if the text became shorter.
     """

@@ -30,7 +30,7 @@ class TokenBudget:
         self.changed = 0.0
 
     def shrink(self, items: Iterable[Item]) -> None:
-        """Halves the limit after a batch of these items has run out of memory."""
+        """Sets the limit to half the tokens of these items, whose batch has run out of memory."""
         tokens = sum(item.num_tokens for item in items)
         self.failed_tokens = max(tokens, self.failed_tokens)
         self.limit, self.changed = max(1, tokens // 2), time.monotonic()
@@ -54,7 +54,7 @@ class TokenBudget:
         return taken
 
     def _recover(self) -> None:
-        """Doubles the limit from time to time, and removes it at the size that has failed."""
+        """Doubles the limit every RECOVERY_SECONDS; removes it when it reaches `failed_tokens`."""
         if self.limit is None or time.monotonic() - self.changed < RECOVERY_SECONDS:
             return
         self.limit, self.changed = 2 * self.limit, time.monotonic()

@@ -20,8 +20,8 @@ class TranslationExecutor(Executor[TranslationItem]):
 
     Items that arrive between two steps are encoded together, because encoding each item alone takes
     an eighth longer. While a part of a failed batch is decoded again, no other items enter the
-    engine. An int8 model gives the same ids when a part is decoded again. In other precisions,
-    an id may change if two tokens have nearly the same score.
+    engine. In float32 and native int8 on a CPU, a part that is decoded again gives the same ids.
+    Otherwise an id may change if two tokens have nearly the same score.
 
     Args:
         engine: The engine of the model.

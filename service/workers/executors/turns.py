@@ -1,4 +1,4 @@
-"""Chooses what a worker computes next among texts of different lengths: short texts first.
+"""Chooses the next slice of a worker's work on texts of different lengths: short texts first.
 
 If only length decided, long texts would never be finished while short texts keep arriving. A share
 of the work therefore goes to the oldest text.

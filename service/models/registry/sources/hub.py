@@ -1,8 +1,9 @@
 """Hugging Face's registry: the files of a repository that make up a model.
 
 huggingface_hub downloads the files into Hugging Face's cache, which other programs share. The
-variable HF_HOME or HF_HUB_CACHE sets its folder. Regard's cache of models (`cache.py`) then gets a
-link to each file that the model needs. It gets no link to code and other files of the repository.
+variable HF_HOME or HF_HUB_CACHE sets the folder of that cache. Regard's cache of models
+(`cache.py`) then gets a link to each file that the model needs. It gets no link to code and other
+files of the repository.
 """
 
 import logging
