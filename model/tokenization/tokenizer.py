@@ -117,10 +117,11 @@ class Tokenizer:
     def unknown_in(self, text: str) -> set[str]:
         """Returns the characters of a text that the vocabulary does not have."""
         characters = set(text)
+        # Several threads may run this. A character is marked as seen when its answer is known.
         for character in characters - self.seen_characters:
-            self.seen_characters.add(character)
             if self._is_unknown(character):
                 self.unknown_characters.add(character)
+            self.seen_characters.add(character)
         return characters & self.unknown_characters
 
     def _is_unknown(self, character: str) -> bool:

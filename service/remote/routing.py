@@ -86,7 +86,7 @@ class RoutingLease:
         if not any(item.model in self.remote for item in items):
             return self.lease.submit(items, deadline, total_tokens)
         stream = ResultStream(len(items))
-        task = asyncio.create_task(self._compute(items, deadline, stream))
+        task = asyncio.create_task(self._compute(items, deadline, total_tokens, stream))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return stream
@@ -98,7 +98,7 @@ class RoutingLease:
         self.lease.release()
 
     async def _compute(
-        self, items: Sequence[WorkItem], deadline: float, stream: ResultStream
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int, stream: ResultStream
     ) -> None:
         try:
             async with (
@@ -107,7 +107,10 @@ class RoutingLease:
             ):
                 local = [place for place, item in enumerate(items) if item.model not in self.remote]
                 if local:
-                    group.create_task(self._compute_local(items, local, deadline, stream))
+                    found = self.lease.submit(
+                        [items[place] for place in local], deadline, total_tokens
+                    )
+                    group.create_task(add_all(found, local, stream))
                 for place, item in enumerate(items):
                     if item.model in self.remote:
                         sentence = cast("TranslationItem", item)  # remote models only translate
@@ -116,12 +119,6 @@ class RoutingLease:
             stream.fail(too_late(stream.total - stream.left, stream.total))
         except ExceptionGroup as errors:
             stream.fail(service_error(errors.exceptions[0]))
-
-    async def _compute_local(
-        self, items: Sequence[WorkItem], local: list[int], deadline: float, stream: ResultStream
-    ) -> None:
-        async for index, result in self.lease.submit([items[each] for each in local], deadline):
-            stream.add([(local[index], result)])
 
     async def _call(
         self, place: int, item: TranslationItem, deadline: float, stream: ResultStream
@@ -133,6 +130,12 @@ class RoutingLease:
         )
         hypothesis = Hypothesis([*tokenizer.encode(found), tokenizer.eos_id])
         stream.add([(place, Result([hypothesis], queued, called))])
+
+
+async def add_all(found: ResultStream, places: list[int], stream: ResultStream) -> None:
+    """Adds results to a stream; `places` are the indices of their items in it."""
+    async for index, result in found:
+        stream.add([(places[index], result)])
 
 
 def service_error(error: Exception) -> ServiceError:

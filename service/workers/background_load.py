@@ -120,9 +120,13 @@ class BackgroundLoads:
     def _run(self, number: int, name: str, load: LoadOne) -> None:
         with self.turn:
             self.turn.wait_for(lambda: self.current is None)
-            self.current = number
-        outcome = load_timed(name, load)
-        self._end_turn(number)
+            if self.wanted.get(name) == number:
+                self.current = number
+        if self.current == number:
+            outcome = load_timed(name, load)
+            self._end_turn(number)
+        else:  # it was dropped before its turn
+            outcome = Outcome(name, LookupError(name), 0.0)
         with self.closing:
             if not self.is_closed:
                 self.outcomes.put((number, outcome))

@@ -39,6 +39,7 @@ class TimeShare:
         self.executors: dict[str, Executor[Any]] = {}
         self.credit = 0.0  # seconds for which slices may be computed
         self.spent = 0.0  # seconds of the steps of the last `run`
+        self.has_failed = False  # whether a step of the last `run` failed
         self.turns = Turns()
 
     def __len__(self) -> int:
@@ -62,7 +63,7 @@ class TimeShare:
 
         The foreground kind computes one step of each model. A sliced kind computes one slice if
         there is no other work. If there is other work, it computes one slice after another, until
-        its credit is used up.
+        its credit is used up or a slice fails.
 
         Args:
             is_beside: Whether there is other work. For a sliced kind, only work of the kinds before
@@ -74,6 +75,7 @@ class TimeShare:
         """
         done: list[Done] = []
         self.spent = 0.0
+        self.has_failed = False
         if self.share is None:
             for name in self.busy():
                 done += self._step(name, is_beside, on_failure)
@@ -81,7 +83,7 @@ class TimeShare:
         if not is_beside:
             self.credit = 0.0
             return [*self._step(self._next(), is_beside, on_failure)] if self else []
-        while self.credit > 0 and self:
+        while self.credit > 0 and self and not self.has_failed:
             before = self.spent
             done += self._step(self._next(), is_beside, on_failure)
             self.credit -= self.spent - before
@@ -104,6 +106,7 @@ class TimeShare:
             seconds = executor.timer.stop()
         except Exception as error:  # of the step, or of earlier work on a GPU
             seconds = executor.timer.abandon()
+            self.has_failed = True
             on_failure(name, executor, error)
             done = []
         self.spent += seconds

@@ -245,6 +245,8 @@ class Worker:
                 self.held += done
             else:
                 self.done += done
+            if self.is_stopping:
+                return
             for later in shares[position + 1 :]:
                 later.earn(share.spent)
 
@@ -254,6 +256,8 @@ class Worker:
         After a fatal error of the device, the worker ends instead. Only a new process can use the
         device again.
         """
+        if self.exit_status:  # an earlier error was fatal
+            return
         if is_fatal(error):
             logger.critical("%s failed", executor.device, exc_info=error)
             self.is_stopping, self.exit_status = True, 1
@@ -290,6 +294,7 @@ class Worker:
             self.splits, self.out_of_memory = Counter(), Counter()
         self.channel.send(report)
         self.held, self.done, self.failed = [], [], []
+        self.held_tokens = 0
 
     def _drain_stats(self) -> dict[str, dict[BatchStats, int]]:
         batches: dict[str, Counter[BatchStats]] = defaultdict(Counter)

@@ -1,5 +1,6 @@
 """Our scores against transformers', with the same random weights and tokenizers."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from model.checkpoints.cross_encoder import load_cross_encoder_model
-from model.checkpoints.families.cross_encoders import CrossEncoderFiles
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
 from model.encoding.embedding import EmbeddingJob, embed
+from model.errors import UnsupportedModelError
 from service.models.served_reranker import ServedReranker
 from service.tasks.reranking import RerankQuery, ids_of, tokenize
 from tests.tiny_cross_encoder import FAMILIES, tokenizer, write_cross_encoder
@@ -90,3 +92,13 @@ def test_very_long_text_is_cut_at_the_requested_end(
     wanted = RerankQuery(QUERY, texts, truncate=True, direction=side)
     expected = their_scores(theirs, family, QUERY, texts, limit, side)
     np.testing.assert_allclose(our_scores(folder, wanted), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("labels", [3, ["LABEL_0"], "LABEL_0"])
+def test_labels_of_a_wrong_type_are_refused(tmp_path: Path, labels: object) -> None:
+    write_cross_encoder(tmp_path)
+    path = tmp_path / "config.json"
+    options = json.loads(path.read_text()) | {"id2label": labels}
+    path.write_text(json.dumps(options))
+    with pytest.raises(UnsupportedModelError, match="id2label must be an object"):
+        read_cross_encoder(CrossEncoderFiles("tiny", tmp_path))

@@ -121,6 +121,31 @@ def test_dropped_load_has_no_outcome_though_its_model_is_loaded_again(
     assert outcome.loaded is new
 
 
+def test_load_that_is_dropped_before_its_turn_is_not_begun(loads: BackgroundLoads) -> None:
+    may_end = threading.Event()
+
+    def first() -> LoadedModel:
+        assert may_end.wait(LIMIT_SECONDS)
+        return loaded_model()
+
+    begun: list[str] = []
+
+    def unwanted() -> LoadedModel:
+        begun.append("b")
+        return loaded_model()
+
+    loads.begin("a", first)
+    loads.begin("b", unwanted)
+    assert loads.drop("b")
+    loads.begin("c", loaded_model)
+    may_end.set()
+    found: list[Outcome] = []
+    while loads.threads:
+        found += wait(loads)
+    assert [each.name for each in found] == ["a", "c"]
+    assert not begun
+
+
 def test_load_that_ends_after_the_worker_has_no_outcome() -> None:
     loads = BackgroundLoads()
     may_end, has_ended = threading.Event(), threading.Event()

@@ -128,6 +128,7 @@ def test_a_file_cut_anywhere_is_refused(open_file: Open) -> None:
         ("version 1", b"PK\3\4" + bytes(100)),
         ("cut short", b""),
         ("cut short: it announces 2 items", struct.pack("<QQ", 1, 2) + bytes(50)),
+        ("damaged", struct.pack("<QQ", 1, 1) + struct.pack("<4Q", 2**63, 0x404, 2, 8) + bytes(50)),
         ("its items end at", container([OPTIONS]) + b"\0"),
         ("has no special:model.yml", container([float32_item("l_W1", MATRIX)])),
         ("special:model.yml: ", container([options_item("a: [1, 2")])),

@@ -15,6 +15,7 @@ from service.workers.executors.translation import TranslationExecutor
 from service.workers.messages import (
     Abort,
     Compute,
+    DeviceLost,
     Report,
     Unload,
     Unloaded,
@@ -207,3 +208,32 @@ def test_fault_after_all_were_aborted_fails_no_sentence(script: Script) -> None:
         assert not worker.failed
         assert not worker.splits["en-pt"]
         assert worker.is_idle
+
+
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_fatal_error_ends_the_turn_and_is_reported_once(
+    script: Script, monkeypatch: pytest.MonkeyPatch, share: float | None
+) -> None:
+    def fail(_engine: EchoEngine) -> None:
+        raise torch.AcceleratorError("device-side assert triggered")
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = Worker(Channel(theirs), script.loaders)
+        sliced = worker.shares[TRANSLATE] = TimeShare(share)
+        sliced.credit = 1.0
+        for name in ("en-pt", "pt-en"):
+            engine = script.load(files("en", "pt"), config()).executables[TRANSLATE]
+            executor = sliced.executors[name] = TranslationExecutor(engine, torch.device("cpu"))
+            executor.add(sentences(1))
+            monkeypatch.setattr(executor.timer, "abandon", lambda: 0.0)  # as on a GPU that failed
+        monkeypatch.setattr(EchoEngine, "_fail_if_scripted", fail)
+        sliced.run(True, worker._isolate)
+        assert worker.exit_status == 1
+        assert worker.is_stopping
+        worker.loads.close()
+        theirs.close()
+        server = Channel(ours)
+        assert isinstance(server.receive(), DeviceLost)
+        with pytest.raises(EOFError):
+            server.receive()

@@ -109,6 +109,8 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
     options = read_options(path)
     encoder = text_encoders.read_config(options, str(path))
     labels = options.get("id2label")
+    if not isinstance(labels, dict | None):
+        raise UnsupportedModelError(str(path), ["id2label must be an object"])
     num_labels = options.get("num_labels", DEFAULT_LABELS if labels is None else len(labels))
     if num_labels != 1:
         raise UnsupportedModelError(

@@ -93,7 +93,11 @@ def _layer_types(options: Options, layers: int, every: int, reasons: list[str]) 
     kinds = options.get("layer_types")
     if kinds is None:
         return [LOCAL if number % every else GLOBAL for number in range(layers)]
-    if not isinstance(kinds, list) or len(kinds) != layers or any(k not in THETAS for k in kinds):
+    if (
+        not isinstance(kinds, list)
+        or len(kinds) != layers
+        or any(k not in [*THETAS] for k in kinds)
+    ):
         reasons.append(f"layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
         return []
     return kinds

@@ -68,7 +68,7 @@ class MarianFile:
         self.data = map_file(path)
         try:
             items = self._read_items()
-        except (struct.error, UnicodeDecodeError) as error:
+        except (struct.error, OverflowError, UnicodeDecodeError) as error:
             raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
         self.items = {item.name: item for item in items}
         if len(self.items) < len(items):

@@ -65,7 +65,9 @@ async def upload(request: Request) -> Response:
     check_options(body)
     check_format(body, name)
     given = context_of(request)
-    context = RequestContext(given.request_id, task=DOCUMENT, account=given.account)
+    context = RequestContext(
+        given.request_id, task=DOCUMENT, address=given.address, account=given.account
+    )
     ids = [body.glossary_id] if body.glossary_id else []
     terms = await find_terms(services, ids, source, target)
     file = Upload(name, body.file.data)

@@ -224,6 +224,8 @@ class DocumentTranslator:
             context = RequestContext(
                 job.context.request_id,
                 job.context.started,
+                address=job.context.address,
+                account=job.context.account,
                 timeout_seconds=self.settings.file_timeout_seconds,
             )
             try:
@@ -232,6 +234,7 @@ class DocumentTranslator:
                 pause = error.retry_after_seconds or RETRY_SECONDS
                 if time.perf_counter() + pause > deadline:
                     raise
+                context.release()  # other requests may use its place in the meantime
                 await asyncio.sleep(pause)
             except DeadlineExceededError:
                 raise DeadlineExceededError(
