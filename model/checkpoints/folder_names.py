@@ -14,8 +14,9 @@ def title_of(folder: Path) -> str:
     `._+-` become hyphens.
     """
     path = folder.absolute()
-    is_cached = path.parent.name == "snapshots"
-    name = path.parent.parent.name.rpartition("--")[2] if is_cached else name_of(folder)
+    repository = path.parent.parent.name
+    is_cached = path.parent.name == "snapshots" and repository.startswith("models--")
+    name = repository.rpartition("--")[2] if is_cached else name_of(folder)
     return UNUSUAL.sub("-", name)
 
 

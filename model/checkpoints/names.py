@@ -73,6 +73,9 @@ def fill(
     for parameter, tensor in wanted.items():
         if tensor not in arrays:
             continue
+        if parameter not in parameters:
+            unexpected.append(f"{tensor} for {parameter}")
+            continue
         array, place = arrays[tensor], parameters[parameter]
         if array.size != place.numel() or array.squeeze().shape != place.squeeze().shape:
             shapes.append(f"{tensor} {array.shape} for {parameter} {tuple(place.shape)}")

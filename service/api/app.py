@@ -132,10 +132,12 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
 
     @asynccontextmanager
     async def with_endpoints(app: FastAPI) -> AsyncIterator[None]:
-        async with services.endpoints, services.keys.watched(), lifespan(app):
-            yield
-        if tracing:
-            await tracing.close()
+        try:
+            async with services.endpoints, services.keys.watched(), lifespan(app):
+                yield
+        finally:
+            if tracing:
+                await tracing.close()
 
     # python_multipart logs each character that it cannot read; the error response is enough.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)

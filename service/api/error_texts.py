@@ -48,7 +48,7 @@ SUGGESTIONS_DISABLED = ErrorText(
 def wrong_scope(name: str, scope: str) -> ErrorText:
     """Returns the text for a key that may not use the routes of a scope."""
     key = f"The API key {name}" if name else "The API key"
-    return ErrorText(f"{key} has not the scope {scope}", f"add {scope} to its scopes")
+    return ErrorText(f"{key} does not have the scope {scope}", f"add {scope} to its scopes")
 
 
 def broken_file(reason: object) -> ErrorText:

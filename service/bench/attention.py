@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from statistics import median
-from urllib.parse import urlsplit
 
 import orjson
 
-from service.bench.client import BenchError
+from service.bench.client import Address, BenchError
 from service.bench.load import LoadReport, run_load
 from service.bench.translation import split_pair
 
@@ -149,9 +148,11 @@ def long_question(
 
 def post(url: str, body: bytes) -> tuple[int, bytes]:
     """Sends a request to /attention and returns the status and body of the reply."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_SECONDS)
+    address = Address.parse(url)
+    path, headers = f"{address.prefix}/attention", {"Content-Type": "application/json"}
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_SECONDS)
     try:
-        connection.request("POST", "/attention", body, {"Content-Type": "application/json"})
+        connection.request("POST", path, body, headers)
         response = connection.getresponse()
         return response.status, response.read()
     finally:
@@ -163,6 +164,9 @@ def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
     """Runs an attention client in its own process.
 
     It yields an empty list. When the context ends, the list receives the client's counts.
+
+    Raises:
+        BenchError: The process died.
     """
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
@@ -172,12 +176,26 @@ def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
     theirs.close()
     replies: list[Asked] = []
     try:
-        ours.recv()  # waits until the client has received its first reply
+        with _reporting_death():
+            ours.recv()  # waits until the client has received its first reply
         yield replies
+        with _reporting_death():
+            ours.send(None)
+            replies.append(ours.recv())
     finally:
-        ours.send(None)
-        replies.append(ours.recv())
+        process.terminate()
         process.join()
+
+
+@contextmanager
+def _reporting_death() -> Iterator[None]:
+    """Raises a BenchError if the process at the other end of a pipe is gone."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise BenchError(
+            "the process of the attention client died; is the server running?"
+        ) from error
 
 
 def ask_in_a_loop(url: str, body: bytes, control: Connection) -> None:

@@ -76,9 +76,10 @@ class Address(NamedTuple):
         self, method: str, path: str, body: bytes = b"", timeout_ms: int | None = None
     ) -> bytes:
         """Encodes one request; the body is JSON, and `timeout_ms` becomes X-Request-Timeout-Ms."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
         timeout = f"X-Request-Timeout-Ms: {timeout_ms}\r\n" if timeout_ms is not None else ""
         head = (
-            f"{method} {self.prefix}{path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n{timeout}"
+            f"{method} {self.prefix}{path} HTTP/1.1\r\nHost: {host}:{self.port}\r\n{timeout}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode("ascii") + body

@@ -16,7 +16,7 @@ from service.bench.load import LoadReport
 from service.bench.mixed import KindFigures, MixedReport
 from service.bench.quality import QualityReport
 from service.bench.saturation.bulk import BulkReport
-from service.bench.saturation.overload import OverloadReport
+from service.bench.saturation.overload import CLIENTS, OverloadReport
 
 SHOWN_LINES = 8
 
@@ -178,7 +178,8 @@ def overload_table(report: OverloadReport) -> Group:
         notes += [f"{place}: {n} x {kind}" for kind, n in sorted(run.errors.items())]
         if run.without_retry_after:
             notes.append(f"{place}: {run.without_retry_after} refusals without Retry-After")
-    table.caption = f"capacity: {report.capacity_per_second:.0f} sentences/s with 64 clients"
+    capacity = f"{report.capacity_per_second:.0f} sentences/s"
+    table.caption = f"capacity: {capacity} with {CLIENTS} clients"
     return Group(table, *map(escape, notes))
 
 

@@ -102,13 +102,15 @@ class DocumentStore:
         return content if self.remove(id_) else None
 
     def remove(self, id_: str) -> bool:
-        """Removes a document; returns False if it has already been removed."""
-        with suppress(FileNotFoundError):
-            (self.folder / (id_ + _CONTENT)).unlink()
+        """Removes a document; returns False if it has already been removed.
+
+        The caller that removes the state owns the document, so the content goes after the state.
+        """
         try:
             (self.folder / (id_ + _STATE)).unlink()
         except FileNotFoundError:
             return False
+        (self.folder / (id_ + _CONTENT)).unlink(missing_ok=True)
         return True
 
     def remove_expired(self) -> None:

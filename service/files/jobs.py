@@ -23,28 +23,34 @@ class Job:
 def default_target(source: Path, language: str) -> Path:
     """Returns the path of a translation.
 
-    It is `book.pt.docx` for the file `book.docx`, and `texts.pt` for the folder `texts`.
+    It is `book.pt.docx` for the file `book.docx`, and `texts.pt` for the folder `texts`. For `.`
+    and `..` it is beside the real folder.
 
     Args:
         source: File or folder.
         language: Code of the target language.
     """
-    return source.with_name(f"{source.stem}.{language}{source.suffix}")
+    named = source.resolve() if source.name in ("", "..") else source
+    return named.with_name(f"{named.stem}.{language}{named.suffix}")
 
 
 def jobs_of(source: Path, target: Path) -> Iterator[Job]:
     """Yields a job for a file, or for each file of a known format in a folder and its subfolders.
 
-    Files of a folder are sorted by path. Hidden files, hidden folders and the folder of the
+    Files of a folder are sorted by path. Hidden files, hidden folders and a subfolder for the
     translations are left out.
     """
     if not source.is_dir():
         yield Job(source, target / source.name if target.is_dir() else target)
         return
+    root, translations = source.resolve(), target.resolve()
+    has_subfolder = root in translations.parents
     for path in sorted(source.rglob("*")):
         below = path.relative_to(source)
         is_hidden = any(part.startswith(".") for part in below.parts)
-        if is_hidden or path.suffix.lower() not in FORMATS or path.is_relative_to(target):
+        if is_hidden or path.suffix.lower() not in FORMATS:
+            continue
+        if has_subfolder and (root / below).is_relative_to(translations):
             continue
         if path.is_file():
             yield Job(path, target / below)

@@ -147,13 +147,17 @@ def _unfinished_jobs(
     Without `is_forced`, files that have a translation at least as new as the file are left out.
 
     Raises:
-        typer.Exit: `source` does not exist, or is a folder without files of a known format.
+        typer.Exit: `source` does not exist, or is a folder without files of a known format; or a
+            translation would replace a file to translate.
     """
     if not source.exists():
         raise stop(f"{source} does not exist")
     jobs = list(jobs_of(source, target or default_target(source, language)))
     if not jobs:
         raise stop(f"{source} has no documents of a known format")
+    sources = {job.source.resolve() for job in jobs}
+    if clash := next((job.target for job in jobs if job.target.resolve() in sources), None):
+        raise stop(f"a translation would replace the file {clash}; choose another --output")
     if is_forced:
         return jobs
     for job in jobs:
@@ -182,8 +186,6 @@ def _translate_files(translator: TextTranslator, jobs: Sequence[Job]) -> None:
 
 
 def _translate_file(translator: TextTranslator, job: Job, progress: Progress) -> None:
-    if job.source.resolve() == job.target.resolve():
-        raise DocumentError("the translation would replace the file; choose another --output")
     document = read_document(job.source.name, job.source.read_bytes())
     texts = document.texts()
     task = progress.add_task(str(job.source), total=len(texts))

@@ -155,12 +155,13 @@ def raise_descriptors(max_connections: int) -> int:
         return max_connections
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    num_connections = max(1, allowed - OWN_DESCRIPTORS)
     if allowed < needed:
         logger.warning(
             "REGARD_MAX_CONNECTIONS is %d, but the limit of open files, %d, allows only %d; "
             "raise the limit, for example by ulimit -n",
             max_connections,
             hard,
-            allowed - OWN_DESCRIPTORS,
+            num_connections,
         )
-    return max(1, allowed - OWN_DESCRIPTORS)
+    return num_connections

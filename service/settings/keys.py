@@ -19,6 +19,7 @@ SCOPES = (*DEFAULT_SCOPES, ADMIN)
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 OPTIONS = ("name", "scopes", "requests", "characters")
+OPTION_STARTS = tuple(f"{option}=" for option in OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def read_keys(text: str) -> tuple[ApiKey, ...]:
     """Returns the keys of a file with one key on each line.
 
     Options may follow a key, separated by spaces: `name=shop scopes=translate,embed requests=600
-    characters=100000`. A line that begins with # is a comment. Without options, one line may have
+    characters=100000`. A line that begins with # is a comment. Only a line without options may have
     several keys, separated by commas.
 
     Raises:
@@ -96,8 +97,10 @@ def _line_keys(line: str) -> tuple[ApiKey, ...]:
     if line.startswith("#"):
         return ()
     key, *options = line.split() or [""]
-    if not options or "=" not in options[0]:
+    if not options or not ("=" in options[0] or any(o.startswith(OPTION_STARTS) for o in options)):
         return listed_keys(line)
+    if "," in key:
+        raise ValueError("a key with options has no comma; write each key on a line of its own")
     given = dict(option.partition("=")[::2] for option in options)
     if len(given) < len(options) or not given.keys() <= set(OPTIONS):
         raise ValueError(f"the options of a key are {', '.join(OPTIONS)}, each at most once")

@@ -109,7 +109,9 @@ class _Reader:
             expat.ExpatError: The document is not well-formed.
         """
         self._parser.Parse(source, True)
-        end = source.index(b">", self.parts[-1].start) + 1
+        end = self.parts[-1].start
+        if source.startswith(b"</", end):  # If not, the root is `<a/>`, and expat gives its end.
+            end = source.index(b">", end) + 1
         self.parts.append(_Part(None, end))
 
     def _add(self, kind: Kind | None, words: str = "", element: _Element | None = None) -> None:

@@ -153,6 +153,15 @@ def test_keys_come_from_a_file(tmp_path: Path) -> None:
     ]
 
 
+def test_listed_keys_may_end_with_equals_signs_but_have_no_options() -> None:
+    assert [key.digest for key in read_keys("one, two, a2V5==\n")] == [
+        digest_of(key) for key in ("one", "two", "a2V5==")
+    ]
+    for line in ("one,two name=shop", "one, two name=shop"):
+        with pytest.raises(ValueError, match="line 1: a key with options has no comma"):
+            read_keys(line)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [

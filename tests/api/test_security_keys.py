@@ -66,7 +66,17 @@ def test_changed_file_is_read_again_by_every_http_process(serve_any: ServeAny, f
     until(lambda: {status(server, "third-key") for _ in range(8)} == {200})
 
 
-@pytest.mark.parametrize("text", ["one two=3\n", "sha256:abc\n", "k name=a/b\n", "k scopes=all\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "one two=3\n",
+        "sha256:abc\n",
+        "k name=a/b\n",
+        "k scopes=all\n",
+        "k1,k2 name=shop\n",
+        "k1, k2 name=shop\n",
+    ],
+)
 def test_file_that_cannot_be_used_changes_nothing(
     file: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,7 +89,27 @@ def test_file_that_cannot_be_used_changes_nothing(
     messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(messages) == 1
     assert "line 1" in messages[0]
-    assert not {"sha256:abc", "a/b", "all", "two=3"} & {*messages[0].split()}
+    assert not {"sha256:abc", "a/b", "all", "two=3", "k1,k2"} & {*messages[0].split()}
+
+
+def test_file_that_cannot_be_read_is_logged_once(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text("first-key\n")
+    settings = Settings.model_validate({"api_keys": f"file:{file}"})
+    file.unlink()
+    file.mkdir()
+    ring = KeyRing(settings)
+    for _ in range(2):
+        ring.refresh()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    file.rmdir()
+    for _ in range(2):
+        ring.refresh()
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
+    file.write_text("first-key\n")
+    ring.refresh()
+    assert ring.find("first-key")
 
 
 def test_empty_or_lost_file_never_opens_the_server(file: Path) -> None:
@@ -110,7 +140,7 @@ def test_keys_may_only_use_their_scopes(serve: Serve, file: Path, both: tuple[st
             response = server.post(path, json=body, headers=bearer(key))
             assert (response.status_code == 403) is (key not in (scope, "all")), (path, key)
     response = server.post("/translate", json=HELLO, headers=bearer("e"))
-    assert_error(response, ForbiddenError, "The API key shop has not the scope translate")
+    assert_error(response, ForbiddenError, "The API key shop does not have the scope translate")
     deepl = server.post(
         "/v2/translate", json={"text": ["a"], "target_lang": "PT"}, headers=bearer("e")
     )

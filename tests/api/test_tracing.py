@@ -7,23 +7,27 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from service.api.app import create_web
 from service.api.tracing.setup import fault_of, is_enabled, open_tracing
 from service.api.tracing.spans import CLOSE_LIMIT_SECONDS
 from service.metrics.labels import STAGES
+from service.server import create_app
 from service.tasks.context import RequestContext
 from tests.api.conftest import Serve, ServeAny
-from tests.api.servers import AnyServer, translation
-from tests.workers import until
+from tests.api.servers import AnyServer, make_settings, translation
+from tests.workers import Script, Threads, until
 
 SECRET = "Rumpelstiltskin"
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -92,6 +96,33 @@ def attributes(span: Span) -> dict[str, Any]:
 
 def send(server: AnyServer, headers: dict[str, str]) -> httpx.Response:
     return server.post("/translate", json=translation("The cat."), headers=headers)
+
+
+def test_tracing_is_closed_although_the_lifespan_fails(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+
+    class Tracing:
+        async def close(self) -> None:
+            closed.append(True)
+
+    @asynccontextmanager
+    async def failing(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        raise OSError("lifespan")
+
+    monkeypatch.setattr("service.api.app.open_tracing", lambda _environment: Tracing())
+    whole = create_app(make_settings(), Threads(script.load, script.load_embedder))
+    app = create_web(whole.state.services, failing)
+
+    async def run() -> None:
+        async with app.router.lifespan_context(app):
+            pass
+
+    with pytest.raises(OSError, match="lifespan"):
+        asyncio.run(run())
+    assert closed == [True]
 
 
 def test_request_has_a_span_with_a_child_for_each_stage(

@@ -17,6 +17,7 @@ def test_address_is_read_from_a_plain_http_url() -> None:
     head = address.request("GET", "/metrics")
     assert head.startswith(b"GET /base/metrics HTTP/1.1\r\nHost: host:81\r\n")
     assert Address.parse("http://host").port == 80
+    assert b"\r\nHost: [::1]:81\r\n" in Address.parse("http://[::1]:81").request("GET", "/")
     for url in ("https://host", "host:8000", "http://", "http://host:99999"):
         with pytest.raises(BenchError, match="http://HOST:PORT"):
             Address.parse(url)

@@ -1,14 +1,19 @@
+import asyncio
 import itertools
 import json
 from dataclasses import replace
 
 import pytest
+from rich.table import Table
 
+from service.bench import tables
 from service.bench.client import Address, RequestError
-from service.bench.saturation import overload
+from service.bench.saturation import bulk, overload
+from service.bench.saturation.bulk import ListClients
 from service.bench.saturation.open_loop import OpenLoop
 from service.bench.saturation.overload import (
     Outcomes,
+    OverloadReport,
     OverloadRun,
     median_run,
     recovery_seconds,
@@ -111,6 +116,28 @@ def test_recovery_ends_with_the_last_second_of_many_bad_requests() -> None:
     assert recovery_seconds([0.1] * 5, 100.0) == 0
     assert recovery_seconds([0.1] * 6, 100.0) == 1
     assert recovery_seconds([2.9] * 6 + [7.5], 100.0) == 3
+
+
+def test_table_has_the_number_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "CLIENTS", 7)
+    table = tables.overload_table(OverloadReport("en-pt", 123.4, [RUN])).renderables[0]
+    assert isinstance(table, Table)
+    assert table.caption == "capacity: 123 sentences/s with 7 clients"
+
+
+def test_list_clients_pause_while_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "RETRY_SECONDS", 60.0)
+    with served(FakeTranslator()) as url:
+        address = Address.parse(url)
+    clients = ListClients(address, "en-pt", ["Hi."])
+
+    async def send() -> None:
+        async with asyncio.timeout(0.2):
+            await clients.send_lists(2)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(send())
+    assert clients.statuses == {"connect": 1}
 
 
 def test_command_shows_the_share_of_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:

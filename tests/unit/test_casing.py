@@ -43,7 +43,15 @@ def test_sentences_are_not_title_case(text: str) -> None:
     ],
 )
 def test_model_gets_sentence_case(text: str, expected: str) -> None:
-    assert sentence_case(text, lambda word: word == "USB") == expected
+    assert sentence_case(text, "en", lambda word: word == "USB") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("KADIN", "Kadın"), ("İYİ GÜNLER", "İyi günler"), ("USB GİRİŞİ", "USB girişi")],
+)
+def test_model_gets_the_i_of_the_language(text: str, expected: str) -> None:
+    assert sentence_case(text, "tr", lambda word: word == "USB") == expected
 
 
 @pytest.mark.parametrize(
@@ -87,6 +95,9 @@ def test_translation_gets_the_case_of_its_source(
         (("pt", "en"), "eu concordo", "I agree", "I agree"),
         (("pt", "en"), "arquivo", "File", "file"),
         (("en", "tr"), "SIGN IN", "Giriş", "GİRİŞ"),
+        (("en", "tr"), "good", "İyi", "iyi"),
+        (("en", "az"), "light", "Işıq", "ışıq"),
+        (("en", "tr"), "Log In", "Giriş izni", "Giriş İzni"),
         (("en", "pt-BR"), "save", "Salvar", "salvar"),
         (("en", "zz"), "save", "Salvar", "salvar"),
     ],

@@ -3,7 +3,7 @@
 import io
 import struct
 from collections.abc import Callable
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_LZMA, ZipFile
 
 import pytest
 from lxml import etree
@@ -178,6 +178,17 @@ def test_xliff_gets_targets_with_the_tags_of_the_source(name: str) -> None:
     assert read_document(name, written).texts() == []
 
 
+def test_xliff_target_comes_after_the_segmented_source() -> None:
+    unit = "<source>A cat.</source>\n<seg-source><mrk mtype='seg'>A cat.</mrk></seg-source>\n"
+    data = XLIFF_1.replace('<source>A dog</source><target state="new">A dog</target>', unit)
+    document = read_document("a.xlf", data.encode())
+    root = etree.fromstring(document.write([upper(text) for text in document.texts()], "pt"))
+    (parent,) = (each.getparent() for each in root.iter("{*}seg-source"))
+    names = [etree.QName(each).localname for each in parent]
+    assert names == ["source", "seg-source", "target", "note"]
+    assert parent.findtext("{*}target") == "A CAT."
+
+
 def test_xliff_without_open_units_comes_back() -> None:
     written = rewrite("a.xlf", str)
     assert canonical(read_document("a.xlf", written).write([], "")) == canonical(written)
@@ -243,6 +254,16 @@ def test_archive_with_many_files_is_refused() -> None:
             file.writestr(f"{number}", b"")
     with pytest.raises(DocumentTooLargeError, match="10001 files"):
         read_document("a.docx", output.getvalue())
+
+
+def test_damaged_lzma_is_refused() -> None:
+    output = io.BytesIO()
+    with ZipFile(output, "w", ZIP_LZMA) as file:
+        file.writestr("word/document.xml", "word " * 100)
+    data = bytearray(output.getvalue())
+    data[60] ^= 0x55  # in the compressed bytes
+    with pytest.raises(DocumentError, match="damaged"):
+        read_document("a.docx", bytes(data))
 
 
 def test_encrypted_archive_is_refused() -> None:

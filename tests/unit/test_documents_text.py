@@ -138,6 +138,12 @@ def test_translations_stand_in_the_place_of_the_texts(suffix: str) -> None:
     assert len(written.split("\n")) == len(TEXTS[suffix].split("\n"))
 
 
+def test_empty_translation_is_written_as_an_empty_string() -> None:
+    text = TEXTS[".po"]
+    written = rewrite(".po", text, lambda _: "")
+    assert written == text.replace('msgstr ""\n\nmsgid "done"', 'msgstr "\\n"\n\nmsgid "done"')
+
+
 def test_subtitles_keep_timings_and_the_number_of_lines() -> None:
     written = rewrite(".srt", TEXTS[".srt"], str.upper)
     assert written == TEXTS[".srt"].replace("The cat sat", "THE CAT SAT").replace(

@@ -18,16 +18,29 @@ def tokenizer() -> Tokenizer:
 
 def test_only_capitals_are_lowered(tokenizer: Tokenizer) -> None:
     chunked = chunk_sentences(split_sentences(TEXT, "en"), tokenizer, 20)
-    lower_capitals(chunked, tokenizer, 20)
+    lower_capitals(chunked, tokenizer, 20, "en")
     assert chunked.segments.sentences == ("Delete files?", "Read more.", "USB port")
     assert chunked.sources == [tokenizer.encode(each) for each in chunked.segments.sentences]
     assert chunked.segments.join(["A", "B", "C"]) == "A B\nC"
 
 
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [("tr", ("Kaldır.", "İyi.")), ("tr-TR", ("Kaldır.", "İyi.")), ("en", ("Kaldir.", "İYİ."))],
+)
+def test_source_language_decides_about_i(
+    language: str, expected: tuple[str, ...], tokenizer: Tokenizer
+) -> None:
+    """In English, the lower case of `İ` has two characters, so the sentence stays."""
+    chunked = chunk_sentences(split_sentences("KALDIR.\nİYİ.", "tr"), tokenizer, 20)
+    lower_capitals(chunked, tokenizer, 20, language)
+    assert chunked.segments.sentences == expected
+
+
 def test_sentence_that_gets_too_long_stays(tokenizer: Tokenizer) -> None:
     chunked = chunk_sentences(split_sentences("GNU NASA", "en"), tokenizer, 20)
     ids = [*chunked.sources]
-    lower_capitals(chunked, tokenizer, 1)
+    lower_capitals(chunked, tokenizer, 1, "en")
     assert (chunked.segments.sentences, chunked.sources) == (("GNU NASA",), ids)
 
 

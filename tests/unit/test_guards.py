@@ -20,6 +20,7 @@ from service.tasks.translation.guards import (
     GuardWarning,
     Reading,
     has_loop,
+    loses_numbers,
     rejecting,
 )
 from service.tasks.translation.pivoting import PivotPipeline, Sentence
@@ -71,12 +72,21 @@ def test_metrics_name_the_guards() -> None:
         ("It is of the 19th century.", "É do século XXIX.", ["digits"]),
         ("It costs 54 dollars.", "Custa XXXXIV dólares.", ["digits"]),
         ("It costs ١٢ dollars.", "Custa 12 dólares.", []),
+        ("It costs ٠١٢ dollars.", "Custa XII dólares.", []),
+        ("It costs ٠٠ dollars.", "Custa zero dólares.", []),
     ],
 )
 def test_guards_reject_wrong_translations(
     source: str, text: str, guards: list[str], route: tuple[Direction, ...]
 ) -> None:
     assert rejections(source, text, route) == guards
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "٩" * 5_000, "0" * 5_000 + "9"])
+def test_very_long_number_is_checked(number: str) -> None:
+    """Python refuses to convert more than 4,300 digits to an int."""
+    for text, is_lost in ((number, False), ("9" * 5_000, False), ("Muito.", True)):
+        assert loses_numbers(Reading([1], number, Hypothesis([1]), text, 0)) == is_lost
 
 
 def test_translation_without_an_end_is_too_long(route: tuple[Direction, ...]) -> None:

@@ -74,6 +74,12 @@ def test_a_parameter_that_no_row_names_is_missing() -> None:
         fill(nn.Linear(3, 2), tensors, PAIRS[:1], NOTHING)
 
 
+def test_a_row_for_a_parameter_that_the_model_lacks_makes_its_tensor_unexpected() -> None:
+    tensors = arrays() | {"file_c": np.ones(2, np.float32)}
+    with pytest.raises(WeightMismatchError, match="^unexpected: file_c for scale$"):
+        fill(nn.Linear(3, 2), tensors, [*PAIRS, ("scale", "file_c")], NOTHING)
+
+
 @pytest.mark.parametrize("shape", [(6,), (3, 2), (1, 6), (2, 3, 2)])
 def test_a_shape_is_not_bent_to_fit(shape: tuple[int, ...]) -> None:
     tensors = arrays() | {"file_W": np.ones(shape, np.float32)}

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from transformers import MarianTokenizer
 
 from model.checkpoints.build import load_engine, load_model
+from model.checkpoints.folder_names import title_of
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
 from model.encoding.forced_pass import forced_pass
@@ -308,6 +309,12 @@ def test_languages_are_read_from_the_name_in_a_hub_cache(tmp_path: Path) -> None
     folder = tmp_path / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / "0a1b2c"
     write_marian(folder)
     assert find_models(str(tmp_path))[0].name == "en-de"
+
+
+def test_folder_called_snapshots_outside_a_hub_cache_names_no_model(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "snapshots" / "en-de"
+    write_marian(folder)
+    assert title_of(folder) == "en-de"
 
 
 def test_folder_of_another_kind_of_model_is_passed_over(folder: Path) -> None:

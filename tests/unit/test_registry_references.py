@@ -31,7 +31,7 @@ def test_reference_is_read_and_written_alike(
     reference = parse_reference(text)
     assert reference == Reference(source, name, revision)
     assert str(reference) == text
-    assert reference.is_remote == (source in (Source.HUB, Source.FIREFOX))
+    assert reference.is_pulled == (source in (Source.HUB, Source.FIREFOX))
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,56 @@ def test_folder_is_translated_and_continued(url: str, tmp_path: Path) -> None:
     assert not (tmp_path / "in.pt" / "bad.json").exists()
 
 
+def test_translations_in_a_subfolder_are_not_translated_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Hello")
+    monkeypatch.chdir(tmp_path)
+    for target in ("docs/pt", str(tmp_path / "docs" / "pt"), "docs/../docs/pt"):
+        assert run(url, "docs", "-o", target).exit_code == 0
+    assert [p.name for p in (tmp_path / "docs" / "pt").rglob("*")] == ["a.txt"]
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_translations_replace_no_file_to_translate(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    for name in ("in/a.txt", "in/in/a.txt"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(name)
+    monkeypatch.chdir(tmp_path)
+    for source, target in (("in", str(tmp_path / "in")), ("in", "."), ("in/a.txt", "in")):
+        result = run(url, source, "-o", target, *options)
+        assert result.exit_code == 1
+        assert "would replace the file" in result.output
+    assert [Path(name).read_text() for name in ("in/a.txt", "in/in/a.txt")] == [
+        "in/a.txt",
+        "in/in/a.txt",
+    ]
+
+
+def test_folder_around_the_source_may_have_the_translations(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Hello")
+    monkeypatch.chdir(tmp_path)
+    assert run(url, "docs", "-o", ".").exit_code == 0
+    assert (tmp_path / "a.txt").read_text() == "HELLO"
+
+
+@pytest.mark.parametrize(("source", "inside"), [(".", "docs"), ("..", "docs/sub")])
+def test_current_folder_and_its_parent_have_translations_beside_them(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, inside: str
+) -> None:
+    (tmp_path / "docs" / "sub").mkdir(parents=True)
+    (tmp_path / "docs" / "a.txt").write_text("Hello")
+    monkeypatch.chdir(tmp_path / inside)
+    assert run(url, source).exit_code == 0
+    assert (tmp_path / "docs.pt" / "a.txt").read_text() == "HELLO"
+
+
 def test_formatted_words_are_sent_as_html(url: str, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<p>The <b class=x>red</b> house &amp; a garden.")
     (tmp_path / "a.txt").write_text("1 < 2 &amp; <b>bold</b>")

@@ -92,6 +92,14 @@ def test_rules_decide_about_tags(text: str, given: XmlRules, expected: str) -> N
     assert kinds(text, given) == expected
 
 
+@pytest.mark.parametrize("end", ["", "\n", "<!-- b > c -->", "\n<?pi </b> ?>"])
+@pytest.mark.parametrize("root", ["<a/>", '<a b=">" />', "<a></a >", '<a b=">">c</a>'])
+def test_root_of_a_document_ends_at_its_last_byte(root: str, end: str) -> None:
+    tokens = read_xml(f'<?xml version="1.0"?>{root}{end}', PLAIN)
+    assert "".join(token.source for token in tokens[1:] if token.source != end) == root
+    assert tokens[-1].source == end or not end
+
+
 def test_ignored_element_is_one_token() -> None:
     tokens = read_xml('Call <x id="1">the <b>CEO</b></x>!', rules(ignored="x"))
     expected = [

@@ -25,8 +25,9 @@ Stamp = tuple[int, int, int]
 class KeyRing:
     """Finds keys by their hash, and reads the file of keys again when it changes.
 
-    If the file cannot be used, this is logged, and the keys that were read before stay valid. If no
-    keys were read before, the server refuses all keys except its admin key.
+    If the file cannot be used, this is logged once until the file changes, and the keys that were
+    read before stay valid. If no keys were read before, the server refuses all keys except its
+    admin key.
 
     Args:
         settings: Settings of the server.
@@ -40,6 +41,7 @@ class KeyRing:
         self.file: Path | None = settings.keys_file
         self.is_required = settings.needs_keys
         self.stamp: Stamp | None = None
+        self._failure: tuple[Stamp | None, str | None] | None = None
         admin = settings.admin_key.get_secret_value()
         self._admin = (ApiKey(digest_of(admin), ADMIN, frozenset(SCOPES)),) if admin else ()
         listed = listed_keys(settings.api_keys.get_secret_value()) if self.file is None else ()
@@ -66,17 +68,19 @@ class KeyRing:
         """Reads the file of keys if it has changed since the last call."""
         if self.file is None:
             return
+        stamp: Stamp | None = None
         try:
             found = os.stat(self.file)
             stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
             if stamp == self.stamp:
                 return
-            self.stamp = stamp
             keys = read_keys(self.file.read_text("utf-8"))
         except OSError as error:
-            if self.stamp is not None:
+            failure = stamp, error.strerror
+            if failure != self._failure:
                 logger.error("the file of keys cannot be read: %s", error.strerror)
-            self.stamp = None
+            self.stamp, self._failure = None, failure  # it is read again, even if it stays the same
+            return
         except ValueError as error:  # also a UnicodeDecodeError, whose text would show the file
             reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
             logger.error(
@@ -85,6 +89,7 @@ class KeyRing:
         else:
             self.keys = self._by_digest(keys)
             logger.info("the file of keys has been read; it has %d keys", len(keys))
+        self.stamp, self._failure = stamp, None
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:

@@ -56,17 +56,17 @@ class ListClients:
         self.statuses: Counter[str] = Counter()
 
     async def send_lists(self, size: int) -> None:
-        """Sends lists of `size` sentences until it is cancelled; waits a second after a refusal."""
+        """Sends lists of `size` sentences until it is cancelled; waits a second after a failure."""
         texts = [*itertools.islice(itertools.cycle(self.sentences), size)]
         request = translate_request(self.address, self.pair, texts, False)
         while True:
             try:
-                status = (await send_once(self.address, request, LIST_TIMEOUT_SECONDS)).status
+                reply = await send_once(self.address, request, LIST_TIMEOUT_SECONDS)
+                status = str(reply.status)
             except RequestError as error:
-                self.statuses[error.kind] += 1
-                continue
-            self.statuses[str(status)] += 1
-            if status != 200:
+                status = error.kind
+            self.statuses[status] += 1
+            if status != "200":
                 await asyncio.sleep(RETRY_SECONDS)
 
 

@@ -4,10 +4,22 @@ import io
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from lzma import LZMAError
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.markup.xml import XmlDocument
+
+_DAMAGED = (
+    BadZipFile,
+    zlib.error,
+    LZMAError,
+    EOFError,
+    NotImplementedError,
+    ValueError,
+    OSError,
+)
+"""Errors of damaged archives."""
 
 MAX_MEMBERS = 10_000
 MAX_BYTES = 128 * 1024 * 1024
@@ -41,7 +53,7 @@ def read_archive(data: bytes) -> dict[str, Member]:
     try:
         with ZipFile(io.BytesIO(data)) as archive:
             return _unpack(archive, len(data))
-    except (BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError) as error:
+    except _DAMAGED as error:
         raise DocumentError(f"the archive is damaged: {error}; save the document again") from None
 
 

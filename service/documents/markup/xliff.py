@@ -80,10 +80,11 @@ def _new_target(unit: Element) -> Element | None:
         return None
     if target is None:
         target = source.makeelement(source.tag.replace("source", "target"), nsmap=source.nsmap)
-        target.tail = source.tail
+        before = found.get("seg-source", source)
+        target.tail = before.tail
         if SPACE in source.attrib:
             target.set(SPACE, source.get(SPACE))
-        unit.insert(unit.index(source) + 1, target)
+        unit.insert(unit.index(before) + 1, target)
     state = target.get("state") or unit.get("state")
     if "".join(target.itertext()).strip() and state not in OPEN_STATES:
         return None

@@ -97,7 +97,7 @@ def _passage(target: _Field, source: str) -> Passage:
     keyword = match[0] if match else ""
 
     def place(translation: str) -> str:
-        lines = (before + translation + after).splitlines(keepends=True)
+        lines = (before + translation + after).splitlines(keepends=True) or [""]
         strings = [escape(line) for line in (["", *lines] if len(lines) > 1 else lines)]
         line_end = first.suffix.strip(" \t") or "\n"
         return first.prefix + keyword + line_end.join(strings) + last.suffix

@@ -119,7 +119,7 @@ def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
     name = str(entry.reference)
     if entry.reference.source is Source.OPENAI:
         return name, "endpoint", "", "", ""
-    if not entry.reference.is_remote:
+    if not entry.reference.is_pulled:
         return name, "on disk" if _exists(name) else "missing", "", "", name
     record = cache.record(entry.reference)
     if record is None:
@@ -159,7 +159,7 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
 
     registries = Registries(settings.hf_endpoint, settings.firefox_registry, settings.offline)
     puller = Puller(cache, registries, HttpClient(), _open_bar)
-    for entry in (entry for entry in entries if entry.reference.is_remote):
+    for entry in (entry for entry in entries if entry.reference.is_pulled):
         _say(f"{entry.reference}:")
         record = puller.pull(entry)
         _say(

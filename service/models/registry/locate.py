@@ -61,7 +61,7 @@ def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
     Raises:
         CacheError: The record of the model is damaged.
     """
-    if not entry.reference.is_remote:
+    if not entry.reference.is_pulled:
         return []
     record = cache.record(entry.reference)
     if record is not None:
@@ -76,7 +76,7 @@ def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
     Raises:
         CacheError: The model was never pulled.
     """
-    if not entry.reference.is_remote:
+    if not entry.reference.is_pulled:
         return LocatedModel(entry, str(entry.reference))
     record = cache.record(entry.reference)
     if record is None:

@@ -27,7 +27,7 @@ class Source(StrEnum):
     OPENAI = "openai:"
 
 
-REMOTE = (Source.HUB, Source.FIREFOX)
+PULLED = (Source.HUB, Source.FIREFOX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Reference:
     revision: str = ""
 
     @property
-    def is_remote(self) -> bool:
+    def is_pulled(self) -> bool:
         """Whether the model's files are pulled into the cache."""
-        return self.source in REMOTE
+        return self.source in PULLED
 
     def __str__(self) -> str:
         return f"{self.source.value}{self.name}" + f"@{self.revision}" * bool(self.revision)
@@ -65,7 +65,7 @@ def parse_reference(text: str) -> Reference:
     require_one_line(text)
     for source in (Source.HUB, Source.FIREFOX):
         if text.startswith(source):
-            return _parse_remote(source, text)
+            return _parse_pulled(source, text)
     if text.startswith(Source.OPENAI):
         return _parse_endpoint(text)
     if text.startswith(Source.PACKAGE):
@@ -92,7 +92,7 @@ def _parse_endpoint(text: str) -> Reference:
     return Reference(Source.OPENAI, name, address)
 
 
-def _parse_remote(source: Source, text: str) -> Reference:
+def _parse_pulled(source: Source, text: str) -> Reference:
     name, at, revision = text.removeprefix(source).partition("@")
     pattern, shape = (
         (HUB_NAME, "hf:owner/name or hf:owner/name@revision")

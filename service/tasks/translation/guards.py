@@ -118,17 +118,27 @@ def loses_numbers(reading: Reading) -> bool:
     numbers = NUMBER.findall(reading.source)
     if not numbers:
         return False
-    written = "".join(NUMBER.findall(reading.text))
-    if not written.isascii():
-        written = "".join(str(int(digit)) for digit in written)
-    missing = [int(each) for each in numbers if int(each) and str(int(each)) not in written]
+    written = _ascii_digits("".join(NUMBER.findall(reading.text)))
+    # They stay strings, because int() refuses numbers of more than 4,300 digits.
+    stripped = [_ascii_digits(each).lstrip("0") for each in numbers]
+    missing = [each for each in stripped if each not in written]
     return any(re.search(rf"\b{roman(each)}\b", reading.text) is None for each in missing)
 
 
-def roman(number: int) -> str:
-    """Returns the Roman numeral of a number below 40, and the decimal numeral of other numbers."""
-    tens, ones = divmod(number, 10)
-    return "X" * tens + ROMAN_ONES[ones] if number < 40 else str(number)
+def _ascii_digits(number: str) -> str:
+    return number if number.isascii() else "".join(str(int(digit)) for digit in number)
+
+
+def roman(number: str) -> str:
+    """Returns the Roman numeral of a number below 40, and other numbers as they are.
+
+    Args:
+        number: A number above 0 in ASCII digits, without leading zeros.
+    """
+    if len(number) > 2 or int(number) >= 40:
+        return number
+    tens, ones = divmod(int(number), 10)
+    return "X" * tens + ROMAN_ONES[ones]
 
 
 Guard = Callable[[Reading], bool]

@@ -307,7 +307,7 @@ class Translator:
         formatting = Formatting()
         if request.protects:
             formatting = Formatting(chunked.segments.sentences, (source, request.target))
-            lower_capitals(chunked, tokenizer, limit)
+            lower_capitals(chunked, tokenizer, limit, source)
         carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
         segments, inside = distribute(chunked.segments, tags)

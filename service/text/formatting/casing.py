@@ -44,19 +44,24 @@ def is_all_caps(text: str) -> bool:
     return len(letters) > 1 and all(map(str.isupper, letters))
 
 
-def sentence_case(text: str, is_known: Callable[[str], bool]) -> str:
+def sentence_case(text: str, language: str, is_known: Callable[[str], bool]) -> str:
     """Converts a sentence in ALL CAPS to lower case with a capital first letter.
 
     A sentence of one or two letters, such as `OK`, stays as it is.
 
     Args:
         text: A sentence in ALL CAPS.
+        language: Code of its language, without a region.
         is_known: Returns whether a word stays in capital letters, such as the acronym `USB`.
     """
     if sum(map(str.isalpha, text)) < 3:
         return text
-    lowered = _WORD.sub(lambda word: word[0] if is_known(word[0]) else word[0].lower(), text)
-    return _WORD.sub(lambda word: _capitalized(word[0]), lowered, count=1)
+
+    def replaced(word: re.Match[str]) -> str:
+        return word[0] if is_known(word[0]) else lower_case(word[0], language)
+
+    lowered = _WORD.sub(replaced, text)
+    return _WORD.sub(lambda word: _capitalized(word[0], language), lowered, count=1)
 
 
 def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
@@ -71,7 +76,7 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
     if is_all_caps(source):
         return _upper(translation, target_code)
     if source_code not in NOUN_CAPITALS and is_title_case(source):
-        translation = _title(translation)
+        translation = _title(translation, target_code)
     given, found = _FIRST.search(source), _FIRST.search(translation)
     if given is None or found is None:
         return translation
@@ -117,7 +122,7 @@ def _like(given: str, found: str, language: str) -> str:
     is_lower = given.islower() and given[0].isalpha()
     if not is_lower or not found[0].isupper() or not _is_common(found, language):
         return found
-    return _lower(found[0], language) + found[1:]
+    return lower_case(found[0], language) + found[1:]
 
 
 def _is_common(word: str, language: str) -> bool:
@@ -140,20 +145,27 @@ def _names(language: str) -> frozenset[str]:
     return frozenset(word for word in words if word[0].isupper())
 
 
-def _title(text: str) -> str:
+def _title(text: str, language: str) -> str:
     def replaced(word: re.Match[str]) -> str:
-        return word[0] if len(word[0]) < MIN_TITLE_CHARS else _capitalized(word[0])
+        return word[0] if len(word[0]) < MIN_TITLE_CHARS else _capitalized(word[0], language)
 
     return _WORD.sub(replaced, text)
 
 
-def _capitalized(word: str) -> str:
-    return word[0].title() + word[1:]
+def _capitalized(word: str, language: str) -> str:
+    return _dotted(word[0], language).title() + word[1:]
 
 
 def _upper(text: str, language: str) -> str:
-    return (text.replace("i", "İ") if language in DOTTED else text).upper()
+    return _dotted(text, language).upper()
 
 
-def _lower(text: str, language: str) -> str:
-    return (text.replace("I", "ı") if language in DOTTED else text).lower()
+def _dotted(text: str, language: str) -> str:
+    return text.replace("i", "İ") if language in DOTTED else text
+
+
+def lower_case(text: str, language: str) -> str:
+    """Returns a text in lower case. The language has no region."""
+    if language in DOTTED:
+        text = text.replace("I", "ı").replace("İ", "i")
+    return text.lower()

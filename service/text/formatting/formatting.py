@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
-from service.text.formatting.casing import is_all_caps, sentence_case, with_case
+from service.text.formatting.casing import is_all_caps, lower_case, sentence_case, with_case
 from service.text.formatting.punctuation import with_ending
 from service.text.protection import MARKER
 
@@ -60,7 +60,7 @@ def _without_tags(source: str, translation: str) -> tuple[int, int]:
     return first, last
 
 
-def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int) -> None:
+def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, language: str) -> None:
     """Changes sentences in ALL CAPS to sentence case, because the model knows words in this case.
 
     A word such as `USB` stays in capitals, because it has fewer tokens in capitals than in lower
@@ -71,17 +71,20 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int) -> No
         chunked: Sentences. Their texts and token ids are changed.
         tokenizer: Tokenizer of the source.
         limit: Largest number of tokens of a sentence.
+        language: Code of the source.
     """
+    language = language.partition("-")[0]
 
     def is_known(word: str) -> bool:
-        return len(tokenizer.encode(word)) < len(tokenizer.encode(word.lower()))
+        lowered = lower_case(word, language)
+        return len(tokenizer.encode(word)) < len(tokenizer.encode(lowered))
 
     found = [index for index, each in enumerate(chunked.segments.sentences) if is_all_caps(each)]
     if not found:
         return
     sentences = list(chunked.segments.sentences)
     for index in found:
-        lowered = sentence_case(sentences[index], is_known)
+        lowered = sentence_case(sentences[index], language, is_known)
         ids = tokenizer.encode(lowered)
         if len(ids) <= limit and len(lowered) == len(sentences[index]):
             sentences[index], chunked.sources[index] = lowered, ids
