@@ -8,19 +8,19 @@ import torch
 from model.errors import DeviceError
 
 MIN_COSINE = 0.998
-"""Smallest mean cosine between the rounded and the float32 vectors of sample sentences.
+"""Limit of the mean cosine between the rounded and the float32 vectors of sample sentences.
 
-If the mean cosine is smaller, `auto` does not select int8 or float16. The loader of an embedding
+If the mean cosine is below it, `auto` does not select int8 or float16. The loader of an embedding
 model embeds the samples in both precisions. For all-MiniLM-L6-v2 the mean cosine is 0.9990 on these
 texts, and 0.9992 on 2,000 real sentences. The correlation of the model's similarities with human
 judgements, times 100, differs by less than 0.05 between the two precisions.
 """
 
 MIN_DEGENERATE_COSINE = 0.98
-"""Smallest cosine between the rounded and the float32 vector of a degenerate text.
+"""Limit of the cosine between the rounded and the float32 vector of a degenerate text.
 
 An example of such a text is one word a hundred times. For all-MiniLM-L6-v2 in int8, the smallest
-cosine is 0.994. If a cosine is below the limit, `auto` does not select int8 or float16.
+measured cosine is 0.994. If a cosine is below the limit, `auto` does not select int8 or float16.
 """
 
 
@@ -34,7 +34,10 @@ class Precision(StrEnum):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Returns the type of the activations. An int8 model quantises only inputs of products."""
+        """Returns the type of the activations.
+
+        It is float32 for int8, because activations are quantised only where weights multiply them.
+        """
         return torch.float32 if self is Precision.INT8 else getattr(torch, self.value)
 
 
@@ -54,7 +57,8 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
 
     With `auto`, the loaders compare a model in int8 or float16 with its float32 form. If the two
     differ too much, a loader takes another precision instead (`model/checkpoints/build.py` and
-    `model/checkpoints/embedding.py`). Int8 matrices of a checkpoint are not compared.
+    `model/checkpoints/embedding.py`). A model whose files have int8
+    matrices is not compared.
 
     Args:
         name: A precision, or `auto`.

@@ -30,7 +30,10 @@ SAMPLES = {
     "ru": ("Библиотека открывается в девять, но по воскресеньям она закрыта.",),
     "zh": ("图书馆九点开门，但是星期天不开门。",),
 }
-"""Real sentences by the code of their language. A model of another language gets all of them."""
+"""Real sentences by the code of their language.
+
+A translation model from another language gets all of them, and so does each embedding model.
+"""
 
 DEGENERATE = ("word " * 100, "....", "1 2 3 4 5 6 7 8 9", "a" * 30, "!!!! ???? ....", "x")
 """Texts that are no sentences. In such texts most tokens attend to the same few tokens, and the

@@ -1,9 +1,9 @@
 """Defines attention queries and the type of their results.
 
-The layer, head and token numbers that a caller gives may be negative or omitted. `resolve_query`
-and `resolve_trace` resolve these numbers against the model's config. A resolved query names
-existing layers and heads, from 0. The module does not import torch, so that processes without a
-model stay small.
+Layer, head and token numbers may be negative; a list of layers or heads may be omitted.
+`resolve_query` and `resolve_trace` resolve these numbers against the model's config. A resolved
+query names existing layers and heads, from 0. The module does not import torch, so that processes
+without a model stay small.
 """
 
 from collections.abc import Mapping

@@ -42,7 +42,7 @@ class MappedTokenizer(Tokenizer):
         return self.ids[piece]
 
     def encode(self, text: str) -> list[int]:
-        """Returns the prefix, such as a language token, and the ids of a text without EOS.
+        """Returns the ids of a text, after the prefix (such as a language token). EOS is not added.
 
         The result is empty for white space alone.
         """

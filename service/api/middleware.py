@@ -64,7 +64,7 @@ class RequestMiddleware:
             the shape of its errors.
         tracing: Makes a span for each counted request; None without tracing.
         drain: Phases of the shutdown of this process.
-        access: Refuses requests whose host, page or port is not allowed.
+        access: Refuses requests whose host, origin or port is not allowed.
         load: Refuses requests if more arrive than this process can handle.
     """
 
@@ -128,8 +128,8 @@ class RequestMiddleware:
             await response.fail(InternalError("the server failed; the log has this request's id"))
         finally:
             context.release()
-            # The request and its reservation refer to each other. Without this cycle, both are
-            # freed at once and do not wait for the garbage collector.
+            # The request and its reservation refer to each other. `pop` breaks this cycle, so both
+            # are freed at once and do not wait for the garbage collector.
             if (reservation := state.pop(RESERVATION_KEY, None)) is not None:
                 reservation.release()
             if context.task:
@@ -154,7 +154,9 @@ class RequestMiddleware:
             span.end(context, status)
 
     def _check(self, scope: Scope, context: RequestContext) -> None:
-        """Checks the load of this process, host, origin, port, time limit and shutdown.
+        """Refuses a request if this process is overloaded or stopping.
+
+        It also refuses a request whose host, origin, port or time limit is not allowed.
 
         Raises:
             ServiceError: The request is refused.

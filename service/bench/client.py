@@ -5,8 +5,8 @@ It must need little CPU time, because it shares the cores with the server.
 It sends plain HTTP on keep-alive connections, one request at a time. It reads replies that have a
 Content-Length or are chunked. It has no TLS, redirects, compressed replies or pipelining.
 
-* BenchError: an error of the benchmark; it ends the command, unless it is a counted RequestError
-  * RequestError: one request got no reply
+* BenchError: an error of the benchmark; it ends the command
+  * RequestError: one request got no reply; the load generator counts it
 """
 
 import asyncio

@@ -22,7 +22,8 @@ Facts = dict[str, Any]
 def self_test() -> Facts:
     """Returns the precision of each model and the replies to one sentence, or the fault.
 
-    The server has one worker. No request is sent to remote models.
+    The server has one worker. A remote model gets the sentence only if it has a pair that only a
+    multilingual model has on this server.
     """
     began = time.monotonic()
     try:
@@ -62,7 +63,7 @@ def replies(url: str, models: list[Facts]) -> Facts:
     for model in models:
         if model.get("sources") and model.get("targets") and "translation" not in found:
             source = "en" if "en" in model["sources"] else model["sources"][0]
-            target = next(code for code in model["targets"] if code != source)
+            target = next((code for code in model["targets"] if code != source), source)
             body = {"q": SENTENCE, "source": source, "target": target}
             reply = ask(f"{url}/translate", body)
             found["pair"] = f"{source}-{target}"

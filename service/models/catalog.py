@@ -65,7 +65,7 @@ class Catalog:
         self.served = {each.name: each for each in served}
         models = list(self.of_type(ServedModel).values())
         self.multilingual = [model for model in models if not model.files.source]
-        # A model on this server is preferred to a remote one.
+        # Of two models of one pair, the model on this server is preferred to the remote one.
         all_: list[ServedModel | ServedRemote] = [*self.of_type(ServedRemote).values(), *models]
         self.pairs = {(m.files.source, m.files.target): m for m in all_ if m.files.source}
         files = [model.files for model in all_]

@@ -62,7 +62,7 @@ FOLDED = str.maketrans(
 )
 """Maps each typographic quote, hyphen or dash to a plain character.
 
-The plain character replaces it if the vocabulary does not have it.
+If the vocabulary does not have the typographic character, the plain one replaces it.
 """
 
 

@@ -22,8 +22,8 @@ class ExecutorSpec:
     Attributes:
         kind: Name of the task kind.
         path: Import path of the executor class, `module:Class`.
-        share: Share of the worker's time while other work waits; None for the kind that always
-            runs.
+        share: Share of the worker's time while other work waits; None for translation, whose share
+            is not limited.
     """
 
     kind: str

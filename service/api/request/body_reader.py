@@ -66,8 +66,8 @@ class BodyReader:
             raise
         finally:
             timer.cancel()
-            # This reader and its reservation refer to each other. Without this cycle, both are
-            # freed at once and do not wait for the garbage collector.
+            # This reader and its reservation refer to each other. The assignment breaks this cycle,
+            # so both are freed at once and do not wait for the garbage collector.
             reservation, self.reservation = self.reservation, None
             if reservation is not None:
                 if is_whole:

@@ -7,8 +7,8 @@ RegistryError
 ├─ ManifestError           a manifest cannot be read; the message lists every fault
 ├─ NotPublishedError       the registry has no such model, revision or file
 ├─ AccessRefusedError      the registry asks for a token, or refuses the given token
-├─ DownloadError           the network or the registry failed, and all retries too
-├─ DamagedFileError        the size or checksum of a file differs from the expected one
+├─ DownloadError           the network or the registry failed; retries failed or would not help
+├─ DamagedFileError        a file has another size or checksum, or a pinned file is missing
 ├─ DiskFullError           the disk has too little free space
 ├─ CacheError              the cache cannot be read or written
 ├─ OfflineError            the network is needed, but a setting forbids it
@@ -53,7 +53,10 @@ class DownloadError(RegistryError):
 
 
 class DamagedFileError(RegistryError):
-    """A file's size or checksum differs from that of the registry, the manifest or the cache."""
+    """A file's size or checksum differs from that of the registry, the manifest or the cache.
+
+    A file that a manifest pins may also be missing.
+    """
 
 
 class DiskFullError(RegistryError):

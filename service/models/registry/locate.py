@@ -1,4 +1,4 @@
-"""Finds the models to serve on disk, without using the network.
+"""Finds the files of the models that are to be served. It does not use the network.
 
 If files are missing, one error lists all of them and the command that fetches them.
 """
@@ -26,7 +26,7 @@ class LocatedModel:
     Attributes:
         entry: Entry that names the model.
         place: A folder, or a `package:` or `openai:` reference.
-        record: Record of the model in the cache; None for a model that is never pulled into it.
+        record: Record of the model in the cache; None for a model that no registry has.
     """
 
     entry: ModelEntry
@@ -40,7 +40,7 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
     Raises:
         MissingFilesError: Files of models from a registry are missing or have another size; the
             error lists all of them.
-        DamagedFileError: Files have other checksums than their pins; the error lists all of them.
+        DamagedFileError: Pinned files are missing or have other checksums; the error lists all.
         RegistryError: A reference, a manifest or the cache cannot be read.
     """
     entries = read_entries(references)
@@ -54,7 +54,7 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 
 
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns one message for each missing file of a model from a registry.
+    """Returns one message for each file of a registry's model that is missing or has another size.
 
     If the model was never pulled, a single message covers all its files.
 

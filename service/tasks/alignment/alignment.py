@@ -130,7 +130,10 @@ def _moved(words: Sequence[Span], offset: int) -> list[Span]:
 
 
 def _best_pairs(weights: NDArray[np.float32]) -> list[tuple[int, int, float]]:
-    """Pairs each target word (T) with the first source word (S) of largest weight."""
+    """Pairs each target word with the source word of the largest weight.
+
+    Of equal weights, the first counts.
+    """
     if not weights.size:
         return []
     best = weights.argmax(axis=1)

@@ -11,10 +11,11 @@ from service.text.protection import MARKER
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """Source sentences whose case and final punctuation their translations receive.
+    """Source sentences. Each translation gets the case and the final punctuation of its source.
 
     Attributes:
-        sentences: Sentences as the client wrote them; empty if translations stay as they are.
+        sentences: Sentences with markers for protected spans; empty if translations stay as they
+            are.
         languages: Codes of the source and the target.
     """
 

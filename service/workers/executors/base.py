@@ -54,7 +54,10 @@ class Backlog(Generic[Item]):
 
     @property
     def oldest(self) -> int:
-        """Lowest id of all items; the backlog must not be empty."""
+        """Id of its oldest item; the backlog must not be empty.
+
+        Waiting items count by the first of each list, which arrived first.
+        """
         firsts = [items[0].id for items in (self.waiting, *self.retries) if items]
         return min([*firsts, *self.running])
 
@@ -117,8 +120,8 @@ class Executor(ABC, Generic[Item]):
         noun: Word for an item in the log.
         stats: Model calls since the last `drain_stats`.
         timer: Measures its steps.
-        cost: Seconds of the last measured step. TimeShare sets it. Turns takes it as the estimate
-            of the next step.
+        cost: Seconds of the last measured step. `TimeShare` sets it. The class `Turns` uses it as
+            the estimate for the next step.
     """
 
     noun = "item"
@@ -149,7 +152,7 @@ class Executor(ABC, Generic[Item]):
 
     @property
     def oldest(self) -> int:
-        """Lowest id of its items; 0 if the kind has no length buckets."""
+        """Id of its oldest item, which `Turns` compares; 0 if the kind has no length buckets."""
         return 0
 
     @property
@@ -183,8 +186,8 @@ class Executor(ABC, Generic[Item]):
             low_latency: Whether other work waits for the end of the step.
 
         Raises:
-            Exception: The batch failed; `isolate` must be called next, after `shrink` if memory has
-                run out.
+            Exception: The batch failed. The caller must then call `isolate`. If memory has run out,
+                it calls `shrink` first.
         """
 
     def shrink(self) -> None:
