@@ -184,7 +184,7 @@ class LanePair:
         self.debt = 0
 
     def __len__(self) -> int:
-        return len(self.interactive) + len(self.bulk)
+        return self.interactive.num_jobs + self.bulk.num_jobs
 
     @property
     def rows(self) -> int:
@@ -270,6 +270,13 @@ class Queue:
 
     def __len__(self) -> int:
         return sum(map(len, self.buckets))
+
+    def __bool__(self) -> bool:
+        """Returns whether a job waits; this is faster than counting the jobs."""
+        for pair in self.buckets:  # a loop is faster than any() with a generator
+            if pair.interactive.num_jobs or pair.bulk.num_jobs:
+                return True
+        return False
 
     @property
     def rows(self) -> int:

@@ -146,7 +146,7 @@ class RowPolicy:
         occupancy = min(max_rows, before + rows)
         waiting = min(1.0, max(0.0, before + rows - max_rows) / rows)
         own = waiting * sum([job.work for job in jobs]) if len(jobs) > 1 else 0.0
-        ahead = queue.work_before(jobs)
+        ahead = queue.work_before(jobs) if queue else 0.0
         longest = max([job.tokens for job in jobs])
         return ahead + own + self.work_until_end(longest, occupancy), occupancy
 
@@ -201,7 +201,7 @@ class SerialForecast:
     ) -> tuple[float, float]:
         """Predicts the tokens to compute until new jobs have ended, and the tokens held then."""
         held = self.occupancy(kind, model, workers)
-        ahead = queue.work_before(jobs)
+        ahead = queue.work_before(jobs) if queue else 0.0
         own = sum([job.work for job in jobs])
         return ahead + held + own, held + own
 

@@ -174,7 +174,7 @@ class Scheduler:
         """
         policy, queue = self.kinds[kind].policy, self.queues[kind][model]
         workers = list(self.workers.values())
-        if not len(queue) and not policy.occupancy(kind, model, workers):
+        if not queue and not policy.occupancy(kind, model, workers):
             return
         work, occupancy = policy.forecast(kind, model, queue, workers, jobs)
         expected = queue.pace.seconds_for(work, occupancy)
@@ -197,7 +197,7 @@ class Scheduler:
         """Assigns waiting items to workers that have capacity."""
         self.will_dispatch = False
         for kind, queues in self.queues.items():
-            models = [model for model, queue in queues.items() if len(queue)]
+            models = [model for model, queue in queues.items() if queue]
             if self.kinds[kind].policy.shares_models and len(models) > 1:
                 models.sort(key=lambda model: queues[model].oldest_age, reverse=True)
             for model in models:
