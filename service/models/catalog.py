@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from model.checkpoints.families.cross_encoders import by_architecture
 from model.checkpoints.families.sentence_transformers import find_embedding_models
@@ -63,6 +63,7 @@ class Catalog:
             twice = sorted({name for name in names if names.count(name) > 1})
             raise CheckpointError(f"more than one model for {', '.join(twice)}; name only one")
         self.served = {each.name: each for each in served}
+        self._by_type: dict[type, dict[str, Any]] = {}
         models = list(self.of_type(ServedModel).values())
         self.multilingual = [model for model in models if not model.files.source]
         # Of two models of one pair, the model on this server is preferred to the remote one.
@@ -92,8 +93,12 @@ class Catalog:
                 )
 
     def of_type(self, cls: type[Served]) -> dict[str, Served]:
-        """Returns the served models of a class, by name."""
-        return {name: each for name, each in self.served.items() if isinstance(each, cls)}
+        """Returns the served models of a class, by name. The caller must not modify the result."""
+        if cls not in self._by_type:
+            self._by_type[cls] = {
+                name: each for name, each in self.served.items() if isinstance(each, cls)
+            }
+        return self._by_type[cls]
 
     @property
     def models(self) -> dict[str, ServedModel]:
@@ -205,7 +210,8 @@ class Catalog:
         """Serves the models of another catalog. Copies made before keep their models and routes."""
         self.served, self.pairs, self.aliases = other.served, other.pairs, other.aliases
         self.multilingual, self.languages = other.multilingual, other.languages
-        self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
+        self.offered, self._by_type = other.offered, other._by_type
+        self._routes, self._offers = other._routes, other._offers
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
         """Maps the name of each model to its reader: embedding models, then translation models.
