@@ -148,7 +148,7 @@ class RefusingProtocol(HttpToolsProtocol):
     def answer_refused(self) -> None:
         """Writes the response to a refused request, whose body has arrived."""
         assert self.refusal is not None
-        self.transport.write(self.refusal.response(self.server_state.default_headers))
         self.early.add(self.refusal)
+        self.transport.write(self.refusal.response(self.server_state.default_headers))
         self.server_state.total_requests += 1
         self.refusal = None
