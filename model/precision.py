@@ -57,8 +57,7 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
 
     With `auto`, the loaders compare a model in int8 or float16 with its float32 form. If the two
     differ too much, a loader takes another precision instead (`model/checkpoints/build.py` and
-    `model/checkpoints/embedding.py`). A model whose files have int8
-    matrices is not compared.
+    `model/checkpoints/embedding.py`). A model whose files have int8 matrices is not compared.
 
     Args:
         name: A precision, or `auto`.

@@ -100,15 +100,13 @@ class BodyReader:
                 self.reservation.mark_progress()
 
     def _reserve(self, size: int) -> None:
-        self.buffer.reserve(size)
         connection = connection_of(self.request.scope)
-        if connection is None:
-            return
-        if self.reservation is None:
+        if self.reservation is not None:
+            self.reservation.grow(size)
+        elif connection is not None:
             self.reservation = connection.pool.budget.reserve(size, self._give_up)
             self.request.scope["state"][RESERVATION_KEY] = self.reservation
-        else:
-            self.reservation.grow(size)
+        self.buffer.reserve(size)
 
     def _expire(self) -> None:
         self._interrupt(too_slow(self.buffer.size, self.seconds))
