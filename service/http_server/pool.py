@@ -23,6 +23,13 @@ IDLE_SECONDS = 1.0
 CLOSED_AT_ONCE = 32
 """Number of idle connections that are closed together, so that the search for them is rare."""
 
+SEARCH_SECONDS = 0.05
+"""Shortest time from a search that finds fewer idle connections to the next search.
+
+A search reads all connections. Without this pause, each new connection would cause a search while
+few connections are idle.
+"""
+
 CHECKS_PER_LIMIT = 8
 """Number of checks within the shortest time limit."""
 
@@ -84,6 +91,7 @@ class ConnectionPool:
         self.connections: set[Watched] = set()
         self.refused: set[Watched] = set()
         self.timer: asyncio.TimerHandle | None = None
+        self.next_search = 0.0  # earliest time of the next search for idle connections
         self.on_added: Callable[[], None] = lambda: None
         shortest = min(limits.header_seconds, limits.idle_seconds, limits.write_seconds)
         self.check_seconds = min(shortest / CHECKS_PER_LIMIT, MAX_CHECK_SECONDS)
@@ -101,9 +109,7 @@ class ConnectionPool:
         if self.timer is None:
             self.timer = loop.call_later(self.check_seconds, self._check, loop)
         if len(self.connections) >= self.max_connections:
-            for idle in self._idle(loop.time() - IDLE_SECONDS):
-                self.connections.discard(idle)
-                idle.close()
+            self._make_room(loop.time())
         if len(self.connections) >= self.max_connections:
             self.refused.add(connection)
             return False
@@ -119,6 +125,17 @@ class ConnectionPool:
         """Removes a connection that has been closed."""
         self.connections.discard(connection)
         self.refused.discard(connection)
+
+    def _make_room(self, now: float) -> None:
+        """Closes connections that have been idle for IDLE_SECONDS."""
+        if now < self.next_search:
+            return
+        found = [*self._idle(now - IDLE_SECONDS)]
+        for idle in found:
+            self.connections.discard(idle)
+            idle.close()
+        if len(found) < CLOSED_AT_ONCE:
+            self.next_search = now + SEARCH_SECONDS
 
     def _idle(self, latest: float) -> Iterator[Watched]:
         """Yields connections that have been idle since `latest` or longer, the longest idle first.
