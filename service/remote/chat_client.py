@@ -88,7 +88,7 @@ def refusal(status: int, retry_after: str, name: str) -> ServiceError:
         retry_after: Value of the header Retry-After; "" without one.
         name: Served name of the model.
     """
-    seconds = int(retry_after) if retry_after.isdecimal() else PAUSE_SECONDS
+    seconds = int(retry_after[:9]) if retry_after.isdecimal() else PAUSE_SECONDS
     wait = min(seconds, MAX_PAUSE_SECONDS)
     if status == 429:
         message = f"the endpoint of {name} has too many requests; try again"

@@ -174,6 +174,11 @@ def test_json_values_are_escaped_as_before() -> None:
     assert '"Helloü"' in written
 
 
+def test_json_numbers_may_have_any_length() -> None:
+    text = f'{{"number": {"1" * 5000}, "text": "Hello"}}'
+    assert rewrite(".json", text, str) == text
+
+
 def test_html_translations_are_escaped() -> None:
     assert rewrite(".html", "<p>a &amp; b</p>", lambda _: "1 < x & y") == "<p>1 &lt; x &amp; y</p>"
 
@@ -201,6 +206,7 @@ def test_other_encodings_are_refused(suffix: str) -> None:
         (".po", 'msgid "a', "line 1"),
         (".po", '"a"', "line 1"),
         (".po", "", "no msgid"),
+        (".po", f'msgid "a"\nmsgid_plural "b"\nmsgstr[{"1" * 5000}] ""\n', "line 3"),
     ],
 )
 def test_damaged_documents_are_refused(suffix: str, text: str, message: str) -> None:

@@ -21,7 +21,7 @@ def read_json(data: bytes) -> PassageDocument:
     """
     text = decode(data).removeprefix("\ufeff")
     try:
-        json.loads(text)
+        json.loads(text, parse_int=str)  # int() refuses numbers of more than 4,300 digits
     except json.JSONDecodeError as error:
         raise DocumentError(
             f"the file is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
