@@ -279,7 +279,8 @@ def test_every_reply_is_open_to_all_origins(
 
 
 @pytest.mark.parametrize(
-    ("method", "allowed"), [("GET", "GET, POST"), ("POST", "GET, POST"), ("DELETE", "DELETE")]
+    ("method", "allowed"),
+    [("GET", "GET, POST"), ("POST", "GET, POST"), ("DELETE", "DELETE"), ("PATCH", "PATCH")],
 )
 def test_preflight_allows_the_method(server: AnyServer, method: str, allowed: str) -> None:
     headers = {

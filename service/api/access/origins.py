@@ -18,6 +18,9 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 
 MAX_AGE_SECONDS = 20 * 24 * 3600
 METHODS = "GET, POST"
+MORE_METHODS = ("DELETE", "PATCH", "PUT")
+"""Methods that a response to a preflight allows only if the page asks for them."""
+
 HEADERS = (
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
     (b"access-control-allow-methods", METHODS.encode()),
@@ -102,7 +105,7 @@ class CrossOrigin(CORSMiddleware):
 
     A preflight is an OPTIONS request with the header Access-Control-Request-Method. All other
     responses get their CORS headers from `ResponseSender`. As in LibreTranslate, these headers
-    allow GET and POST. The response to a preflight allows DELETE only if the page asks for it.
+    allow GET and POST. The response to a preflight allows MORE_METHODS only if the page asks.
 
     Args:
         app: The wrapped application.
@@ -113,7 +116,7 @@ class CrossOrigin(CORSMiddleware):
         super().__init__(
             app,
             allow_origins=[origin.lower().removesuffix("/") for origin in allowed],
-            allow_methods=[*METHODS.split(", "), "DELETE"],
+            allow_methods=[*METHODS.split(", "), *MORE_METHODS],
             allow_headers=["*"],  # OpenAI's library sends a dozen headers named X-Stainless-…
             max_age=MAX_AGE_SECONDS,
         )
@@ -121,7 +124,7 @@ class CrossOrigin(CORSMiddleware):
     def preflight_response(self, request_headers: Headers) -> Response:
         """Returns the response to a preflight."""
         response = super().preflight_response(request_headers)
-        if request_headers["access-control-request-method"] != "DELETE":
+        if request_headers["access-control-request-method"] not in MORE_METHODS:
             response.headers["access-control-allow-methods"] = METHODS
         return response
 
