@@ -187,7 +187,7 @@ def tokenize_uncut(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
     Its count leaves out the prefix that the tokenizer puts in front of every text.
     """
     if number := count_long(text, tokenizer, limit):
-        return TextTokens(TokenizedText(text, [], [], [], []), number)
+        return TextTokens(TokenizedText(text, [], [], [], []), number, is_exact=False)
     tokenized = tokenizer.tokenize(text)
     return TextTokens(tokenized, len(tokenized.ids))
 
