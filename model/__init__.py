@@ -1,7 +1,7 @@
 """Runs Transformers for translation and embeddings.
 
 The models take token ids and return ids, vectors or attention. The package does not use HTTP.
-`tokenization` turns text into ids; the other folders see ids only.
+Only `tokenization` converts text to ids and ids to text.
 
 The dimension key of every shape comment in the package:
 
@@ -21,7 +21,7 @@ Folders, from top to bottom; each folder imports only from the folders below it:
     inspection/     attention queries, and the capture of their results
     architectures/  encoder, decoder, seq2seq, text encoder, shortlist, output layer
     quantization/   int8 schemes and packed matrices
-    layers/         attention, feed-forward, SSRU, positions, residual, caches
+    layers/         attention, feed-forward, SSRU (a recurrent unit), positions, residual, caches
     tokenization/   text <-> ids with character offsets
 
 Modules that every folder may import: `errors`, `config`, `embedding_config`, `sequence`, `device`,

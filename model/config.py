@@ -8,14 +8,17 @@ from model.errors import UnsupportedModelError
 
 
 class DecoderKind(StrEnum):
-    """The token mixer of a decoder layer, which is the layer's first sublayer."""
+    """The kinds of token mixer, the first sublayer of a decoder layer.
+
+    SSRU is the simpler simple recurrent unit.
+    """
 
     SSRU = "ssru"
     SELF_ATTENTION = "self-attention"
 
 
 class NormPosition(StrEnum):
-    """The place of layer norm: after the residual sum (Vaswani et al. 2017), or before it."""
+    """The place of layer norm: after a residual sum (Vaswani et al. 2017), or before a sublayer."""
 
     POST = "post"
     PRE = "pre"
@@ -77,9 +80,10 @@ class ModelConfig:
         unk_id: Id of the unknown token, which is never generated.
         pad_id: Id of the padding token, which is never generated; None if the vocabulary has
             no such id.
-        start_id: First input of the decoder; None if it is a vector of zeros (Marian).
+        start_id: Id of the decoder's first input; None if this input is a vector of zeros (Marian).
         forces_first: Whether a sequence may prescribe the first token of its target. The logits
-            then do not choose this token. In M2M100 and NLLB it names the target language.
+            then do not choose this token. In M2M100 and NLLB this token names the target
+            language.
         shared_embeddings: Whether encoder and decoder share one embedding table.
         tied_output: Whether the output layer uses the decoder's embedding table.
         decoder: Token mixer of the decoder layers.
@@ -93,10 +97,10 @@ class ModelConfig:
         has_output_bias: Whether the output layer has a bias.
         layer_norm_eps: Number added to the variance in layer norm.
         max_length_factor: Maximum ratio of target tokens to source tokens.
-        alignment_layer: Decoder layer, counted from 0, whose cross-attention was trained as an
-            alignment; None if the checkpoint names no such layer.
-        alignment_head: Head of `alignment_layer`, counted from 0, that was trained as the
-            alignment.
+        alignment_layer: Decoder layer, counted from 0, whose cross-attention was trained to
+            align tokens; None if the checkpoint names no such layer.
+        alignment_head: Head of `alignment_layer`, counted from 0, that was trained to align
+            tokens.
     """
 
     d_model: int
@@ -153,7 +157,7 @@ class ModelConfig:
     def aligning_layer(self) -> int:
         """Returns the decoder layer whose cross-attention aligns tokens best.
 
-        It is the layer that was trained to align. In a model without such a layer, it is the first
+        This is the layer that was trained to align. A model without such a layer uses its first
         layer, which usually aligns best.
         """
         return 0 if self.alignment_layer is None else self.alignment_layer

@@ -29,7 +29,8 @@ def select_device(name: str) -> torch.device:
         )
     if device.type == "cuda":
         choose_kernels()
-        if device.index is not None:  # otherwise events and memory sizes are those of GPU 0
+        # Without `set_device`, CUDA events and memory sizes would be those of GPU 0.
+        if device.index is not None:
             torch.cuda.set_device(device)
     return device
 
@@ -37,6 +38,6 @@ def select_device(name: str) -> torch.device:
 def choose_kernels() -> None:
     """Excludes cuDNN's attention, which would compile a kernel for every shape.
 
-    The setting holds for the whole process. The first model sets it; later calls change nothing.
+    The setting holds for the whole process. The first call changes it; later calls do nothing.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)

@@ -17,7 +17,8 @@ class Rotary:
 
     Attributes:
         theta: Base of the frequencies.
-        window: Number of tokens on either side to which a token attends; None for all tokens.
+        window: Number of tokens to which a token attends on each of its sides; None if it attends
+            to all tokens of the text.
     """
 
     theta: float
@@ -38,9 +39,9 @@ class TextEncoderConfig:
             number of tokens of a text.
         position_offset: Row of the position table for a text's first token. RoBERTa and its
             descendants leave the rows up to the padding id unused.
-        token_types: Number of rows of the token type table; 0 if the model has no such table. Row
-            0 is for all tokens of a text. In the pairs of a cross-encoder, row 1 is for the tokens
-            of the second text.
+        token_types: Number of rows of the token type table; 0 if the model has no such table. All
+            tokens of a single text use row 0. In a pair of texts, the tokens of the second text
+            use row 1 (cross-encoders).
         relative_buckets: Number of buckets of the relative position bias (MPNet). 0 means that the
             model has no such bias.
         rotary: Rotary positions of each layer (ModernBERT). It is empty if the model has a position
@@ -90,12 +91,15 @@ class TextEncoderConfig:
 
     @property
     def norms_keys(self) -> bool:
-        """Returns whether keys and values come from normalised input; no effect with POST."""
+        """Returns whether keys and values come from normalised input.
+
+        Layers with `NormPosition.POST` do not use this value.
+        """
         return True
 
     @property
     def max_tokens(self) -> int:
-        """Returns the number of tokens that have positions, special tokens included."""
+        """Returns the number of tokens for which there are positions, special tokens included."""
         return self.max_positions - self.position_offset
 
 
@@ -145,8 +149,8 @@ class EmbeddingConfig:
         modules: Modules after pooling, in order.
         max_tokens: Maximum number of tokens of a text, special tokens included.
         prompts: Named prefixes that can be put before a text.
-        default_prompt: Name of the prefix for requests that name none; None if such requests get no
-            prefix.
+        default_prompt: Name of the prefix for requests that name no prefix; None if such requests
+            get no prefix.
     """
 
     encoder: TextEncoderConfig

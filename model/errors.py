@@ -50,8 +50,8 @@ class WeightMismatchError(CheckpointError):
     """The tensors of the file do not match the parameters of the model.
 
     Args:
-        missing: Expected tensors that are not in the file, and parameters for which no tensor is
-            expected.
+        missing: Expected tensors that are not in the file, and parameters that the name table does
+            not contain.
         unexpected: Tensors without a parameter.
         shapes: Tensors whose shape differs from their parameter's shape, with both shapes.
         name: Name of the file, if known.

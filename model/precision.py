@@ -10,17 +10,19 @@ from model.errors import DeviceError
 MIN_COSINE = 0.998
 """Limit of the mean cosine between the rounded and the float32 vectors of sample sentences.
 
-If the mean cosine is below it, `auto` does not select int8 or float16. The loader of an embedding
-model embeds the samples in both precisions. For all-MiniLM-L6-v2 the mean cosine is 0.9990 on these
-texts, and 0.9992 on 2,000 real sentences. The correlation of the model's similarities with human
-judgements, times 100, differs by less than 0.05 between the two precisions.
+Rounded vectors are in int8 or float16. The loader of an embedding model embeds the samples in both
+precisions. If the mean cosine is below this limit, `auto` does not select int8 or float16. For
+all-MiniLM-L6-v2 the mean cosine is 0.9990 on the samples, and 0.9992 on 2,000 real sentences. The
+correlation of the model's similarities with human judgements, times 100, differs by less than 0.05
+between the two precisions.
 """
 
 MIN_DEGENERATE_COSINE = 0.98
 """Limit of the cosine between the rounded and the float32 vector of a degenerate text.
 
-An example of such a text is one word a hundred times. For all-MiniLM-L6-v2 in int8, the smallest
-measured cosine is 0.994. If a cosine is below the limit, `auto` does not select int8 or float16.
+A degenerate text is not a sentence: for example, one word a hundred times. For all-MiniLM-L6-v2 in
+int8, the smallest measured cosine is 0.994. If a cosine is below the limit, `auto` does not select
+int8 or float16.
 """
 
 
@@ -52,12 +54,12 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
     """Returns the precision that the name selects.
 
     On a CPU, `auto` selects int8 if `is_int8` is true. Otherwise it selects bfloat16 on a device
-    with matrix units for bfloat16. A GPU with matrix units for float16 alone gets float16. All
-    other devices get float32.
+    with matrix units for bfloat16. A GPU with matrix units for float16, but not for bfloat16,
+    gets float16. All other devices get float32.
 
     With `auto`, the loaders compare a model in int8 or float16 with its float32 form. If the two
-    differ too much, a loader takes another precision instead (`model/checkpoints/build.py` and
-    `model/checkpoints/embedding.py`). A model whose files have int8 matrices is not compared.
+    differ too much, the loader takes another precision instead (`model/checkpoints/build.py` and
+    `model/checkpoints/embedding.py`). Int8 is not compared if the files already have int8 matrices.
 
     Args:
         name: A precision, or `auto`.
@@ -90,8 +92,8 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
     Such units are tensor cores (Ampere or later) on a GPU, and AMX tiles on a CPU. The instructions
     AVX-512 BF16 do not count. With these instructions, 64 rows ran 1.7 times as fast in bfloat16 as
-    in float32. But a sentence alone ran a quarter slower than in float32, and the bits of its
-    result differed from those in a batch.
+    in float32. But a single sentence ran a quarter slower than in float32. Its result was not
+    bit-identical to the result of the same sentence in a batch.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

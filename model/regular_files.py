@@ -1,7 +1,7 @@
 """Checks the type and the size of a file before it is read.
 
-A model's folder may hold anything. A named pipe would block its reader forever. A link to /dev/zero
-has no end.
+A model's folder may hold anything. A named pipe would block its reader forever. Reading a
+link to /dev/zero would never end.
 """
 
 import stat
@@ -10,16 +10,16 @@ from pathlib import Path
 from model.errors import CheckpointFormatError
 
 MAX_TEXT_BYTES = 2**27
-"""Largest size of a JSON or YAML file and of a tokenizer, which are read into memory as a whole."""
+"""Largest size, in bytes, of a JSON, YAML or tokenizer file. The whole file is read into memory."""
 
 MAX_WEIGHT_BYTES = 2**36
-"""Largest size of a file of tensors."""
+"""Largest size, in bytes, of a file of tensors."""
 
 
 def check_file(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> None:
-    """Refuses a file that is neither a regular file nor a folder, or that is too large.
+    """Refuses a pipe, a socket, a device, and a file that is too large.
 
-    A folder passes, because its reader refuses it with a more precise message.
+    A folder passes, because the code that opens it reports a more precise error.
 
     Raises:
         CheckpointFormatError: The path leads to a pipe, a socket or a device, or to a file that is

@@ -18,10 +18,11 @@ class DecodingOptions:
     Attributes:
         beam_size: Number of hypotheses kept at each decode step; 1 means greedy search.
         num_hypotheses: Number of hypotheses returned, at most beam_size.
-        length_penalty: Exponent p; a score is the sum of log-probabilities / length ** p.
+        length_penalty: Exponent p; a score is (sum of log-probabilities) / length ** p.
         return_scores: Whether a greedy search computes probabilities (beam search always does).
-        return_attention: Whether a hypothesis has its cross-attention, by which words are aligned.
-            Only a greedy search without scores returns it, and only if the runner records it.
+        return_attention: Whether a hypothesis has its cross-attention, from which words are
+            aligned. Only a greedy search without scores returns the attention, and only if the
+            runner records it.
     """
 
     beam_size: int = 1
@@ -32,7 +33,7 @@ class DecodingOptions:
 
     @property
     def needs_log_probs(self) -> bool:
-        """Returns whether a decode step must also return log-probabilities."""
+        """Returns whether a decode step must return log-probabilities, not only tokens."""
         return self.return_scores or self.beam_size > 1
 
 
@@ -62,8 +63,8 @@ class Sequence:
         id: Number that the caller gives to the sequence, unique in the batch.
         source: Ids, EOS included.
         options: Search options.
-        first_id: First token of the target, whatever the logits are; None leaves the choice to
-            the search. Only models with `forces_first` in their config accept an id.
+        first_id: Id of the target's first token, whatever the logits are; None leaves the choice
+            to the search. Only models with `forces_first` in their config accept an id.
     """
 
     id: int
@@ -102,8 +103,8 @@ class EngineLimits:
     """The limits of the in-flight batch, which sequences enter and leave between decode steps.
 
     Attributes:
-        max_rows: Maximum number of rows decoded together; a beam takes beam_size rows. If it
-            is 0, `model.checkpoints.build.load_engine` chooses the number.
+        max_rows: Maximum number of rows decoded together; a beam takes beam_size rows. If
+            `max_rows` is 0, `model.checkpoints.build.load_engine` chooses the number.
         max_source_tokens: Maximum number of tokens of one source, EOS included.
         max_batch_tokens: Maximum number of tokens encoded together, padding included.
     """

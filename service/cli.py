@@ -36,7 +36,10 @@ from service.settings import Settings
 logger = logging.getLogger("regard")
 
 EXAMPLE = ("en", "pt")
-"""Languages of the printed example. A server without this pair uses its first pair instead."""
+"""Source and target language of the printed example, if the server translates this pair.
+
+Otherwise the example uses the first pair of the server.
+"""
 
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
@@ -106,7 +109,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
 
 def serve_here(settings: Settings) -> str | None:
     """Serves HTTP from this process; returns why a model could not be loaded, or None."""
-    # The import takes 1.4 s. It is not needed by other commands, nor if other processes serve HTTP.
+    # This import takes 1.4 s, and only a process that serves HTTP needs it.
     from service.server import Server
 
     def announce(port: int, catalog: Catalog) -> None:
@@ -162,7 +165,7 @@ def listen(settings: Settings) -> list[socket.socket]:
 
 
 def take_models(settings: Settings) -> Settings:
-    """Returns settings whose models are complete folders and packages on this disk.
+    """Returns settings whose local models are complete folders and packages on this disk.
 
     `serve` calls this function once, before any other process starts. No request is sent to a
     registry afterwards.
@@ -180,10 +183,10 @@ def take_models(settings: Settings) -> Settings:
 
 
 def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text") -> None:
-    """Prints the address of the server, and a command that tries or lists its models.
+    """Prints the address of the server, and a command that tries or lists the server's models.
 
-    If the format of the log is JSON, only the address is logged. Every line of the output is then a
-    JSON object.
+    If the format of the log is JSON, the function logs the address and prints nothing. Every line
+    of the output is then a JSON object.
     """
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -30,7 +30,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
 
 def describe_fault(fault: ErrorDetails) -> str:
-    """Returns the error message for a setting that is not valid. It never quotes an API key."""
+    """Returns the error message for an invalid setting. The message never quotes an API key."""
     field = str(fault["loc"][0])
     known = Settings.model_fields.get(field)
     is_secret = known is not None and known.annotation is SecretStr

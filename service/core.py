@@ -1,6 +1,6 @@
-"""The core: the part of the server that only one process runs.
+"""The core: the part of the server that exactly one process runs.
 
-It holds the metrics, the admission, the queues and the device workers.
+The core holds the metrics, the admission, the queues and the device workers.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class Core:
         self.supervisor.start()
 
     def drain(self) -> None:
-        """Reports from now on that the server is stopping; it still computes requests."""
+        """Makes the core report that the server is stopping. The core still computes requests."""
         self.supervisor.is_draining = True
         self.metrics.ready.set(0)
         self.metrics.draining.set(1)
@@ -55,7 +55,7 @@ class Core:
         self.supervisor.kill()
 
     async def stop(self) -> None:
-        """Fails the unfinished items, and ends the workers."""
+        """Fails the unfinished items, cancels the changes of models, and ends the workers."""
         self.scheduler.close()
         self.changes.cancel()
         await self.supervisor.stop()
@@ -66,7 +66,7 @@ class Core:
         self.metrics.begin(task)
 
     def end(self, ended: Ended) -> None:
-        """Counts a request that has been answered."""
+        """Counts a request that has ended."""
         self.metrics.end(ended)
 
     def count_refused(self, task: str, number: int) -> None:
@@ -189,7 +189,7 @@ def build_core(
 
     Args:
         settings: Settings of the server.
-        files: Models that the server has at the start. Workers load all but the remote models.
+        files: Models that the server has at the start. Workers do not load remote models.
         start_worker: Starts a device worker.
         on_failure: Called with the reason when a model in `files` cannot be loaded.
     """

@@ -78,7 +78,7 @@ class UnsupportedLanguageError(ServiceError):
         self.language = language
         self.source = source
         self.available = available
-        self.args = (message, language, source, available)  # so that it can be pickled
+        self.args = (message, language, source, available)  # for pickling the error
 
 
 class MissingKeyError(ServiceError):
@@ -126,7 +126,7 @@ class MisdirectedError(ServiceError):
 
 
 class OverloadedError(ServiceError):
-    """The server or the endpoint of a remote model has too much work or too many buffered bytes.
+    """The server has too much work or too many buffered bytes, or a remote model is overloaded.
 
     Args:
         message: Text for the client, which names the limit.
@@ -137,15 +137,15 @@ class OverloadedError(ServiceError):
     def __init__(self, message: str, retry_after_seconds: int, limit: str) -> None:
         super().__init__(message, retry_after_seconds)
         self.limit = limit
-        self.args = (message, retry_after_seconds, limit)  # so that it can be pickled
+        self.args = (message, retry_after_seconds, limit)  # for pickling the error
 
 
 class RateLimitedError(ServiceError):
-    """The key of the request has used its limit of requests or characters a minute.
+    """The key of the request has reached its limit of requests or characters per minute.
 
     Args:
         message: Text for the client.
-        retry_after_seconds: Time after which the key may send this request.
+        retry_after_seconds: Time after which a client may send this request again.
         unit: Unit of the limit: `requests` or `characters`.
         details: The limit and the remedy.
     """
@@ -155,7 +155,7 @@ class RateLimitedError(ServiceError):
     ) -> None:
         super().__init__(message, retry_after_seconds, details=details)
         self.unit = unit
-        self.args = (message, retry_after_seconds, unit, details)  # so that it can be pickled
+        self.args = (message, retry_after_seconds, unit, details)  # for pickling the error
 
 
 class UnavailableError(ServiceError):
@@ -176,7 +176,7 @@ class InternalError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """The form in which clients and metrics see a class of errors.
+    """The values that stand for a class of errors in responses and in metrics.
 
     Attributes:
         status: HTTP status.
@@ -235,7 +235,7 @@ def too_late(done: int, total: int) -> DeadlineExceededError:
 
 
 class Fault(str):
-    """The type and the traceback of an error for the log, without its message."""
+    """The type and the traceback of an error for the log, without the error's message."""
 
     @property
     def kind(self) -> str:

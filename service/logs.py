@@ -1,8 +1,8 @@
 """The log of every process of the server: its format and its levels.
 
 In the text format, a log line begins with a time. Control characters in a message are escaped, and
-the lines of a traceback are indented. A name that a client sends, such as the name of a model, can
-therefore not look like a log line.
+the lines of a traceback are indented. A name that a client sends, such as the name of a model,
+therefore cannot look like a log line.
 """
 
 import json
@@ -60,7 +60,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def parts_of(formatter: logging.Formatter, record: logging.LogRecord) -> tuple[str, list[str]]:
-    """Returns the message of a record, and the lines of its traceback, if it has one."""
+    """Returns the message of a record, and the lines of the record's tracebacks."""
     args = record.args if isinstance(record.args, tuple) else ()
     faults = [arg for arg in args if isinstance(arg, Fault)]
     if not faults:

@@ -1,7 +1,7 @@
 """The server that a command uses: a running server at a given URL, or a private server.
 
 The command starts a private server as a separate process. A private server listens on the loopback
-interface only, and ends with the command, even if the command is killed.
+interface only. It ends when the command ends, even if the command is killed.
 """
 
 import ctypes
@@ -28,13 +28,13 @@ SHOWN_LINES = 20
 SHOWN_BYTES = 10_000
 
 PUBLIC_SETTINGS = ("REGARD_API_KEYS", "REGARD_MONTHLY_CHARACTERS", "REGARD_ADMIN_PORT")
-"""Settings for servers with several users. A private server has one user and does not get them."""
+"""Settings for servers with several users. A private server does not get these settings."""
 
 PR_SET_PDEATHSIG = 1
 """Option of prctl, from linux/prctl.h."""
 
 ServeCommand = Callable[[int], list[str]]
-"""Returns the command that starts a server on a port."""
+"""A function that takes a port, and returns the command that starts a server on this port."""
 
 
 class ServerStartError(Exception):
@@ -100,7 +100,7 @@ def running_server(
 def _start(
     command: list[str], log: BinaryIO, variables: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Starts a server that does not get the Ctrl-C of the terminal, but ends with this process."""
+    """Starts a server that gets no Ctrl-C of the terminal, and that ends with this process."""
     libc = ctypes.CDLL(None)
     kept = {name: value for name, value in os.environ.items() if name not in PUBLIC_SETTINGS}
     return subprocess.Popen(

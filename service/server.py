@@ -55,14 +55,16 @@ def create_app(
 
 
 class Server(DrainingServer):
-    """The whole server in one process. It ends with status 0 after SIGTERM.
+    """The server without its device workers, in one process.
+
+    After SIGTERM, the process ends with status 0.
 
     Args:
         settings: Settings of the server.
         on_listening: Called with the port and the models when the socket is open.
 
     Attributes:
-        failure: Why a model could not be loaded; None if all could.
+        failure: Reason why a model could not be loaded; None if no load has failed.
 
     Raises:
         CheckpointError: A model's files are missing or damaged.
@@ -86,10 +88,11 @@ class Server(DrainingServer):
         self.on_listening(self.servers[0].sockets[0].getsockname()[1], self.catalog)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Starts to drain at the first SIGTERM or SIGINT. The second ends the server at once.
+        """Starts to drain at the first SIGTERM or SIGINT; a second signal ends the server at once.
 
-        The method of uvicorn would also record the signal, and uvicorn raises recorded signals
-        again after draining. The program would then end with the status of a killed program.
+        While a server drains, it finishes the open requests. The method of uvicorn would also
+        record the signal. After the drain, uvicorn would raise the recorded signal again, and the
+        program would end with the status of a killed program.
         """
         if self.should_exit:
             self.force_exit = True

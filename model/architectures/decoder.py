@@ -1,6 +1,6 @@
 """Implements the decoder of a translation model.
 
-It maps target ids and the memory, which is the output of the encoder, to logits.
+The decoder maps target ids and the memory, which is the output of the encoder, to logits.
 """
 
 from typing import cast
@@ -64,7 +64,8 @@ class DecoderLayer(nn.Module):
     def project_key_value(self, module: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the keys and values (B, H, T, K) of x (B, T, D) for one attention of this layer.
 
-        An int8 model rounds them to half precision, because native code stores them so.
+        An int8 model rounds keys and values to half precision, because native code stores them in
+        half precision.
         """
         key, value = module.project_key_value(x)
         return (round_to_half(key), round_to_half(value)) if self.is_int8 else (key, value)
@@ -119,7 +120,7 @@ class Decoder(nn.Module):
     def quantize(self, matrix: QuantizedMatrix) -> None:
         """Replaces the weight of the output layer by an int8 matrix.
 
-        All layers round keys and values from then on, as an int8 model does.
+        From then on, all layers round keys and values to half precision.
         """
         self.int8_output = Int8Linear(matrix, None)
         for layer in cast("list[DecoderLayer]", list(self.layers)):
@@ -134,7 +135,7 @@ class Decoder(nn.Module):
         Args:
             hidden: Hidden states.
             weight: All or some rows of `output_weight` (U, D).
-            scales: Scales of these rows (U), from `output_scales`.
+            scales: Scales of these rows (U), from `output_scales`; None for a float weight.
             bias: Bias of these rows (U).
         """
         if self.int8_output is not None and scales is not None:
@@ -159,7 +160,7 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Decodes T new tokens (B, T) of each row, and updates `state`.
 
-        It does not advance the positions; `DecodingCache.advance` does.
+        This method does not advance the positions; `DecodingCache.advance` does.
 
         Returns:
             Hidden states (B, T, D), and two lists of attention weights, one tensor per layer. The

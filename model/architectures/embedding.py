@@ -19,7 +19,7 @@ class Embedding(nn.Module):
     In most models, the token vector is first multiplied by sqrt(D).
 
     The position table is computed on first use and then kept. It grows only when a longer text
-    needs it.
+    needs more positions.
     """
 
     def __init__(self, vocab_size: int, config: ModelConfig) -> None:
@@ -30,7 +30,7 @@ class Embedding(nn.Module):
         table = torch.empty(0, config.d_model, device="cpu")  # checkpoints do not store it
         self.register_buffer("table", table, persistent=False)
         self.quantized: Int8Matrix | None = None
-        self.scales = torch.empty(0)  # (V), of an int8 table
+        self.scales = torch.empty(0)  # (V), the scales of an int8 table
 
     def quantize(self, matrix: QuantizedMatrix) -> None:
         """Replaces the float vectors by int8 vectors."""
@@ -60,8 +60,8 @@ class Embedding(nn.Module):
     def ensure_length(self, position: int) -> None:
         """Extends the position table to include this position.
 
-        Call it with the largest position before CUDA graphs are captured. The extended table has a
-        new address, but a captured graph goes on reading the table at the old address.
+        Call this method with the largest position before CUDA graphs are captured. The extended
+        table has a new address, but a captured graph goes on reading the table at the old address.
         """
         if position >= self.table.shape[0]:
             start, length = self.config.position_offset, max(128, 2 * position)

@@ -1,4 +1,7 @@
-"""Implements the encoder of a translation model: source ids to memory."""
+"""Implements the encoder of a translation model.
+
+The encoder maps source ids to the memory, which the cross-attention of the decoder reads.
+"""
 
 from typing import cast
 
@@ -26,14 +29,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def project(self, x: Tensor, positions: Tensor | None = None) -> Heads:
-        """Returns queries, keys and values for x (B, S, D). It does not use the positions."""
+        """Returns queries, keys and values for x (B, S, D); `positions` is not used."""
         inner = self.self_residual.before(x)
         query = self.self_attention.project_query(inner)
         attended = self.self_residual.key_value_input(x, inner)
         return (query, *self.self_attention.project_key_value(attended))
 
     def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
-        """Returns x (B, S, D) after self-attention, for its weighted values (B, H, S, K)."""
+        """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
         return self.self_residual.after(x, self.self_attention.merge(heads))
 
     def add_feed_forward(self, x: Tensor) -> Tensor:

@@ -88,12 +88,15 @@ def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
 
 
 class ShortlistOutput:
-    """Computes logits of the union of all rows' shortlists; masks ids outside a row's shortlist.
+    """Computes logits for the union of the rows' shortlists; masks ids outside a row's shortlist.
 
-    When a sentence enters, only the weights of ids that are not yet in the union are copied. A
-    union of more than 1,024 ids is rebuilt from the shortlists in use when it is too large. It is
-    too large if it has doubled since the last rebuild, or is twice as large as these shortlists
-    together. A logit is a sum over D alone, so it does not depend on the other ids of the union.
+    When a sentence enters, only the weights of ids that are not yet in the union are copied. If the
+    union becomes too large, it is rebuilt from the shortlists in use. The union is too large if it
+    exceeds the allocated memory. A union of more than 1,024 ids is also too large if it has
+    doubled since the last rebuild. The same holds if it is twice as large as all shortlists in use
+    together.
+
+    Each logit is a sum over D for one id, so it does not depend on the other ids of the union.
 
     Args:
         decoder: Decoder that owns the output weight.

@@ -15,7 +15,7 @@ from model.layers.feed_forward import ACTIVATIONS
 
 
 class TokenEmbedding(nn.Module):
-    """The vector of the token, then layer norm."""
+    """Looks up the vector of each token, and then applies layer norm."""
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class TokenEmbedding(nn.Module):
         self.norm = new_norm(config)
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Returns (B, S, D) for ids (B, S). The layers use the positions, not the embedding."""
+        """Returns (B, S, D) for ids (B, S). The layers use the positions; this module does not."""
         y: Tensor = self.norm(F.embedding(tokens, self.tokens))
         return y
 
@@ -52,8 +52,8 @@ class RotaryLayer(nn.Module):
 
     Args:
         config: Config of the encoder.
-        number: Number of the layer. The first layer has no norm before attention, because the
-            embedding ends with a norm.
+        number: Number of the layer, from 0. The first layer has no norm before attention, because
+            the embedding ends with a norm.
     """
 
     def __init__(self, config: TextEncoderConfig, number: int) -> None:
@@ -73,7 +73,7 @@ class RotaryLayer(nn.Module):
         return rotate(query, cosines, sines), rotate(key, cosines, sines), value
 
     def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
-        """Returns x (B, S, D) after self-attention, for its weighted values (B, H, S, K)."""
+        """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
         return x + self.self_attention.merge(heads)
 
     def add_feed_forward(self, x: Tensor) -> Tensor:
@@ -110,9 +110,10 @@ def rotate(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 def window_bias(
     window: int | None, length: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor | None:
-    """Returns the bias (1, 1, S, S) of a layer: 0 inside its window and -inf outside.
+    """Returns the bias (1, 1, S, S) of a layer: 0 for keys in the query's window, else -inf.
 
-    It is None for a layer without a window.
+    The window reaches `window` tokens to either side of the query. A layer without a window has no
+    bias, so the result is None.
     """
     if window is None:
         return None

@@ -22,7 +22,8 @@ class Shortlist:
 
     Args:
         num_frequent: Ids 0 to `num_frequent` - 1 are candidates of every sentence.
-        offsets: Index in `candidates` at which each source id's list starts (V_source + 1).
+        offsets: Index in `candidates` at which each source id's list starts, and the index at which
+            the last list ends (V_source + 1).
         candidates: Candidate lists of all source ids, concatenated; each list is sorted.
         is_shared: Whether source and target share one vocabulary. Then a source id is a candidate
             of itself.

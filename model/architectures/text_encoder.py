@@ -29,7 +29,7 @@ All keys on one side of the query that are at least this far away are in the sam
 
 
 class TextEmbedding(nn.Module):
-    """The sum of the vectors of the token, its position and token type 0, then layer norm."""
+    """Adds the vectors of the token, its position and token type 0, and applies layer norm."""
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class RelativeBias(nn.Module):
         return F.embedding(buckets, self.weight).permute(2, 0, 1).contiguous()
 
     def of_distances(self, length: int) -> Tensor:
-        """Returns the bias (H, 2 length - 1) of the distances 1 - length to length - 1."""
+        """Returns the bias (H, 2 * length - 1) of the distances from 1 - length to length - 1."""
         distances = torch.arange(1 - length, length, device=self.weight.device)
         return F.embedding(self._bucket(distances), self.weight).T
 
@@ -126,7 +126,7 @@ class TextEncoder(nn.Module):
         return embedded
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
-        """Returns the bias (1, 1 or H, S, S) of each layer for a text of S tokens, or None.
+        """Returns the bias (1, 1 or H, S, S) of each layer for S tokens; None for no bias.
 
         A shorter text uses the first rows and columns. A bias has four dimensions because the
         fused kernel needs them. For three dimensions PyTorch would select another kernel, which

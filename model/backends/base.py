@@ -20,7 +20,7 @@ from model.sequence import BatchStats, Sequence
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Log-probabilities of the next tokens of the k rows of one search.
+    """Log-probabilities of the next tokens, for the k rows of one search.
 
     Attributes:
         log_probs: Log-probabilities (k, U). They contain the 2k largest of each row; others may be
@@ -82,8 +82,9 @@ class ModelRunner(Protocol):
     Attributes:
         model: The model that runs.
         pipeline_depth: Number of launched steps that may still run on the device when the engine
-            launches the next step. If it is above 0, the next step starts before the engine has
-            read the tokens of this step. Each row then continues with its most probable token.
+            launches the next step. If the depth is above 0, a step starts before the engine has
+            read the tokens of the previous step. Each row then continues with its most probable
+            token.
         tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
     """
 
@@ -98,7 +99,7 @@ class ModelRunner(Protocol):
         """Encodes sequences and assigns `beam_size` rows to each, from `row` on.
 
         Returns:
-            The counts of each batch that the encoder computed.
+            The statistics of each batch that the encoder computed.
         """
 
     def decode(
@@ -113,8 +114,8 @@ class ModelRunner(Protocol):
 
         Args:
             rows: Number of rows in use.
-            scored: Groups of rows that need log-probabilities. If there are any, the call decodes
-                one token per row.
+            scored: Groups of rows that need log-probabilities. If there is a group, the call
+                decodes one token per row.
             remaining: Number of tokens that each row may still get (B,). A runner that decodes
                 several tokens per call ends a row after this number, or at EOS.
             max_tokens: Maximum number of tokens that this call decodes per row, at least 1.
@@ -138,7 +139,7 @@ class ModelRunner(Protocol):
         """Sets the tokens with which these rows continue, in place of the most probable tokens."""
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows: row target[i] gets the state that row source[i] had.
+        """Copies rows: row target[i] gets the state that row source[i] had before the call.
 
         Args:
             source: Row numbers.

@@ -1,4 +1,4 @@
-"""Defines EncoderBatch, the interface to an encoder on a device, and runs its layers in slices.
+"""Defines EncoderBatch, the interface to an encoder, and runs the encoder's layers in slices.
 
 A slice is about half a layer of a batch. Between two slices a worker can do other work.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 from model.inspection.capture import Slices
 
 Observe = Callable[[int], Slices[None]]
-"""Observes the queries, keys and values of a layer, given its number."""
+"""Observes the queries, keys and values of a layer, given the number of the layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class EncoderBatch(ABC):
     The texts are packed, which means concatenated, or they are padded to one length. Tokens are
     numbered consecutively over all texts. The tokens of a text attend only to each other. The
     hidden states of a text therefore do not depend on the rest of the batch. A method that computes
-    a part of a layer computes it for `count` tokens from number `first` on.
+    a part of a layer computes this part for `count` tokens from number `first` on.
 
     Attributes:
         num_tokens: Number of tokens of all texts, padding included.
         num_layers: Number of layers.
         lengths: Number of tokens of each text, without padding.
-        can_slice: Whether a part of a layer may be computed for some of the tokens.
+        can_slice: Whether a part of a layer may be computed for only some of the tokens.
     """
 
     num_tokens: int
@@ -51,7 +51,7 @@ class EncoderBatch(ABC):
 
     @abstractmethod
     def project(self, layer: int, first: int, count: int) -> None:
-        """Computes queries, keys and values. Attention needs those of all tokens."""
+        """Computes queries, keys and values; `attend` needs those of all tokens."""
 
     @abstractmethod
     def attend(self, layer: int, first: int, count: int) -> None:
@@ -66,7 +66,7 @@ class EncoderBatch(ABC):
         """Returns the hidden states (N, D) after the last layer."""
 
     def read_texts(self) -> list[HiddenTexts]:
-        """Returns the hidden states after the last layer, of texts in their order."""
+        """Returns the hidden states of the texts, in order, after the last layer."""
         texts = torch.split(self.read()[: sum(self.lengths)], self.lengths)
         return [HiddenTexts(text[None], [len(text)]) for text in texts]
 
@@ -81,7 +81,7 @@ def run_layers(
         slice_tokens: Largest number of tokens for which a slice computes a part of a layer, if the
             batch can be sliced.
         last: Number of the last layer to run; of this layer, only queries, keys and values are
-            computed. If it is None, all layers run.
+            computed. If `last` is None, all layers run.
         observe: Observes each layer after its queries, keys and values are computed.
     """
     most = slice_tokens if batch.can_slice else batch.num_tokens
@@ -106,7 +106,8 @@ def run_layers(
 def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
     """Splits tokens into nearly equal parts (first, count) of at most `most` tokens.
 
-    On a CPU a part with only a few rows could have other bits than the same rows in a larger part.
+    Equal parts avoid a very small part. On a CPU a part with only a few rows could have other bits
+    than the same rows in a larger part.
     """
     count = -(-tokens // most)
     edges = [number * tokens // count for number in range(count + 1)]

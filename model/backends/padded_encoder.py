@@ -13,20 +13,23 @@ from model.backends.torch_encoder import PackableEncoder, PackedBatch
 from model.layers.attention import attention, mask_bias
 
 WIDTH_MULTIPLE = 8
-"""Texts are padded to a multiple of this length, because fused attention with a mask needs it."""
+"""Texts are padded to a multiple of this number of tokens.
+
+Fused attention with a mask needs such a length.
+"""
 
 
 class PaddedBatch(EncoderBatch):
     """Texts that are padded to one length; every call computes all tokens.
 
-    The shapes depend on the number of texts and on the padded length alone, as CUDA graphs require.
+    The shapes depend only on the number of texts and on the padded length, as CUDA graphs require.
 
     Args:
         encoder: Encoder on its device, in any precision.
         source: Ids (B, S).
         mask: (B, S), True on tokens and False on padding.
-        lengths: Number of tokens of each text. `read_texts` needs them. They also limit the
-            positions; without lengths, the positions reach S - 1.
+        lengths: Lengths of the texts in tokens, which `read_texts` needs. They also limit the
+            positions. Without lengths, the positions reach S - 1.
     """
 
     can_slice = False
@@ -40,13 +43,14 @@ class PaddedBatch(EncoderBatch):
         self.num_layers = len(self.layers)
         self.num_tokens = source.numel()
         length = source.shape[1]
-        # The position table of a text encoder may end with the longest text, before the padding.
+        # The position table of a text encoder may have no positions after the longest text. Padding
+        # tokens therefore get no larger positions than the longest text.
         positions = torch.arange(length, device=source.device)
         positions = positions.clamp_max(max(lengths, default=length) - 1)
         self.positions = positions.expand_as(source)  # (B, S)
         self.x = encoder.embed(source, self.positions, length - 1)  # (B, S, D)
         masked = mask_bias(mask, self.x.dtype)[:, None, None, :]  # (B, 1, 1, S)
-        biases = encoder.biases(length)  # most layers share one
+        biases = encoder.biases(length)  # most layers share one bias
         sums = {id(bias): masked if bias is None else bias + masked for bias in biases}
         self.biases = [sums[id(bias)] for bias in biases]
         self.heads: Heads | None = None  # of the current layer
@@ -67,7 +71,7 @@ class PaddedBatch(EncoderBatch):
         self.x = self.layers[layer].add_feed_forward(self.x)
 
     def read(self) -> Tensor:
-        """Returns the hidden states (N, D), of padding too, after the last layer (EncoderBatch)."""
+        """Returns the hidden states (N, D), padding included (EncoderBatch)."""
         return self.encoder.finish(self.x).flatten(0, 1)
 
     def read_texts(self) -> list[HiddenTexts]:
@@ -95,7 +99,7 @@ def padded_batch(encoder: PackableEncoder, sequences: Sequence[list[int]]) -> Pa
     """Returns a padded batch of texts, given the ids of each text."""
     lengths = [len(ids) for ids in sequences]
     width = -(-max(lengths) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
-    numbers = np.zeros((len(sequences), width + 1), np.int64)  # ids, and the length at the end
+    numbers = np.zeros((len(sequences), width + 1), np.int64)  # the last column is the length
     for row, ids in zip(numbers, sequences, strict=True):
         row[: len(ids)], row[-1] = ids, len(ids)
     uploaded = upload(numbers, encoder.device)

@@ -1,4 +1,4 @@
-"""Runs an encoder in PyTorch over packed texts."""
+"""Runs an encoder in PyTorch over packed texts, which means concatenated texts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ from model.layers.attention import MultiHeadAttention, attention
 TOKEN_MULTIPLE = 4
 """Packed batches are padded to a multiple of this number of tokens.
 
-On a CPU a row of a matrix product then has the same bits in every batch. Without the padding, in
-some batches other kernels would compute the rows after the last multiple of 4. With two threads,
-these were the batches of 5, 6, 7, 9, 10 and 11 rows.
+On a CPU a row of a matrix product then has the same bits in every batch. Without the padding,
+other kernels would compute the rows after the last multiple of 4 in some batches. With two threads,
+this happened in batches of 5, 6, 7, 9, 10 and 11 rows.
 """
 
 
 class PackableLayer(Protocol):
-    """A layer of an encoder, with one method for each part of a layer that a slice computes."""
+    """An encoder layer that is computed in three parts, with one method for each part."""
 
     self_attention: MultiHeadAttention
 
     def project(self, x: Tensor, positions: Tensor) -> Heads:
-        """Returns queries, keys and values for x (B, S, D) at positions (B, S) of their texts."""
+        """Returns queries, keys and values for x (B, S, D) at positions (B, S) in the texts."""
 
     def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
-        """Returns x (B, S, D) after self-attention, for its weighted values (B, H, S, K)."""
+        """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
 
     def add_feed_forward(self, x: Tensor) -> Tensor:
         """Returns x (B, S, D) after the feed-forward sublayer."""
@@ -53,7 +53,7 @@ class PackableEncoder(Protocol):
         """Returns the input (B, S, D) of the first layer."""
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
-        """Returns the bias (1, 1 or H, S, S) of each layer for a text of S tokens, or None."""
+        """Returns the bias (1, 1 or H, S, S) of each layer for S tokens; None for no bias."""
 
     def finish(self, x: Tensor) -> Tensor:
         """Returns the hidden states (B, S, D) for the output of the last layer."""
@@ -64,7 +64,7 @@ class Group:
     """Adjacent texts of equal length.
 
     Attributes:
-        first: Number of the first token.
+        first: Number of the first token of the group in the batch.
         texts: Number of texts.
         length: Number of tokens of each text.
     """
@@ -92,7 +92,7 @@ class PackedBatch(EncoderBatch):
             adjacent.
 
     Attributes:
-        segments: Number of tokens of each text, and of a padding text after the texts.
+        segments: Number of tokens of each text, and of a padding text at the end if there is one.
         num_tokens: N, the sum of the segments.
     """
 
@@ -183,7 +183,7 @@ class PackedBatch(EncoderBatch):
 
 
 def groups(lengths: Sequence[int]) -> Iterator[Group]:
-    """Yields the groups of adjacent equal lengths."""
+    """Yields the groups of adjacent texts of equal length."""
     first = 0
     for length, texts in groupby(lengths):
         group = Group(first, len(list(texts)), length)
@@ -196,7 +196,7 @@ def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> 
 
     Args:
         whole: Tensor that receives the part. If it is None, a new tensor receives the part.
-        part: The part. If it has the whole size, it is the result.
+        part: The part. If the part has the whole size, the part itself is returned.
         first: Index in the whole tensor at which the part begins.
         size: Size of the whole tensor in the dimension.
         dim: The dimension.

@@ -59,7 +59,7 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
     model = model.to(device, torch.float16)
     if _is_faithful(model, pairs, files.name):
         return model
-    del model  # so that the memory suffices for a second one
+    del model  # frees its memory for the second model
     return load(files, vocabularies, device, Precision.FLOAT32).to(device)
 
 
@@ -123,10 +123,10 @@ def _load_floats(
 
 
 def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str) -> bool:
-    """Returns whether a rounded model gives sample translations nearly the same probabilities.
+    """Returns whether a rounded model hardly changes the probabilities of sample translations.
 
-    A model that is not compared with any sample is accepted. If the probabilities of a model are
-    not finite, it is refused.
+    A rounded model is in int8 or float16. If `pairs` is empty, the model is accepted. If the model
+    gives probabilities that are not finite, the result is False.
     """
     change = mean_change(model, pairs) if pairs else 0.0
     if change <= MAX_CHANGE:
@@ -144,7 +144,7 @@ def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str
 
 
 def _computing_in(precision: Precision, model: EncoderDecoder) -> EncoderDecoder:
-    """Returns a model with its precision noted; the caller converts its weights."""
+    """Sets the `precision` of a model, and returns the model. The weights are not converted."""
     model.precision = precision
     return model
 

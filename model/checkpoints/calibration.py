@@ -1,6 +1,6 @@
-"""Measures how much the rounded form of a translation model differs from its float32 form.
+"""Measures how much a translation model in int8 or float16 differs from its float32 form.
 
-The float32 model translates sample sentences. Both models then read the same translations, token by
+The float32 model translates sample sentences. Both forms then read these translations, token by
 token. The measure is the mean difference of the log-probabilities of these tokens.
 """
 
@@ -20,8 +20,8 @@ from model.sequence import EngineLimits, Sequence
 MAX_CHANGE = 0.025
 """Largest mean change of a token's log-probability at which `auto` selects int8 or float16.
 
-The built-in models change by 0.004 to 0.007. Rounded to 63, 31 and 15 steps instead of 255, they
-change by 0.013 to 0.016, by 0.032 to 0.034, and by 0.19.
+The change of the built-in models in int8, which has 255 steps, is 0.004 to 0.007. With fewer steps
+the change is larger: 0.013 to 0.016 with 63 steps, 0.032 to 0.034 with 31 steps, and 0.19 with 15.
 """
 
 MAX_TOKENS = 48
@@ -73,7 +73,7 @@ def forced_pairs(
 
 
 def mean_change(model: EncoderDecoder, pairs: SequenceOf[ForcedPair]) -> float:
-    """Returns the mean absolute change of the tokens' log-probabilities in another model."""
+    """Returns the mean absolute change of the log-probabilities from those in `pairs`."""
     changes = [log_probs(model, pair.source, pair.target) - pair.log_probs for pair in pairs]
     return float(torch.cat(changes).abs().mean())
 
@@ -90,11 +90,11 @@ def log_probs(model: EncoderDecoder, source: list[int], target: list[int]) -> to
 
 
 def _language(files: ModelFiles) -> str:
-    """Returns the source language; of several languages, one that has samples."""
+    """Returns a source language of the model, if possible a language that has samples."""
     return next((code for code in SAMPLES if code in files.sources), files.sources[0])
 
 
 def _target(files: ModelFiles, source: str) -> str:
-    """Returns a target language, if possible another than the source."""
+    """Returns a target language, if possible different from the source language."""
     others = (code for code in files.targets if code != source)
     return next(others, source)

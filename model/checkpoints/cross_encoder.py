@@ -51,9 +51,9 @@ def load_cross_encoder_model(
     Args:
         files: Files of the model.
         device: Device that computes.
-        dtype: Precision of the encoder, or `auto`. `auto` never selects int8 or float16 here. These
-            precisions need a check by the cosine of vectors (`model.precision.MIN_COSINE`). Here
-            the output is one number, so the cosine is no measure.
+        dtype: Precision of the encoder, or `auto`. `auto` never selects int8 or float16 here. For
+            embedding models, a loader checks these precisions by the cosine of vectors
+            (`model.precision.MIN_COSINE`). A cosine cannot check an output of one number.
 
     Raises:
         CheckpointError: The files are damaged or unsupported, or do not fit each other.
@@ -82,7 +82,7 @@ def load_cross_encoder_model(
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
-    """Folds the segment vectors into the token table if the model has two segments.
+    """Adds the rows of segment 1 to the token table if the model has two segments.
 
     The other arrays stay unchanged.
     """

@@ -50,9 +50,9 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     Args:
         files: The files of the model.
         device: The device of the model.
-        dtype: A precision, or `auto`. On a CPU, `auto` selects int8 if native code serves the
-            encoder. It selects int8 and float16 only if they hardly change the vectors of sample
-            texts; see `MIN_COSINE` and `MIN_DEGENERATE_COSINE`.
+        dtype: A precision, or `auto`. On a CPU, `auto` prefers int8 if native code can compute
+            the encoder. `auto` uses int8 or float16 only if that precision hardly changes the
+            vectors of sample texts; see `MIN_COSINE` and `MIN_DEGENERATE_COSINE`.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
@@ -90,7 +90,7 @@ def _use_int8(model: EmbeddingModel, files: EmbeddingFiles, is_checked: bool) ->
     """Quantises the encoder to int8, and returns whether it stays in int8.
 
     If `is_checked` is True and int8 changes the vectors of sample texts too much, the encoder is
-    restored.
+    restored to float32.
     """
     jobs = _samples(files, model) if is_checked else []
     exact = embed(model, jobs)
@@ -105,9 +105,10 @@ def _use_int8(model: EmbeddingModel, files: EmbeddingFiles, is_checked: bool) ->
 
 
 def _use_float16(model: EmbeddingModel, files: EmbeddingFiles, device: torch.device) -> bool:
-    """Rounds the encoder to float16 on the device, and returns whether it stays so.
+    """Rounds the encoder to float16, and returns whether it stays in float16.
 
-    If float16 changes the vectors of sample texts too much, the encoder is restored on the CPU.
+    The model is moved to the device. If float16 changes the vectors of sample texts too much, a
+    float32 copy on the CPU replaces the encoder.
     """
     jobs = _samples(files, model)
     exact, encoder = embed(model, jobs), deepcopy(model.encoder)
@@ -119,7 +120,7 @@ def _use_float16(model: EmbeddingModel, files: EmbeddingFiles, device: torch.dev
 
 
 def _samples(files: EmbeddingFiles, model: EmbeddingModel) -> list[EmbeddingJob]:
-    """Returns the real sentences and then the degenerate texts as jobs."""
+    """Returns a job for each sample sentence, and then for each degenerate text."""
     tokenizer = load_tokenizer(files, model.config)
     texts = (*all_samples(), *DEGENERATE)
     return [EmbeddingJob(tokenizer.tokenize(text).tokenized.ids) for text in texts]
@@ -128,9 +129,9 @@ def _samples(files: EmbeddingFiles, model: EmbeddingModel) -> list[EmbeddingJob]
 def _is_faithful(
     exact: Sequence[Vectors], rounded: Sequence[Vectors], name: str, precision: Precision
 ) -> bool:
-    """Returns whether the vectors of `_samples` are nearly the same in a rounded encoder.
+    """Returns whether a rounded encoder gives the texts of `_samples` nearly the same vectors.
 
-    It returns False if a vector is not finite.
+    A rounded encoder is in int8 or float16. The result is False if a vector is not finite.
     """
     cosines = cosines_of(exact, rounded)
     mean, least = cosines[: -len(DEGENERATE)].mean(), cosines[-len(DEGENERATE) :].min()

@@ -62,8 +62,8 @@ def installed_files(package: str) -> list[Path]:
 def package_titles(reference: str, folders: Sequence[Path]) -> list[str]:
     """Returns a unique name for each model of a package.
 
-    A single model gets the package's name, which no other package has. If there are several models,
-    each gets the package's name followed by the path of its folder. The path begins below the
+    A single model gets the package's name, which is unique. If there are several models, each
+    model gets the package's name followed by the path of its folder. The path begins below the
     folder that contains all of the models.
 
     Args:

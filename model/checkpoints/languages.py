@@ -26,7 +26,7 @@ PAIR = re.compile(
 TARGET_TOKEN = re.compile(r">>(.+)<<")
 LONG_CODE = re.compile(r"[a-z]{3}")
 FAMILY = re.compile(r"[A-Z_]{2,}")  # such as ROMANCE or NORTH_EU
-# Scripts that are a part of another script in CLDR: Kore consists of Hang (Hangul) and Han.
+# Maps a script to the script of CLDR that includes it: Kore includes Hang (Hangul) and Han.
 INCLUDED = {"Hang": "Kore"}
 
 
@@ -50,7 +50,7 @@ class LanguageTokens:
 
     @property
     def openings(self) -> Mapping[str, str]:
-        """Maps the tag of each language to the token with which a source may begin."""
+        """Returns a map from language tags to the tokens with which sources may begin."""
         return self.sources if self.begins_target else self.targets
 
     def before_source(self, source: str, target: str) -> str:
@@ -62,13 +62,19 @@ class LanguageTokens:
         return self.targets[target] if self.begins_target else ""
 
     def only(self, source: str, target: str, names: tuple[str, str]) -> "LanguageTokens":
-        """Returns the tokens of one pair, whose tags become `names`: `zh` instead of `zh-Hans`."""
+        """Returns the tokens of one pair under new tags, such as `zh` instead of `zh-Hans`.
+
+        Args:
+            source: Tag of the source language.
+            target: Tag of the target language.
+            names: New tags of source and target.
+        """
         sources, targets = {names[0]: self.sources[source]}, {names[1]: self.targets[target]}
         return LanguageTokens(sources, targets, self.begins_target)
 
 
 def is_code(text: object) -> bool:
-    """Returns whether a text looks like a language code (`en`) and is not a family's code."""
+    """Returns whether a text looks like a language code (`en`), not the code of a family."""
     return isinstance(text, str) and CODE.fullmatch(text) is not None and text not in GROUPS
 
 
@@ -87,8 +93,8 @@ def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
     """Returns a different tag for each code of one model, without unneeded scripts.
 
     `eng_Latn` becomes `en`. `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`, because the
-    model has both. If several codes have the same tag (`ajp`, `apc`), only one of them gets the
-    tag. The others keep their spelling.
+    model has both. If several codes have the same tag (`ajp`, `apc`), only one of these codes
+    gets the tag. The other codes keep their spelling.
     """
     by_language: dict[str, list[str]] = defaultdict(list)
     for code in codes:
@@ -107,7 +113,7 @@ def _own_spelling(code: str) -> str:
 
 
 def _script(code: str) -> str:
-    """Returns the script in a code or tag; empty if it names no script."""
+    """Returns the script that a code or tag names; empty if there is no script."""
     parts = code.replace("-", "_").split("_")[1:]
     return next((part for part in parts if len(part) == 4 and part.isalpha()), "")
 
@@ -146,7 +152,7 @@ def target_languages(pieces: Iterable[str]) -> dict[str, str]:
 
 
 def pair_in(name: object) -> tuple[str, str] | None:
-    """Returns the tags of the pair at the end of a name (`opus-mt-en-de`).
+    """Returns the tags of the language pair at the end of a name (`opus-mt-en-de`).
 
     The result is None if the name does not end with a pair.
     """
@@ -156,7 +162,7 @@ def pair_in(name: object) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The source and target languages of a model of more than one pair.
+    """The source and target languages of a model that translates more than one language pair.
 
     Attributes:
         sources: Tags of the source languages.
@@ -204,7 +210,7 @@ def _codes(text: object) -> list[str]:
 
 
 def pair_of(source: object, target: object) -> tuple[str, str] | None:
-    """Returns the tags of a source code and a target code; None if a text is not a code."""
+    """Returns the tags of two language codes; None if a text is not a language code."""
     if not (is_code(source) and is_code(target)):
         return None
     return to_tag(str(source)), to_tag(str(target))

@@ -55,13 +55,13 @@ class ModelFiles:
         target_vocab: A `.spm` file; the same file as `source_vocab` if the vocabulary is shared.
         shortlist: The lexical shortlist; None if the model has none.
         max_length_factor: Maximum ratio of target tokens to source tokens. A settings file beside
-            the weights may set it.
-        source_ids: The file that numbers the source's pieces; None if the `.spm` file does.
-        target_ids: The file that numbers the target's pieces; None if the `.spm` file does.
+            the weights may set this ratio.
+        source_ids: The file with the ids of the source's pieces; None if the `.spm` file has them.
+        target_ids: The file with the ids of the target's pieces; None if the `.spm` file has them.
         tokens: Tokens that name languages to the model; None for a model without such tokens.
         title: Name of a model of more than one pair.
-        is_marian: Whether tensors have the names that Marian gives them. If False, they have the
-            names that Hugging Face gives them.
+        is_marian: Whether the tensors have Marian's names. If False, the tensors have the names of
+            Hugging Face.
         is_multilingual: Whether source and target share a vocabulary with a token for each
             language.
     """
@@ -144,7 +144,10 @@ def find_models(reference: str) -> list[ModelFiles]:
 
 
 def _other_type(config: Path) -> str:
-    """Returns the end of an error message, which names the type of an unserved model."""
+    """Returns the end of an error message, which names the type of an unserved model.
+
+    The result is empty if there is no config.
+    """
     if not config.is_file():
         return ""
     try:
@@ -157,8 +160,8 @@ def _other_type(config: Path) -> str:
 def _marks_model(path: Path) -> bool:
     """Returns whether a file belongs to a served model.
 
-    Other software also has files named config.json and *.npz, so their content or their folder
-    decides.
+    Other software also has files named config.json and *.npz. So a config.json must name a served
+    family, and an *.npz must have *.spm files beside it.
     """
     if path.name == CONFIG:
         return is_translation_model(path.parent)
@@ -174,9 +177,9 @@ def read_folder(folder: Path) -> ModelFiles:
 
     Raises:
         CheckpointFormatError: Parts are missing, occur twice, or are pointers of Git LFS; the
-            message names all of them. A Firefox or Bergamot folder does not name its languages.
+            message names all of them. Or a Firefox or Bergamot folder does not name its languages.
         UnsupportedModelError: Neither the folder's name nor a config file names the languages of
-            the model, or they name a language that the model does not have.
+            the model, or a named language is not a language of the model.
     """
     files = _read_folder(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids

@@ -11,7 +11,7 @@ from model.quantization.int8 import Int8Linear, QuantizedMatrix, quantize_matrix
 
 
 def quantize(model: EncoderDecoder, matrices: Mapping[str, QuantizedMatrix]) -> None:
-    """Replaces the matrices of a filled model with int8 matrices, given by parameter name."""
+    """Replaces parameters of a filled model: `matrices` maps their names to int8 matrices."""
     for parameter, matrix in matrices.items():
         path, _, _ = parameter.rpartition(".")
         module = model.get_submodule(path)
@@ -27,7 +27,7 @@ def quantize(model: EncoderDecoder, matrices: Mapping[str, QuantizedMatrix]) -> 
 
 
 def quantize_floats(model: EncoderDecoder) -> None:
-    """Rounds the matrices of a filled float32 model on the CPU to int8."""
+    """Rounds the matrices of a filled model to int8. The model is in float32 on the CPU."""
     parameters = [(name, each.detach()) for name, each in model.named_parameters()]
     quantize(
         model,

@@ -30,14 +30,15 @@ SAMPLES = {
     "ru": ("Библиотека открывается в девять, но по воскресеньям она закрыта.",),
     "zh": ("图书馆九点开门，但是星期天不开门。",),
 }
-"""Real sentences by the code of their language.
+"""Maps language codes to sample sentences.
 
-A translation model from another language gets all of them, and so does each embedding model.
+A translation model gets the sentences of its source language. If there are none, it gets all
+sentences. Each embedding model gets all sentences.
 """
 
 DEGENERATE = ("word " * 100, "....", "1 2 3 4 5 6 7 8 9", "a" * 30, "!!!! ???? ....", "x")
 """Texts that are no sentences. In such texts most tokens attend to the same few tokens, and the
-errors of these few do not cancel out."""
+rounding errors of these few tokens do not cancel out."""
 
 
 def all_samples() -> list[str]:

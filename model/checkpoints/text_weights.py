@@ -34,7 +34,7 @@ def load_weights(
     Args:
         arrays: The tensors of the checkpoint.
         family: The family that the tensor names follow.
-        config: The config that the family has read.
+        config: The config of the encoder, from `family.read`.
         name: The file, for messages.
 
     Raises:
@@ -49,8 +49,8 @@ def load_weights(
 def normal_names(arrays: Arrays, family: Family) -> Arrays:
     """Returns the tensors under the names in the family's name table.
 
-    The prefix of files with a task head is removed, and old names of norms are replaced. Tensors
-    that consist of several parts are split.
+    The prefix of files with a task head is removed, and old names of layer norms are replaced.
+    Tensors that consist of several parts are split.
     """
     normal: dict[str, Any] = {}
     for tensor, array in arrays.items():

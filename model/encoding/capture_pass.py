@@ -1,7 +1,9 @@
 """Captures attention from passes through a model.
 
 A fused kernel computes the hidden states, and does not return the attention weights. The weights of
-the queried layers and heads are computed separately, from the same queries and keys.
+the requested layers and heads are therefore computed separately, from the same queries and keys.
+
+A pass is computed in slices. Between two slices a worker can do other work.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +30,10 @@ SLICE_TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class CapturedJob:
-    """A job, and a capture for each of its queries."""
+    """A job, and a capture for each query of the job.
+
+    A capture collects the result of one query (`model.inspection.capture`).
+    """
 
     job: AttentionJob
     captures: list[Capture]
@@ -39,7 +44,7 @@ class CapturedJob:
         return len(self.job.source), len(self.job.target)
 
     def layers(self, kind: AttentionKind) -> set[int]:
-        """Returns the layers whose attention of this kind the captures need."""
+        """Returns the layers in which the captures need this kind of attention."""
         return {layer for capture in self.captures for layer in capture.layers(kind)}
 
 
@@ -47,7 +52,7 @@ class CapturePass(SlicedPass):
     """Answers the attention queries of some jobs; each call of `advance` computes one slice.
 
     Args:
-        jobs: Valid jobs, whose queries name layers and heads that the model has.
+        jobs: Valid jobs. The queries of the jobs name existing layers and heads.
         device: Device of the captured tensors.
         slice_tokens: Approximate number of tokens in a slice.
     """
@@ -61,9 +66,9 @@ class CapturePass(SlicedPass):
 
     @torch.inference_mode()
     def results(self) -> list[list[Result]]:
-        """Returns the result of each query of each job; call it after the last slice.
+        """Returns the result of each query of each job.
 
-        On a GPU, it waits for the computation.
+        Call this method after the last slice. On a GPU, the method waits for the computation.
         """
         assert self.is_done
         return [[capture.result() for capture in each.captures] for each in self.captured]
@@ -87,6 +92,9 @@ def run_encoder(
         captured: Jobs and their captures.
         slice_tokens: Approximate number of tokens in a slice.
         last: Number of the last layer to run, as in `run_layers`.
+
+    Returns:
+        The batch after the last layer that runs.
     """
     batch = PackedBatch(encoder, [each.job.source for each in captured])
 

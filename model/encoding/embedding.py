@@ -1,4 +1,7 @@
-"""Computes embeddings of texts in slices, with any model that has an encoder."""
+"""Computes embeddings of texts in slices, with any model that has an encoder.
+
+Between two slices a worker can do other work.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,8 +32,8 @@ class EmbeddingJob:
         ids: Token ids, special tokens included, truncated to the model's limit.
         is_per_token: Whether the result is the last hidden state of each token, not one vector of
             the text.
-        is_raw: Whether the vector keeps its length, even if the model ends with a Normalize
-            module, which would scale it to length 1.
+        is_raw: Whether to skip a final Normalize module, which would scale the vector to Euclidean
+            length 1.
     """
 
     ids: list[int]
@@ -85,7 +88,7 @@ class EmbeddingEncode(SlicedPass):
         slice_tokens: Approximate number of tokens in a slice.
 
     Attributes:
-        padding_tokens: Number of padding tokens that have been computed.
+        padding_tokens: Number of padding tokens computed so far.
 
     Raises:
         InputError: A job cannot be computed.
@@ -109,8 +112,8 @@ class EmbeddingEncode(SlicedPass):
         """Returns the vectors finished since the last call; on a GPU, waits for the computation.
 
         Returns:
-            Maps the index of each job to its float32 vector (E), or to the vectors of its tokens
-            (T, D).
+            A map from the index of each finished job to the job's result in float32. The result is
+            one vector (E) of the text, or the vectors (T, D) of its tokens.
         """
         finished, self.finished = self.finished, []
         found: dict[int, Vectors] = {}

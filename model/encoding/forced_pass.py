@@ -1,7 +1,7 @@
 """Runs a translation model over padded sources and given targets, in one pass.
 
 If the attention weights are returned, the pass needs memory for the scores of all rows, heads and
-pairs of tokens. `teacher_forced` computes the attention of a request in slices.
+pairs of tokens. Requests for attention therefore use `teacher_forced`, which works in slices.
 """
 
 from dataclasses import dataclass
@@ -66,9 +66,10 @@ def forced_pass(
 def encode(
     encoder: PackableEncoder, source: Tensor, mask: Tensor, return_weights: bool = False
 ) -> tuple[Tensor, list[Tensor]]:
-    """Returns the memory (B, S, D) of padded sources (B, S), and the weights (B, H, S, S).
+    """Returns the encoder output (B, S, D) of padded sources (B, S), and the attention weights.
 
-    Without `return_weights`, the list of weights is empty.
+    The weights are one tensor (B, H, S, S) for each layer. Without `return_weights`, their list is
+    empty.
     """
     batch = PaddedBatch(encoder, source, mask)
     weights: list[Tensor] = []

@@ -78,7 +78,7 @@ POOLINGS: dict[Pooling, Callable[[MaskedTexts], Tensor]] = {
 
 
 def pool(texts: HiddenTexts, ways: tuple[Pooling, ...]) -> Tensor:
-    """Pools the vectors of each text; concatenates the results (B, E) of several ways."""
+    """Pools the token vectors of each text in n ways; concatenates the results to (B, n * D)."""
     pooled = MaskedTexts.of(texts)
     return torch.cat([POOLINGS[way](pooled) for way in ways], dim=1)
 
@@ -108,7 +108,8 @@ class Dense(nn.Module):
 class EmbeddingModel(nn.Module):
     """A text encoder, its pooling and the modules after pooling.
 
-    The encoder may be in any precision; pooling and the modules after it are in float32.
+    The encoder may be in any precision; pooling and the modules after it are in float32. The
+    members marked (Embedder) belong to the protocol in `model.encoding.embedding`.
 
     Attributes:
         precision: Precision of the encoder.
@@ -139,13 +140,13 @@ class EmbeddingModel(nn.Module):
         return pads_on(self.encoder.device)
 
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
-        """Returns a batch of texts, in native code if it replaces the encoder (Embedder)."""
+        """Returns a batch of texts, given the ids of each text (Embedder)."""
         if self.native is None:
             return begin_batch(self.encoder, sequences)
         return self.native.begin(sequences)
 
     def end(self, batch: EncoderBatch) -> None:
-        """Takes back a batch, so that native code can use its memory again (Embedder)."""
+        """Takes back a batch; native code may use the batch's memory again (Embedder)."""
         if self.native is not None:
             self.native.end(batch)
 
@@ -163,7 +164,9 @@ class EmbeddingModel(nn.Module):
 
 
 class MeanOfMemory:
-    """Embeds a text with a translation model: the mean of the encoder's output over the tokens.
+    """Embeds a text with a translation model, by the mean of the encoder output over all tokens.
+
+    The members marked (Embedder) belong to the protocol in `model.encoding.embedding`.
 
     Args:
         model: Translation model on its device, in any precision.
@@ -185,13 +188,13 @@ class MeanOfMemory:
         return begin_batch(self.encoder, sequences)
 
     def end(self, batch: EncoderBatch) -> None:
-        """Keeps nothing: a later batch shares no memory (Embedder)."""
+        """Keeps nothing: each batch allocates its own memory (Embedder)."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
-        """Returns the means (B, D) of hidden states, never scaled to length 1 (Embedder)."""
+        """Returns the means (B, D) of hidden states, whatever `is_raw` is (Embedder)."""
         return pool(texts, (Pooling.MEAN,))
 
 
 def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:
-    """Returns the module of a config, with empty weights."""
+    """Returns the module of a config, before its weights are loaded."""
     return Dense(config) if isinstance(config, DenseConfig) else Normalize()

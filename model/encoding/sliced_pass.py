@@ -1,4 +1,4 @@
-"""Runs passes in slices, and cuts their jobs into batches.
+"""Runs forward passes in slices, and groups their jobs into batches.
 
 A slice is about half a layer of a batch. Between two slices a worker can do other work.
 """
@@ -24,7 +24,7 @@ class SlicedPass(ABC):
 
     @abstractmethod
     def compute(self) -> Slices[None]:
-        """Runs the whole pass."""
+        """Runs the whole pass, and yields between its slices."""
 
     @torch.inference_mode()
     def advance(self) -> bool:
@@ -43,8 +43,8 @@ def padded_batches(
     Args:
         jobs: The jobs.
         length: Returns the number of tokens of a job.
-        max_tokens: Largest number of tokens of a batch after each job is padded to the longest. A
-            job with more tokens is a batch by itself.
+        max_tokens: Largest number of tokens of a batch after each job is padded to the longest job.
+            A job with more tokens is a batch by itself.
     """
     batch: list[Job] = []
     for job in jobs:
@@ -63,9 +63,10 @@ def batches(
 
     Args:
         jobs: The jobs.
-        lengths: Returns the number of tokens of a job, such as those of its source and its target.
-        max_tokens: Largest sum of each of these numbers in a batch. A job with more tokens is a
-            batch by itself.
+        lengths: Returns one or more lengths of a job in tokens, such as those of its source and its
+            target.
+        max_tokens: Limit of the sum of each of these lengths over a batch. A job with a larger
+            length is a batch by itself.
     """
     batch: list[Job] = []
     totals: tuple[int, ...] = ()

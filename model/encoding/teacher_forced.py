@@ -1,8 +1,10 @@
 """Runs teacher-forced passes over given translations in slices, and captures attention.
 
-The targets of a batch are packed, as the texts of `model.backends.encoder_batch` are. In int8 all
-products with weights are exact, so the result has the same bits in every batch. Only the cells of
-an SSRU are padded. This costs little, because cells need no matrix products.
+The targets of a batch are packed, which means concatenated. Only the cells of an SSRU are padded.
+Their padding costs little, because cells need no matrix products. In int8 all products with weights
+are exact, so the result has the same bits in every batch.
+
+Between two slices a worker can do other work.
 """
 
 from collections.abc import Sequence
@@ -36,7 +38,8 @@ class TeacherForcedPass(CapturePass):
 
     Args:
         model: Model on its device, in any precision.
-        jobs: Sentences and translations, whose queries name layers and heads that the model has.
+        jobs: Jobs with sentences and translations. The queries of the jobs name existing layers
+            and heads.
         slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
@@ -55,7 +58,7 @@ class TeacherForcedPass(CapturePass):
         super().__init__(jobs, model.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch; jobs without decoder queries are in separate batches."""
+        """Computes batch after batch; jobs without decoder queries form batches of their own."""
         for needs_target in (True, False):
             chosen = [each for each in self.captured if each.job.needs_target is needs_target]
             for batch in batches(chosen, lambda each: each.lengths, self.slice_tokens):
@@ -63,10 +66,10 @@ class TeacherForcedPass(CapturePass):
 
 
 class TeacherForcedBatch:
-    """Runs packed sentences and translations from the first layer to the last queried one.
+    """Runs packed sentences and translations from the first layer to the last queried layer.
 
-    In the shapes of this class, N is the number of tokens of all sentences. B is the number of
-    sentences in the padded cells of an SSRU, and 1 elsewhere.
+    In the shapes of this class, N is the number of tokens of all sources, or of all targets. For
+    the padded cells of an SSRU, B is the number of sentences. Elsewhere B is 1.
 
     Args:
         model: The model.
@@ -96,11 +99,15 @@ class TeacherForcedBatch:
         last = None if is_whole else self.last[AttentionKind.ENCODER]
         batch = yield from run_encoder(self.model.encoder, self.captured, self.slice_tokens, last)
         if is_whole:
-            memory = batch.read()[: sum(self.sources)]  # without a padding text
+            memory = batch.read()[: sum(self.sources)]  # without the padding text
             yield from self.decode(memory[None])
 
     def decode(self, memory: Tensor) -> Slices[None]:
-        """Runs the decoder over the targets, shifted right by one; `memory` is (1, N, D)."""
+        """Runs the decoder over the targets, shifted right by one.
+
+        Args:
+            memory: Encoder output (1, N, D).
+        """
         decoder = self.model.decoder
         x = self._embed(decoder.embedding, [self._inputs(each.job) for each in self.captured])
         layers = cast("list[DecoderLayer]", list(decoder.layers))
@@ -122,7 +129,7 @@ class TeacherForcedBatch:
         return inputs
 
     def _embed(self, embedding: Embedding, sequences: list[list[int]]) -> Tensor:
-        """Returns embeddings (1, N, D) of sequences whose positions each start at 0."""
+        """Returns embeddings (1, N, D) of sequences; positions start at 0 in each sequence."""
         tokens = [token for sequence in sequences for token in sequence]
         positions = [index for sequence in sequences for index in range(len(sequence))]
         inputs = (upload(each, self.model.device)[None] for each in (tokens, positions))
@@ -137,7 +144,7 @@ class TeacherForcedBatch:
         key: Tensor,
         value: Tensor,
     ) -> Slices[Tensor]:
-        """Returns the output (1, N, D) of an attention block.
+        """Returns the output (1, N, D) of an attention sublayer.
 
         Each sentence is computed separately. Query, key and value are (1, H, N, K).
         """
@@ -157,7 +164,10 @@ class TeacherForcedBatch:
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Slices[list[Tensor]]:
-        """Returns the weighted values (1, H, T, K) of one sentence; a long one in several parts."""
+        """Returns the weighted values (1, H, T, K) of one sentence.
+
+        The values of a long sentence are computed in several slices.
+        """
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:
@@ -180,7 +190,7 @@ class TeacherForcedBatch:
         return residual.after(x, y)
 
     def _run_cells(self, ssru: SSRU, x: Tensor) -> Slices[Tensor]:
-        """Runs an SSRU over (1, N, D), position by position, all sentences at once."""
+        """Runs an SSRU over x (1, N, D), one position of all sentences at a time."""
         split = [list(torch.split(gate[0], self.targets)) for gate in ssru.gates(x)]
         gates = [pad_sequence(rows, batch_first=True) for rows in split]
         parts = [torch.split(gate, self.slice_tokens, dim=1) for gate in gates]  # (B, T, D) each
@@ -203,7 +213,7 @@ class TeacherForcedBatch:
 
 
 def causal_bias(query: Tensor) -> Tensor:
-    """Returns the mask (T, T) of queries (..., T, K): 0 for keys up to the query, else -inf."""
+    """Returns the bias (T, T) of queries (..., T, K): -inf for keys after the query, else 0."""
     length = query.shape[-2]
     past = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
     return mask_bias(past, query.dtype)

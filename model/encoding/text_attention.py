@@ -41,7 +41,7 @@ class TextCapturePass(CapturePass):
         super().__init__(jobs, encoder.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch; texts are sorted, so that equal lengths are adjacent."""
+        """Computes batch after batch; texts of equal length are adjacent, which is faster."""
         by_length = sorted(self.captured, key=lambda each: len(each.job.source))
         for batch in batches(by_length, lambda each: each.lengths, self.slice_tokens):
             last = last_layer(batch, AttentionKind.ENCODER)
@@ -49,7 +49,7 @@ class TextCapturePass(CapturePass):
 
 
 def check_job(config: TextEncoderConfig, job: AttentionJob) -> None:
-    """Checks the token ids of a job and the kinds of attention that it asks for.
+    """Checks the token ids of a job, and the kinds of attention in its queries.
 
     The indices of layers and heads are not checked here.
 

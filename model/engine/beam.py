@@ -20,7 +20,13 @@ def normalized_score(log_probs: list[float], length_penalty: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """One live hypothesis: its tokens, their log-probabilities and the sum of these."""
+    """A live hypothesis, which has not ended yet.
+
+    Attributes:
+        tokens: Ids of the hypothesis so far.
+        log_probs: Log-probability of each token.
+        total: Sum of the log-probabilities.
+    """
 
     tokens: list[int]
     log_probs: list[float]
@@ -49,7 +55,8 @@ class BeamSearch:
         self.num_rows = options.beam_size
         self.eos_id = eos_id
         self.max_tokens = max_tokens
-        # Only the first row has a finite score. With equal scores, all rows would remain equal.
+        # At the start, only the first row has a finite score. With equal scores, all rows would
+        # hold the same hypothesis at every step.
         self.live = [Beam([], [], 0.0 if row == 0 else -math.inf) for row in range(self.num_rows)]
         self.finished: list[Hypothesis] = []
         self.parents: list[int] | None = None
@@ -76,7 +83,7 @@ class BeamSearch:
         return self._score(self.finished[-1]) >= attainable
 
     def advance(self, log_probs: Tensor, ids: Ids) -> None:
-        """Extends every hypothesis by one token.
+        """Extends the live hypotheses by one token, and keeps the best.
 
         Args:
             log_probs: Log-probabilities (beam_size, U); -inf for a forbidden token. They contain

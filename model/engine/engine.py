@@ -150,7 +150,11 @@ class Engine:
     def admit(self, sequences: SequenceOf[Sequence]) -> None:
         """Encodes sequences and assigns rows to them.
 
-        The caller makes sure that `free_rows` suffices and that `check` passes.
+        The method checks all sequences before it admits any of them.
+
+        Raises:
+            BeamSizeError: The sequences need more rows than are free.
+            InputError: `check` refuses a sequence.
         """
         for sequence in sequences:
             self.check(sequence)
@@ -224,7 +228,7 @@ class Engine:
         self.launched.append(LaunchedStep(np.arange(self.num_rows), output))
 
     def _collect(self, depth: int, searching: SequenceOf[RunningSearch] = ()) -> list[Finished]:
-        """Collects the tokens of all launched steps but the last `depth`."""
+        """Collects the tokens of all launched steps except the last `depth` steps."""
         finished: list[Finished] = []
         while len(self.launched) > depth:
             step = self.launched.popleft()
@@ -258,7 +262,7 @@ class Engine:
 
     @torch.inference_mode()
     def abort(self, sequence_id: int) -> bool:
-        """Frees the rows of a sequence at once; returns False if it is not in the batch."""
+        """Frees the rows of a sequence at once; returns False if the batch has no such sequence."""
         running = self.running.get(sequence_id)
         if running is None:
             return False

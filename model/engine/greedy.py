@@ -41,7 +41,7 @@ class GreedySearch:
         return None
 
     def advance(self, log_probs: Tensor, ids: Ids) -> None:
-        """Appends the best token of log_probs (1, U), whose ids are (1, U)."""
+        """Appends the most probable token, given log-probabilities (1, U) and their ids (1, U)."""
         column = int(log_probs[0].argmax())
         self.tokens.append(int(ids[0, column]))
         self.log_probs.append(float(log_probs[0, column]))

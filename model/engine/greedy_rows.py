@@ -4,7 +4,8 @@ A row of the batch holds one target, which is a translation in progress. A greed
 probable token of each step and needs no scores. All other rows belong to a search, which is a beam
 search or a greedy search with scores.
 
-For a thousand rows, a Python loop would take longer than the decode step on a GPU.
+The class uses arrays, because a Python loop over a thousand rows would take longer than the decode
+step on a GPU.
 """
 
 from collections.abc import Sequence as SequenceOf

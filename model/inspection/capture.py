@@ -1,6 +1,7 @@
 """Captures the results of attention queries from a forward pass.
 
-A result is a set of attention maps, or a trace: the whole computation of one token's attention.
+A result is a set of attention maps or a trace. A trace is the whole computation of one token's
+attention in one head.
 
 Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
 number of attending tokens, and S the number of attended tokens.
@@ -51,8 +52,8 @@ class ProjectedHeads:
         value: Values (H, S, K).
         bias: Term added to the scores; None if there is no such term. In the decoder's
             self-attention, it is the causal mask (T, S). In a text encoder, it is the bias of each
-            head (H, T, S), from relative positions or a window. It is -inf where a query does not
-            attend.
+            head (H, T, S), from relative positions or a window. The bias is -inf where a query does
+            not attend.
         module: The attention sublayer.
     """
 
@@ -67,10 +68,10 @@ class Capture(Protocol):
     """Captures the result of one query during a forward pass."""
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
-        """Returns the layers that the query needs."""
+        """Returns the layers in which the query needs this kind of attention."""
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures one layer of the query, on the device. Call this for the layers in order."""
+        """Captures one layer of the query, on the device; expects the layers in order."""
 
     def result(self) -> Result:
         """Returns the captured result, on the host."""
@@ -120,7 +121,7 @@ class MapsCapture:
         self.slice_rows = slice_rows
         if query.reduce is Reduction.ROLLOUT:
             for result in maps.values():
-                result[0, 0].fill_diagonal_(1.0)  # the identity, before the first layer
+                result[0, 0].fill_diagonal_(1.0)  # a rollout starts with the identity
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
         """Returns the layers of the query."""

@@ -2,8 +2,9 @@
 
 Layer, head and token numbers may be negative; a list of layers or heads may be omitted.
 `resolve_query` and `resolve_trace` resolve these numbers against the model's config. A resolved
-query names existing layers and heads, from 0. The module does not import torch, so that processes
-without a model stay small.
+query names existing layers and heads, with numbers from 0.
+
+The module does not import torch, so that processes without a model stay small.
 """
 
 from collections.abc import Mapping
@@ -33,10 +34,10 @@ SHOWN_CHARS = 20
 class AttentionKind(StrEnum):
     """The kinds of attention; the kind determines the attending and the attended tokens.
 
-    Rows of a map are the attending tokens, columns the attended tokens. `encoder` is source to
-    source, and `cross` is target to source. `decoder` is target to target; a token attends to
-    itself and to earlier tokens. If rows are target tokens, row t belongs to input t of the
-    decoder. From this input, the decoder predicts token t.
+    The rows of a map are the attending tokens, and the columns are the attended tokens. `encoder`
+    is source to source, and `cross` is target to source. `decoder` is target to target; a token
+    attends to itself and to earlier tokens. If rows are target tokens, row t belongs to input t of
+    the decoder. From this input, the decoder predicts token t.
     """
 
     ENCODER = "encoder"
@@ -192,8 +193,8 @@ def resolve_query(
         norm: Values of the result: weights or value norms.
 
     Raises:
-        AttentionQueryError: The model does not have this attention, or the options exclude each
-            other.
+        AttentionQueryError: The model does not have a named kind, layer or head, or the options
+            exclude each other.
     """
     if not kinds or len(set(kinds)) < len(kinds):
         kinds_of_model = tuple(attention_layers(config))

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 
 EXCLUDED = -1e9
-"""Bias of a token to which the layer does not attend. Its weight is 0, as with -inf."""
+"""Bias of a token to which the layer does not attend.
+
+The weight of such a token is 0, as with a bias of -inf.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class AttentionTrace:
         result: W_O · concatenated + b_O (D). An int8 model first rounds `concatenated`
             to multiples of 1/127 of its largest absolute value; the trace does not.
         bias: Bias of the head for each key (S), added to `scaled`. It depends on the distance
-            between the two tokens. It is None if the layer has no bias.
+            between the traced token and the key's token. It is None if the layer has no bias.
     """
 
     query: Array

@@ -21,8 +21,8 @@ class LayerState:
         cell: SSRU cells (B, D); (0, D) in a self-attention decoder.
         self_key: Keys of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
         self_value: Values of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
-        self_bias: (B, 1, T, L), 0 up to each position and -inf after it; or the lengths of the
-            targets. An SSRU decoder does not use it.
+        self_bias: (B, 1, T, L), 0 up to the position of each token and -inf after that position;
+            or the lengths of the targets. An SSRU decoder does not use this bias.
         positions: Target positions of the T tokens of this call (B, T).
     """
 
@@ -45,14 +45,16 @@ class LayerState:
 class DecodingCache:
     """The decoding state of all rows of a batch, for every decoder layer.
 
-    If n rows are in use, they are rows 0 to n - 1; the owner of the cache keeps them dense with
-    `copy_rows`. An unused row does not affect other rows.
+    If n rows are in use, they are rows 0 to n - 1. When rows become free, the owner of the cache
+    copies the last rows into the free rows with `copy_rows`. An unused row does not affect other
+    rows.
 
     Args:
         config: Config of the model.
         max_rows: Number of rows (B).
         max_source_tokens: Number of source positions (S).
-        max_target_tokens: Number of target positions (L); takes memory only with self-attention.
+        max_target_tokens: Number of target positions (L). They take memory only in a
+            self-attention decoder.
         device: Device of the tensors.
         dtype: Number format of the tensors.
     """
@@ -120,8 +122,9 @@ class DecodingCache:
         Args:
             source: Row numbers.
             target: Row numbers without repetition.
-            is_same_source: Whether the rows translate the same sentence, as in a beam that is
-                reordered. Then the cross-attention state is not copied.
+            is_same_source: Whether row source[i] and row target[i] translate the same sentence, as
+                when a beam search reorders its rows. If so, the cross-attention state is not
+                copied.
         """
         tensors = [self.cell, self.self_key, self.self_value]
         if not is_same_source:

@@ -22,11 +22,12 @@ class Residual(nn.Module):
     def key_value_input(self, x: Tensor, inner: Tensor) -> Tensor:
         """Returns the input of the key and value projections of self-attention.
 
+        In a pre-norm layer, Marian normalises only the input of the query projection. Other
+        families also normalise the input of the key and value projections.
+
         Args:
             x: The residual stream.
             inner: The result of `before` for x.
-
-        Marian normalises the query only; other families also normalise keys and values.
 
         Source: marian-dev, src/models/transformer.h, LayerAttention, `preProcess`.
         """

@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 
 class SSRU(nn.Module):
-    """The simpler simple recurrent unit: takes the place of self-attention in a decoder.
+    """The simpler simple recurrent unit, which replaces self-attention in a decoder.
 
-    One vector for each sentence, the cell c, stands for all earlier target tokens.
-    For each input x:
+    One vector for each sentence, the cell c, stands for all earlier target tokens. For each input
+    x, the unit computes the following, where f * c is an elementwise product:
 
     f = sigmoid(Wf x + bf);  c = f * c + (1 - f) * W x;  output = relu(c)
 

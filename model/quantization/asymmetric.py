@@ -1,9 +1,9 @@
 """Implements asymmetric int8 products, for models whose files have float weights.
 
-An input row is quantised around the midpoint of its range, because most inputs of a text encoder
-lie to one side of zero. After GELU, for example, no value is below -0.17. The weights of each
-output have a scale of their own. On all-MiniLM-L6-v2 these two properties remove two thirds of the
-error of products with one scale a matrix, around zero.
+An input row is quantised around the midpoint of its range, because most inputs of the layers lie
+to one side of zero. After GELU, for example, no value is below -0.17. The weights of each output
+have a scale of their own. On all-MiniLM-L6-v2 these two properties remove two thirds of the error.
+The comparison is with one scale for each matrix and with ranges around zero.
 
 Sums of integers are exact, so a row's products do not depend on the other rows of the batch.
 """
@@ -20,7 +20,7 @@ FINE = 254
 """Number of fine quantisation steps in one coarse step."""
 
 FINE_NAMES = ("value",)
-"""Names of the layers that quantise their input rows to 16 bits (coarse and fine).
+"""Names of the layers that quantise their input rows to 16 bits: 8 coarse and 8 fine bits.
 
 Most tokens of a text attend to the same few tokens, so errors in the values of these few tokens do
 not average out. On all-MiniLM-L6-v2 the layers named here caused 40 % of the whole error with rows

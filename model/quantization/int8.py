@@ -1,11 +1,11 @@
 """Implements symmetric int8 products, whose integer sums do not depend on the summing order.
 
-Weights are the int8 integers of the checkpoint, or its float weights, rounded. The weights of each
-output have a scale, and each input row has a scale of its own. Marian's files have one scale for
-all outputs of a matrix. They also contain one multiplier for all inputs of a matrix, but it is not
-used. On the built-in models, a scale for each row loses 0.1 BLEU against float32, and Marian's
-multiplier loses 0.1 to 0.4 BLEU. A row's products depend neither on the other rows of the batch nor
-on the kernel that computes them.
+Weights are the int8 integers of the checkpoint, or are rounded from its float weights. The weights
+of each output have a scale, and each input row has a scale of its own. Marian's files have one
+scale for all outputs of a matrix. They also contain one multiplier for all inputs of a matrix,
+which this module does not use. On the built-in models, a scale for each input row loses 0.1 BLEU
+against float32. Marian's multiplier loses 0.1 to 0.4 BLEU. The other rows of the batch and the
+choice of kernel do not change a row's products.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class QuantizedMatrix:
 
     Attributes:
         values: Integers (out, in); (V, D) for an embedding.
-        scales: Step size of each row of the matrix (out). The integers represent the weights
-            values * scales.
+        scales: Step size of each row of the matrix (out). The integers of row i represent the
+            weights values[i] * scales[i].
     """
 
     values: NDArray[np.int8]
@@ -79,7 +79,7 @@ def int8_matmul(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class Int8Linear(Int8Matrix):
-    """A linear layer with an int8 weight: quantises x, multiplies exactly, scales back.
+    """A linear layer with an int8 weight: quantises x, multiplies exactly, scales the products.
 
     Args:
         weight: Int8 weight of the checkpoint.

@@ -44,9 +44,9 @@ def shape_of(packed: Tensor) -> tuple[int, int]:
 class Int8Matrix(nn.Module):
     """The integers of a linear layer, in (out, in) order or packed for native code.
 
-    PyTorch computes the replies to attention queries, even if native code computes translations
-    with the model. A packed matrix is therefore unpacked when PyTorch first uses it, and the copy
-    is kept. Unpacking at each use made a pass over one sentence a third slower.
+    PyTorch computes the results of attention queries, even if native code computes translations
+    with the model. A packed matrix is therefore unpacked when PyTorch first uses it, and the
+    unpacked copy is kept. Unpacking at each use made a pass over one sentence a third slower.
 
     Args:
         integers: Integers (out, in).

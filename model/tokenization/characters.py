@@ -1,6 +1,6 @@
-"""A tokenizer whose tokens are the characters of a text.
+"""Defines a tokenizer whose tokens are the characters of a text.
 
-It serves remote models, which read text instead of token ids.
+The tokenizer is for remote models, which read text instead of token ids.
 """
 
 import sys
@@ -26,7 +26,7 @@ class CharacterTokenizer(Tokenizer):
         self.prefix = []
 
     def encode(self, text: str) -> list[int]:
-        """Returns the code points of a text without EOS; an empty list for white space alone."""
+        """Returns the code points of a text; empty for white space alone. EOS is not added."""
         return [] if text.isspace() else list(map(ord, text))
 
     def unknown_in(self, text: str) -> set[str]:
@@ -34,7 +34,7 @@ class CharacterTokenizer(Tokenizer):
         return set()
 
     def encode_with_offsets(self, text: str) -> Encoding:
-        """Returns the code points. WORD_START replaces white space in the pieces."""
+        """Returns ids, pieces and offsets of a text. White space has the piece WORD_START."""
         ids = self.encode(text)
         pieces = [WORD_START if each.isspace() else each for each in text[: len(ids)]]
         return Encoding(ids, pieces, [(place, place + 1) for place in range(len(ids))])
@@ -44,5 +44,5 @@ class CharacterTokenizer(Tokenizer):
         return "".join([chr(each) for each in ids if each != EOS])
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """Returns the character of each id, and nothing for EOS."""
+        """Returns the character of each id, and an empty string for EOS."""
         return ["" if each == EOS else chr(each) for each in ids]

@@ -1,4 +1,4 @@
-"""Finds the stable tokens of a cut word. Only its beginning or its end is known.
+"""Finds the stable tokens of a cut word: only the beginning or the end of the word is known.
 
 A token of the known part is stable if the whole word has the same token in the same place.
 
@@ -6,11 +6,11 @@ An edge is a place between two tokens of the whole word. BPE and Unigram have th
 tokens before an edge are the same as if `word[:edge]` were the whole word. If a word is cut, its
 edges are unknown, because the rest of the word is unknown.
 
-For any place in the word, a few positions can be listed, and one of them is an edge. Either the
-place itself is an edge, or a token stands across the place. In the second case, the beginning of
-this token is an edge. So the candidates are the place, and the beginning of each vocabulary entry
-that stands across the place. `word[:candidate]` is tokenised for every candidate. One candidate is
-an edge, so the tokens with which all results begin are stable.
+For any place in the word, a few candidates can be listed, and at least one candidate is an edge.
+Either the place itself is an edge, or a token begins before the place and ends behind it. In the
+second case, the beginning of this token is an edge. So the candidates are the place, and the
+beginning of each vocabulary entry that stands across the place. `word[:candidate]` is tokenised for
+every candidate. One candidate is an edge, so the tokens with which all results begin are stable.
 
 In BPE the property also holds in the other direction: the tokens behind an edge are the same as if
 `word[edge:]` were the whole word. So a word that is cut on the left can have stable tokens.
@@ -20,8 +20,8 @@ every token, even a token far from the cut.
 
 Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
 of the result. In Unigram the property follows from the Viterbi algorithm, but only for the tokens
-before an edge. The algorithm adds rounded numbers from left to right. So another beginning of the
-word may change the choice between two segmentations with equal scores.
+before an edge. The algorithm adds scores from left to right, and rounds each sum. So another
+beginning of the word may change the choice between two segmentations with equal scores.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ class CutWords:
             max_chars: Largest number of characters to tokenise. If more are needed, the method
                 returns 0.
         """
-        # For an unknown token, `tokens` does not contain the text that it stands for.
+        # `tokens` does not contain the text of an unknown token.
         if cut not in self.stable_cuts or self.unk_id in ids:
             return 0
         step = 1 if cut == "right" else -1  # a word that is cut on the left is read backwards
@@ -90,7 +90,7 @@ class CutWords:
         return num_shared(found)
 
     def _possible_edges(self, word: str, place: int, step: int) -> list[int]:
-        """Returns a place, and the beginnings of the vocabulary entries that stand across it.
+        """Returns a place, and the beginnings of vocabulary entries that stand across the place.
 
         Args:
             word: The known part of the word, read from the uncut end.

@@ -8,7 +8,7 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 
 
 class MappedTokenizer(Tokenizer):
-    """A SentencePiece file that splits text into pieces, and a vocabulary that numbers them.
+    """Splits text into pieces with a SentencePiece file; a vocabulary gives the ids of the pieces.
 
     Args:
         path: A `.spm` file.
@@ -42,7 +42,7 @@ class MappedTokenizer(Tokenizer):
         return self.ids[piece]
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, after the prefix (such as a language token). EOS is not added.
+        """Returns the prefix (such as a language token) and the ids of a text. EOS is not added.
 
         The result is empty for white space alone.
         """

@@ -1,8 +1,8 @@
 """Converts pairs of a query and a text to the token ids that a cross-encoder reads.
 
-Some cross-encoders divide the ids of a pair into two segments. Each segment has a vector, which is
-added to the embeddings of its ids. Segment 1 begins with the text. Segment 0 consists of the ids
-before it.
+Some cross-encoders divide the ids of a pair into two segments. Segment 1 begins with the text.
+Segment 0 consists of the ids before the text. Each segment has a vector, which is added to the
+embeddings of the ids in the segment.
 """
 
 import json
@@ -85,7 +85,7 @@ class PairTokenizer:
         The second result is False if only a part of the text was tokenised.
 
         Args:
-            text: Without lone surrogates. If the text is very long, only a part with more than
+            text: The text, without lone surrogates. If it is very long, only a part with more than
                 `max_tokens` ids is tokenised.
             direction: Side of the text on which ids may be missing.
         """

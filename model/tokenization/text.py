@@ -28,13 +28,16 @@ CHARS_PER_TOKEN = 8
 """Number of characters that the first attempt tokenises for each token that the caller needs."""
 
 GROWTH = 4
-"""Factor by which the part grows after an attempt that finds too few stable tokens."""
+"""Factor by which the part grows after an attempt that finds too few stable tokens.
+
+The search in a cut word tokenises at most `len(text) // GROWTH` characters.
+"""
 
 SPARE_TOKENS = 256
 """Number of additional tokens that are examined in a cut word.
 
 A cut word continues beyond the cut, so some of its tokens are not stable. The additional tokens
-make up for them, so that enough stable tokens are found.
+replace these tokens, so that enough stable tokens are found.
 """
 
 
@@ -63,8 +66,8 @@ class TextTokens:
 class TextTokenizer:
     """Tokenises texts with the vocabulary, normaliser and special tokens of one file.
 
-    A prompt can be put in front of a text. White space around the prompt and text together is
-    removed, as in sentence-transformers. Several threads may tokenise at the same time.
+    A prompt can be put in front of a text. White space at both ends of the joined text is removed,
+    as in sentence-transformers. Several threads may tokenise at the same time.
 
     Args:
         path: A `tokenizer.json` of Hugging Face.
@@ -186,8 +189,9 @@ class TextTokenizer:
     def _stable_part(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
         """Returns a part at the beginning or the end of a text, and the stable ids of the part.
 
-        Stable ids do not depend on the rest of the text. If no part shorter than half the text has
-        more than `wanted` stable ids, the method returns None and no ids.
+        Stable ids do not depend on the rest of the text. Each part that is tried is shorter than
+        half the text. If no such part has more than `wanted` stable ids, the method returns None
+        and no ids.
 
         Args:
             text: The whole text.

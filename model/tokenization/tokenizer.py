@@ -79,7 +79,8 @@ class Tokenizer:
         try:
             check_file(path)
             self.processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-            self.processor.id_to_piece([*range(self.processor.vocab_size())])  # checks their UTF-8
+            # This call raises an error if a piece is not valid UTF-8.
+            self.processor.id_to_piece([*range(self.processor.vocab_size())])
         except (RuntimeError, OSError, UnicodeDecodeError) as error:
             raise CheckpointFormatError(f"{path.name} is not a SentencePiece model") from error
         self.vocab_size: int = self.processor.vocab_size()
@@ -117,7 +118,7 @@ class Tokenizer:
     def unknown_in(self, text: str) -> set[str]:
         """Returns the characters of a text that the vocabulary does not have."""
         characters = set(text)
-        # Several threads may run this. A character is marked as seen when its answer is known.
+        # Several threads may run this loop, so a character is marked as seen only after its check.
         for character in characters - self.seen_characters:
             if self._is_unknown(character):
                 self.unknown_characters.add(character)

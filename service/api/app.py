@@ -74,10 +74,10 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Application(FastAPI):
-    """A FastAPI application that also documents request bodies that its routes parse themselves."""
+    """A FastAPI application. Its OpenAPI document includes bodies that routes parse themselves."""
 
     def openapi(self) -> dict[str, Any]:
-        """Returns the OpenAPI document. Its components include the schemas of these bodies."""
+        """Returns the OpenAPI document; its components include the schemas of request bodies."""
         document = super().openapi()
         move_definitions(document)
         return document
@@ -146,7 +146,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=with_endpoints,
-        # FastAPI's telemetry would report URLs, which contain texts. `tracing` does not.
+        # FastAPI's telemetry would report URLs, which contain texts. `tracing` reports only paths.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     settings = services.settings
@@ -159,7 +159,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     )
     app.state.early = EarlyRefusals(
         load,
-        {} if tracing else refusal_templates(DIALECTS),  # a traced request needs its span
+        {} if tracing else refusal_templates(DIALECTS),  # with tracing, a refusal has a span
         lambda: drain.has_begun,
         services.backend.count_refused,
     )
@@ -180,7 +180,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         load=load,
         access=AccessRules.of(settings),
     )
-    # outermost, so that preflights are not counted
+    # This middleware is the outermost, so that preflights are not counted.
     app.add_middleware(CrossOrigin, allowed=settings.allowed_origins)
     return app
 
@@ -205,5 +205,5 @@ def http_config(app: FastAPI, settings: Settings) -> HttpServerConfig:
         log_level="warning",
         access_log=False,  # a request line would contain the text of a query
         server_header=False,
-        proxy_headers=False,  # LoopLoad counts the requests of each connected address
+        proxy_headers=False,  # LoopLoad counts requests by the address of the connection
     )

@@ -22,11 +22,11 @@ class Dialect:
 
     Attributes:
         routers: Routes of the dialect.
-        tasks: Value of the label `task` in the metrics, by path. Other paths are not counted.
+        tasks: Maps a path to the label `task` in the metrics. Other paths are not counted.
         direct: Maps method and path to an endpoint that the middleware calls without FastAPI.
         prefix: Prefix of the dialect's paths, or "". Errors at unknown paths with this prefix have
             the shape of the dialect.
-        error_shape: Returns the status and body of an error.
+        error_shape: Function that returns the status and body of an error.
         id_header: Second header with the id of the request, besides X-Request-Id; "" for none.
         scope: Scope that an API key needs for the routes of the dialect.
     """
@@ -56,11 +56,11 @@ OWN = Dialect(())
 
 
 class DialectOf:
-    """Finds the dialect of a request, for its shape of errors and its task label.
+    """Finds the dialect of a request. The dialect gives the shape of errors and the task label.
 
     Args:
-        dialects: All dialects. Each owns its routes, and all unknown paths that start with its
-            prefix.
+        dialects: All dialects. A dialect owns its routes, and all unknown paths that start with
+            the prefix of the dialect.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:

@@ -1,7 +1,7 @@
-"""The texts of errors in the parameters or the body of a request, with status 400, 403 or 413.
+"""The texts of errors in parameters, bodies and API keys, and of disabled features.
 
-An error that LibreTranslate has too gets exactly LibreTranslate's text, because clients may compare
-it with known texts. The details of a text name the value, the limit and the remedy. The texts of
+If LibreTranslate has the same error, the text is exactly LibreTranslate's, because clients may
+compare texts. The details of a text name the value, the limit and the remedy. The texts of
 all other errors are written where the errors are raised. Each dialect puts the texts into its own
 error format.
 """
@@ -130,8 +130,8 @@ def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> ErrorT
 def text_of(error: ServiceError) -> ErrorText:
     """Returns the text of an error.
 
-    For an unsupported language it is LibreTranslate's text, if the error names the available
-    languages. For any other error it is the error's message.
+    An error for an unsupported language that names the available languages gets LibreTranslate's
+    text. Any other error keeps its own message and details.
     """
     if not isinstance(error, UnsupportedLanguageError) or not error.available:
         return ErrorText(error.message, error.details)

@@ -1,4 +1,4 @@
-"""Error responses: the default body, and handlers for all errors of routes and framework.
+"""Error responses: the default body, and handlers for all errors of the routes and of FastAPI.
 
 The routes of one API, such as LibreTranslate's or OpenAI's, are a dialect. A dialect whose error
 body or status differs from the default has its own `ErrorShape`. `service.errors` has the table of
@@ -103,9 +103,10 @@ async def handle_service_error(request: Request, error: Exception) -> Response:
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """Answers an error of the framework, such as an unknown path or a method not allowed there.
+    """Answers an error of the framework, such as an unknown path or a wrong method.
 
-    OPTIONS without the headers of a preflight is no error; it gets the allowed methods.
+    An OPTIONS request that is not a CORS preflight is no error. Its response lists the allowed
+    methods.
     """
     assert isinstance(error, HTTPException)
     if error.status_code == 405:

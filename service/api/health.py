@@ -26,7 +26,7 @@ class Health(BaseModel):
 
 @router.get("/health/live")
 async def live(request: Request) -> Health:
-    """Tells whether the server answers, also while the models load."""
+    """Reports that the server answers, even while the models load."""
     await services_of(request).backend.status()
     return Health(status="ok")
 
@@ -34,7 +34,7 @@ async def live(request: Request) -> Health:
 @router.get("/health/ready", responses={503: {"model": ErrorBody}})
 @router.get("/health", responses={503: {"model": ErrorBody}})
 async def ready(request: Request) -> Health:
-    """Tells whether the server accepts requests that run a model."""
+    """Reports whether the server accepts requests that run a model."""
     status = await services_of(request).backend.status()
     if status.failure is not None:
         raise UnavailableError(f"a model cannot be loaded: {status.failure}", 60)

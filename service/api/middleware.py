@@ -1,7 +1,7 @@
-"""Middleware around every request: its id, timings, metrics, host, origin, and direct routes.
+"""The middleware of every request: request id, timings, metrics, access rules, direct routes.
 
-A direct route is called without FastAPI. A dialect (`service.api.dialect`) is one of the APIs of
-the server, such as OpenAI's.
+The middleware calls the endpoint of a direct route without FastAPI. A dialect
+(`service.api.dialect`) is one of the APIs of the server, such as OpenAI's.
 
 The middleware is pure ASGI. Middleware that runs the routes in separate asyncio tasks would hide
 the disconnection of a client from the routes.
@@ -96,8 +96,8 @@ class RequestMiddleware:
             return
         method, path = scope["method"], scope["path"]
         dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
-        # A request with a wrong method matches no route. Its dialect is OWN, unless its path has
-        # the prefix of a dialect. It is counted with the task of the path.
+        # A request with a wrong method matches no route. If its path has the prefix of a dialect,
+        # the request gets that dialect, else OWN. The path decides the task in both cases.
         tasks = self.tasks if dialect is OWN else dialect.tasks
         context = RequestContext(request_id(scope), task=tasks.get(path), address=address(scope))
         state = scope.setdefault("state", {})
@@ -113,9 +113,9 @@ class RequestMiddleware:
             await self.app(scope, receive, response)
         except ServiceError as error:  # an error of `_check`
             await response.fail(error)
-        except ClientDisconnect:  # the client left before the response
+        except ClientDisconnect:  # the client left before the end of the response
             context.outcome = "cancelled"
-        except asyncio.CancelledError:  # the request took longer than a stopping server waits
+        except asyncio.CancelledError:  # the stopping server waits no longer
             await response.fail(stopping())
             raise
         except Exception as error:
@@ -136,7 +136,7 @@ class RequestMiddleware:
                 self._end(scope, context, response.status or CLIENT_GONE, span)
 
     def _begin(self, scope: Scope, context: RequestContext, task: str) -> RequestSpan | None:
-        """Counts a request that has arrived; returns its span if it is traced."""
+        """Counts a request that has arrived; returns the span of a traced request."""
         self.recorder.begin(task)
         self.requests.begin(context)
         return self.tracing.begin(scope, context) if self.tracing else None
@@ -144,7 +144,7 @@ class RequestMiddleware:
     def _end(
         self, scope: Scope, context: RequestContext, status: int, span: RequestSpan | None
     ) -> None:
-        """Counts a request that has ended, and ends its span."""
+        """Counts a request that has ended, and ends the span of the request."""
         self.requests.end(context)
         if context.outcome in OVERLOAD_OUTCOMES and scope["state"][ADMITTED_KEY]:
             self.load.add_refusal(context.address)
@@ -154,9 +154,9 @@ class RequestMiddleware:
             span.end(context, status)
 
     def _check(self, scope: Scope, context: RequestContext) -> None:
-        """Refuses a request if this process is overloaded or stopping.
+        """Refuses a request whose host, origin, port or time limit is not allowed.
 
-        It also refuses a request whose host, origin, port or time limit is not allowed.
+        A counted request is also refused if this process is overloaded or stopping.
 
         Raises:
             ServiceError: The request is refused.
@@ -186,7 +186,7 @@ class ResponseSender:
         cors: CORS headers of the response.
 
     Attributes:
-        status: HTTP status of the response; None until it has begun.
+        status: HTTP status of the response; None before the response begins.
         has_body: False for a response to HEAD.
     """
 
@@ -225,7 +225,7 @@ class ResponseSender:
         await self.send(message)
 
     async def fail(self, error: ServiceError) -> None:
-        """Records an error as the outcome, and sends it unless a response has begun."""
+        """Records an error as the outcome, and sends the error if no response has begun."""
         response = error_response(error, self.context, self.dialect.error_shape)
         if self.status is None:
             await self(
@@ -239,7 +239,7 @@ class ResponseSender:
 
 
 def stopping() -> UnavailableError:
-    """Returns the error of a request that a stopping server does not compute."""
+    """Returns the error for a request that a stopping server refuses or cancels."""
     return UnavailableError("the server is stopping; try again", 1)
 
 

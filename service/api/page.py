@@ -1,8 +1,8 @@
 """GET / and GET /static/{path}: the web page on which people translate and look at attention.
 
-Its files are part of the package: plain HTML, CSS and ES modules that call the public API. They
-need no build step and no other host. The Content-Security-Policy makes a browser load and run only
-these files.
+Its files are part of the package: plain HTML, CSS and ES modules that call the public API. The
+files need no build step and no other host. The Content-Security-Policy makes a browser load and run
+only these files.
 """
 
 import os
@@ -24,7 +24,7 @@ POLICY = "; ".join(
         "script-src 'self'",
         "style-src 'self'",
         "connect-src 'self'",
-        "img-src 'self' blob:",  # blob: for the export of a drawing as PNG
+        "img-src 'self' blob:",  # the page exports a drawing as PNG through a blob: URL
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'self'",

@@ -10,7 +10,7 @@ from service.tasks.context import RequestContext
 
 
 def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
-    """Maps the path of each counted POST route to its response to a request during an overload."""
+    """Maps the path of each POST route that the metrics count to its refusal in an overload."""
     return {
         path.encode(): _template(dialect, task)
         for dialect in dialects

@@ -20,16 +20,17 @@ CHUNK_BYTES = 128 * 1024
 """Minimum size of every chunk of JSON except the last."""
 
 PART_VALUES = 16 * 1024
-"""Maximum number of values that are serialised at once, except that a longer row is not divided.
+"""Maximum number of values that are serialised at once.
 
-The server serialises this number of values in about 0.5 ms.
+A longer row is not divided, so all its values are serialised at once. The server serialises
+PART_VALUES values in about 0.5 ms.
 """
 
 
 class JSONResponse(Response):
     """A JSON response, serialised by orjson.
 
-    orjson cannot serialise lone surrogates, but no content of the server has any.
+    orjson cannot serialise lone surrogates. The content of a response never has any.
     """
 
     media_type = "application/json"
@@ -42,9 +43,9 @@ class JSONResponse(Response):
 class ComputedResponse(StreamingResponse):
     """A JSON response in chunks. All its values have already been computed.
 
-    The admission of the request ends when the reply begins, so that a client that reads slowly does
-    not take the room of other requests. The bytes of the values are reserved in the budget of
-    the HTTP process from then until the reply has been written.
+    The admission of the request ends when the reply begins. A client that reads slowly thus takes
+    no room from other requests. While the reply is written, the bytes of the values are reserved in
+    the budget of the HTTP process.
 
     Args:
         chunks: Chunks of JSON.

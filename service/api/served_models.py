@@ -22,7 +22,7 @@ class OpenRequests:
         self.contexts[id(context)] = context
 
     def end(self, context: RequestContext) -> None:
-        """Removes a request that has been answered."""
+        """Removes a request that has ended."""
         del self.contexts[id(context)]
         for keys, ended in self.waiting:
             keys.discard(id(context))
@@ -55,7 +55,7 @@ class ServedModels:
     Args:
         catalog: Catalog in which the routes look up models.
         detector: Detector of the catalog's languages.
-        embedder: Embedder. For each model it caches the object that checks and tokenises texts.
+        embedder: Embedder. For each model, it caches an object that checks and tokenises texts.
         timeout_seconds: Time limit of a request.
     """
 

@@ -1,4 +1,4 @@
-"""Counts the aligned pairs of equal numerals and words in sentences and their translations."""
+"""Counts words that a sentence shares with its translation, and how many of them are aligned."""
 
 import re
 from collections import Counter

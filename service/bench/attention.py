@@ -1,8 +1,8 @@
 """Measures how much slower translations are while another client requests attention.
 
-The run has periods, called windows, alternately without and with attention requests. Each reply to
-the attention client is megabytes long. This client runs in a separate process, so that it does not
-delay the clients whose latencies are measured.
+The run has periods, called windows, alternately without and with attention requests. One client,
+the attention client, sends these requests. Each reply to this client is megabytes long. The client
+therefore runs in a separate process: it does not delay the clients whose latencies are measured.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ def run_attention(
 
 
 def median_p99(reports: Sequence[LoadReport]) -> float:
-    """Returns the median of the windows' p99, in milliseconds.
+    """Returns the median of the p99 latencies of the windows, in milliseconds.
 
     Raises:
         BenchError: No translation finished in a window.
@@ -114,12 +114,12 @@ def long_question(
 ) -> tuple[bytes, dict[str, int]]:
     """Returns an attention request for a text, and the counts in the `usage` of its reply.
 
-    It requests encoder self-attention and cross-attention, in all layers and heads.
+    The request asks for encoder self-attention and cross-attention, in all layers and heads.
 
     Args:
         url: Address of the server.
         pair: Source and target language, such as `en-pt`.
-        sentences: Sentences to make the text of.
+        sentences: Sentences from which the text is made.
         num_tokens: Smallest number of source tokens of the text.
 
     Raises:
@@ -163,7 +163,7 @@ def post(url: str, body: bytes) -> tuple[int, bytes]:
 def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
     """Runs an attention client in its own process.
 
-    It yields an empty list. When the context ends, the list receives the client's counts.
+    The context yields an empty list. When the context ends, the list receives the client's counts.
 
     Raises:
         BenchError: The process died.
@@ -201,7 +201,7 @@ def _reporting_death() -> Iterator[None]:
 def ask_in_a_loop(url: str, body: bytes, control: Connection) -> None:
     """Sends requests until a message arrives on `control`, then sends the counts on `control`.
 
-    It also sends None on `control` after the first reply.
+    After the first reply, the function also sends None on `control`.
     """
     replies = errors = num_bytes = 0
     while not control.poll():

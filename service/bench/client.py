@@ -1,12 +1,13 @@
 """A small HTTP/1.1 client for load tests.
 
-It must need little CPU time, because it shares the cores with the server.
+The client must need little CPU time, because it shares the cores with the server.
 
-It sends plain HTTP on keep-alive connections, one request at a time. It reads replies that have a
-Content-Length or are chunked. It has no TLS, redirects, compressed replies or pipelining.
+It sends plain HTTP on keep-alive connections, one request at a time on each connection. It reads
+replies that have a Content-Length or are chunked. It does not support TLS, redirects, compressed
+replies or pipelining.
 
-* BenchError: an error of the benchmark; it ends the command
-  * RequestError: one request got no reply; the load generator counts it
+* BenchError: an error that ends the command
+  * RequestError: one request got no reply; the load generator counts errors of this class
 """
 
 import asyncio
@@ -19,7 +20,7 @@ REQUEST_TIMEOUT_SECONDS = 60.0
 SHOWN_BYTES = 500
 MAX_HEAD_BYTES = 65536
 MAX_CHUNK_LINE = 10
-"""Longest line with the size of a chunk: eight digits and the line break."""
+"""Largest length, in bytes, of a line with the size of a chunk: eight digits and the line break."""
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
@@ -31,7 +32,7 @@ _RETRY_AFTER = re.compile(rb"\r\nretry-after:", re.IGNORECASE)
 class BenchError(Exception):
     """An error of the benchmark.
 
-    It ends the command, unless it is a RequestError that the load generator counts.
+    The error ends the command, unless it is a RequestError that the load generator counts.
     """
 
 
@@ -122,8 +123,8 @@ class ReplyParser:
         """Takes the next reply from the received bytes; returns None while a part is missing.
 
         Raises:
-            RequestError: The bytes are not an HTTP/1 reply, or it has neither a Content-Length nor
-                chunks. The kind is `protocol`.
+            RequestError: The bytes are not an HTTP/1 reply, or the reply has neither a
+                Content-Length nor chunks. The kind is `protocol`.
         """
         if not self._head and not self._take_head():
             return None
@@ -161,7 +162,10 @@ class ReplyParser:
         return body
 
     def _take_chunks(self, chunks: bytearray) -> bytes | None:
-        """Takes chunks until the last one. Neither chunk extensions nor trailers are supported."""
+        """Takes chunks until the body is complete; returns None while a part is missing.
+
+        Chunk extensions and trailers are not supported.
+        """
         while True:
             line_end = self.received.find(b"\r\n", 0, MAX_CHUNK_LINE)
             if line_end < 0 and len(self.received) < MAX_CHUNK_LINE:
@@ -179,7 +183,7 @@ class ReplyParser:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection; it is closed after a failure and cannot be used again.
+    """One keep-alive connection. After a failure it is closed and cannot be used again.
 
     Args:
         timeout_seconds: Longest time from a request to the end of its reply.
@@ -239,11 +243,11 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the transport (asyncio.Protocol)."""
+        """Keeps the transport; asyncio calls this method."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Ends the request in progress if its reply is complete (asyncio.Protocol)."""
+        """Ends the request in progress if its reply is complete; asyncio calls this method."""
         self._parser.received += data
         if self._waiting is None:
             return
@@ -260,11 +264,11 @@ class Connection(asyncio.Protocol):
             waiting.set_result(reply)
 
     def eof_received(self) -> None:
-        """Fails the request in progress (asyncio.Protocol)."""
+        """Fails the request in progress; asyncio calls this method."""
         self.connection_lost(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fails the request in progress (asyncio.Protocol)."""
+        """Fails the request in progress; asyncio calls this method."""
         self._is_ended = True
         detail = f"the connection ended before the reply ({error}); is the server running?"
         self._fail(RequestError("closed", detail))
@@ -278,7 +282,10 @@ class Connection(asyncio.Protocol):
             waiting.set_exception(error)
 
     def _take_waiting(self) -> asyncio.Future[Reply] | None:
-        """Ends the request in progress. Returns its future, unless its caller was cancelled."""
+        """Ends the request in progress, and returns its future.
+
+        Returns None if no request is in progress, or if the caller of the request was cancelled.
+        """
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return None

@@ -48,8 +48,8 @@ from service.private_server import ServerStartError, running_server
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
 """Yields the address of a running server or of a private server.
 
-The commands send the same sentences again and again. A private server therefore computes equal
-sentences separately. Otherwise its results would be shared among the requests.
+The commands send the same sentences again and again. With default settings, a server computes equal
+sentences in progress only once. A private server of these commands computes every sentence.
 """
 
 app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
@@ -226,10 +226,10 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Measure how much slower short texts are embedded while other clients embed long texts.
 
-    Other clients translate and request attention all the time. Windows without and with the clients
-    that embed long texts alternate. Short texts have 8 to 30 tokens, long texts up to --tokens. A
-    line on standard error reports the progress once a minute. Exits with 1 if the ratio of p99 of
-    short texts is above --limit, or if a client gets an error.
+    More clients translate and request attention all the time. The run has periods, called windows,
+    alternately without and with long texts. Short texts have 8 to 30 tokens, long texts up to
+    --tokens. A line on standard error reports the progress once a minute. Exits with 1 if the ratio
+    of p99 of short texts is above --limit, or if a client gets an error.
     """
     clients = Clients(translating, short, long, asking, long_model)
     with _errors_shown():
@@ -254,10 +254,10 @@ def alignment(
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Count how many of the numerals and words in both a line and its translation are aligned.
+    """Measure the alignment of numerals and words that a line shares with its translation.
 
-    False friends are words that exist in both languages, but never translate each other. They are
-    counted separately, and none of them should be aligned.
+    False friends are words that exist in both languages, but never translate each other. The
+    command counts false friends separately; none of them should be aligned.
     """
     with _errors_shown():
         sentences = read_lines(source)[:lines]
@@ -283,7 +283,7 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Measure how much slower single sentences are while other clients send long lists.
 
-    In the windows with lists, one more client sends lists of 1000 sentences. Exits with 1 if the
+    While lists are sent, one more client sends lists of 1000 sentences. Exits with 1 if the
     ratio of p99 is above --limit, or if a request with a single sentence fails.
     """
     with _errors_shown():

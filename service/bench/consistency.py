@@ -11,7 +11,7 @@ from service.bench.client import Address
 from service.bench.translation import in_lists, translate
 
 LIST_SIZE = 1000
-"""Number of sentences in a list; by default a server accepts at most 2048."""
+"""Number of sentences in a list; by default a server accepts lists of at most 2048 texts."""
 
 MAX_PAUSE_SECONDS = 0.05
 
@@ -20,8 +20,8 @@ MAX_PAUSE_SECONDS = 0.05
 class ConsistencyReport:
     """The lines whose translation depends on other requests or texts.
 
-    Lines are counted from 1. Each translation is compared with the translation of the same line
-    that was sent alone.
+    Lines are counted from 1. Each translation is compared with the translation that the same line
+    gets when it is sent alone.
 
     Attributes:
         pair: Source and target language, such as `en-pt`.
@@ -77,6 +77,6 @@ def restore(order: Sequence[int], items: Sequence[str]) -> list[str]:
 
 
 def differing_lines(alone: Sequence[str], others: Sequence[str]) -> list[int]:
-    """Returns the lines, counted from 1, whose two translations are different strings."""
+    """Returns the numbers of the lines whose two translations differ, counted from 1."""
     pairs = enumerate(zip(alone, others, strict=True), 1)
     return [line for line, (one, other) in pairs if one != other]

@@ -1,8 +1,8 @@
 """Closed-loop load: each client sends its next sentence after the reply to the previous one.
 
 A sentence counts if its reply arrives inside the measured window. The window starts after the
-warm-up. At its end the clients stop sending. Errors are counted during the whole run. Some figures
-are computed from the server's /metrics at the start and at the end of the window.
+warm-up. At the end of the window, the clients stop sending. Errors are counted during the whole
+run. Some figures are computed from the server's /metrics at the start and at the end of the window.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ def padding_share(before: str, after: str) -> float | None:
 
 
 def with_ratios(reports: Sequence[LoadReport]) -> list[LoadReport]:
-    """Returns the reports with `ratio` set: their rate divided by the rate of the first report."""
+    """Returns the reports with `ratio` set: each rate divided by the rate of the first report."""
     first = reports[0].sentences_per_second
     return [
         replace(report, ratio=report.sentences_per_second / first if first else None)
@@ -213,8 +213,8 @@ async def send_until_end(
 ) -> None:
     """Runs one client.
 
-    It pauses after an error. Without the pause, refused requests would follow each other much
-    faster than translated ones.
+    The client pauses after an error. Without the pause, refused requests would follow each other
+    much faster than successful requests.
 
     Args:
         address: Address of the server.

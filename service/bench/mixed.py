@@ -20,7 +20,7 @@ from service.bench.load import Window, increase, percentile, send_until_end
 from service.bench.mixed_texts import ATTENTION, LONG, SHORT, TRANSLATIONS, Traffic, all_traffic
 
 SETTLE_SECONDS = 1.0
-"""Seconds at the start of a window that are not measured. All clients already send."""
+"""Seconds at the start of each window in which clients send, but nothing is measured."""
 
 WINDOW_SECONDS = 10.0
 """Approximate length of a window by default, SETTLE_SECONDS included."""
@@ -30,7 +30,7 @@ SECONDS_A_LINE = 60.0
 
 @dataclass(frozen=True)
 class KindFigures:
-    """Figures of one kind of clients in all windows with long embeddings, or in all without them.
+    """Figures of one kind of clients, over all windows with or all windows without long embeddings.
 
     Attributes:
         clients: Number of clients.
@@ -54,8 +54,8 @@ class Interval:
     Attributes:
         seconds: Time since the start of the run.
         requests: Number of requests of all kinds answered inside the windows.
-        alone_p99_ms: P99 of short embeddings in windows without long ones.
-        beside_p99_ms: P99 of short embeddings in windows with long ones.
+        alone_p99_ms: P99 of short embeddings in windows without long embeddings.
+        beside_p99_ms: P99 of short embeddings in windows with long embeddings.
         errors: Number of errors of all kinds of clients.
         memory_mib: Memory of workers and main process in MiB, at the end of this part.
     """
@@ -84,8 +84,8 @@ class MixedReport:
         p99_ratio: P99 of short embeddings in windows with long embeddings, divided by their p99 in
             the other windows.
         errors: Maps each kind of client to the number of its errors by name.
-        memory_mib: Memory of workers and main process after the first round and at the end; 0 if
-            the metrics do not report it.
+        memory_mib: Memory of workers and main process in MiB, after the first round and at the
+            end; 0 if the metrics do not report the memory.
     """
 
     pair: str
@@ -160,7 +160,7 @@ class Clients:
 
 
 class MixedLoad:
-    """Load of clients of all kinds on one server.
+    """Runs clients of all kinds against one server.
 
     Args:
         address: Address of the server.
@@ -319,7 +319,7 @@ def run_mixed(
     Args:
         url: Address of the server.
         pair: Language pair of translations and attention requests.
-        sentences: Sentences to make texts of.
+        sentences: Sentences from which the texts are made.
         clients: Number of clients of each kind, and the model of the long texts.
         max_tokens: Number of tokens of the longest text to embed.
         seconds: Length of the whole run.

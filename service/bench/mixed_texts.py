@@ -1,6 +1,6 @@
 """Makes the requests that the clients of `regard bench mixed` send.
 
-A request contains a given sentence, or sentences joined to a text of a chosen number of tokens.
+A request contains a given sentence, or a text of joined sentences with a chosen number of tokens.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,8 @@ class Traffic:
         kind: Name of the kind.
         requests: Encoded requests; the clients send them in turn.
         sign: Text that every good reply contains.
-        tokens: Numbers of tokens of the shortest and the longest text; None if not counted.
+        tokens: Numbers of tokens of the shortest and the longest text; None if the tokens
+            are not counted.
     """
 
     kind: str
@@ -63,7 +64,7 @@ async def all_traffic(
     Args:
         address: Address of the server.
         pair: Language pair of translations and attention requests.
-        sentences: Sentences to make texts of.
+        sentences: Sentences from which the texts are made.
         max_tokens: Approximate number of tokens of the longest text; a model may truncate the text.
         long_model: Name of the model that embeds the long texts; None for the server's first one.
 
@@ -150,9 +151,9 @@ def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
     """Joins sentences up to a number of tokens; returns the text and its number of tokens.
 
     Args:
-        wanted: Largest number of tokens of the text.
+        wanted: Largest number of tokens of the text. A sentence that would exceed it is left out.
         bare: Number of tokens of each sentence, without special tokens.
-        first: Index of the first sentence; a sentence that does not fit is left out.
+        first: Index of the sentence that is tried first.
     """
     lines = list(bare)
     taken: list[str] = []

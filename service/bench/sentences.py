@@ -7,7 +7,7 @@ from pathlib import Path
 from service.bench.client import BenchError
 
 END_MARKS = (".", "!", "?", "...", ";", "!!", "?!", ":")
-"""Marks at the end of a sentence. Another mark changes the translation of the sentence little."""
+"""Marks at the end of a sentence. A different mark hardly changes the translation."""
 
 _ENGLISH = """
 The train leaves at nine. She put the wet umbrella behind the door and asked whether anyone had seen
@@ -124,7 +124,7 @@ def read_parallel(source: Path, other: Path) -> list[str]:
     """Returns the lines of `other`, and checks that `source` has the same number of lines.
 
     Raises:
-        BenchError: The files have different numbers of lines, or one cannot be read.
+        BenchError: The files have different numbers of lines, or a file cannot be read.
     """
     wanted, lines = len(read_lines(source)), read_lines(other)
     if len(lines) != wanted:
@@ -138,8 +138,8 @@ def read_parallel(source: Path, other: Path) -> list[str]:
 def with_other_ends(sentences: Sequence[str]) -> list[str]:
     """Returns the sentences once for each mark of END_MARKS, with this mark at the end.
 
-    A server computes equal sentences in progress only once. Different sentences show how many
-    sentences it can compute.
+    A server computes equal sentences in progress only once. Different sentences therefore show how
+    many sentences the server can compute.
     """
     bare = [sentence.strip().rstrip(".!?") for sentence in sentences if sentence.strip()]
     return [sentence + mark for mark in END_MARKS for sentence in bare]

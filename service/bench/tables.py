@@ -115,7 +115,7 @@ def mixed_table(report: MixedReport) -> Group:
 def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float | None]:
     """Returns p50, p99, the ratio of p99, and requests per second.
 
-    Except for the ratio, there are two values: without and with long embeddings.
+    Each figure except the ratio has two values: without and with long embeddings.
     """
     without = alone or replace(beside, p50_ms=None, p99_ms=None, per_second=0.0)
     ratio = None

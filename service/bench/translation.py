@@ -30,7 +30,7 @@ def translate_request(
     split_sentences: bool,
     timeout_ms: int | None = None,
 ) -> bytes:
-    """Encodes one request for translations; `timeout_ms` is its time limit."""
+    """Encodes one request for translations; `timeout_ms` is the time limit of the request."""
     source, target = split_pair(pair)
     body = {"q": q, "source": source, "target": target, "split_sentences": split_sentences}
     return address.request("POST", "/translate", orjson.dumps(body), timeout_ms)
@@ -61,7 +61,7 @@ async def translate(
             empty `q`, but accepts an empty text in a list.
         split_sentences: Whether the server splits texts; if not, each text is one sentence.
         num_clients: Number of requests at a time.
-        pause: Returns the seconds that a client waits before its next request.
+        pause: Returns the seconds that a client waits before each request.
 
     Raises:
         BenchError: A request failed, or its reply does not have one translation for each text.

@@ -39,7 +39,7 @@ def report(with_test: bool) -> Facts:
     Args:
         with_test: Whether to start a server and translate a sentence.
     """
-    # These modules import torch, which would delay the other commands.
+    # The module `machine` imports torch. At the top, its import would delay the other commands.
     from service.doctor import machine, setup
     from service.doctor.self_test import self_test
 
@@ -69,7 +69,7 @@ def as_text(facts: Facts) -> str:
 
 
 def lines_of(name: str, value: Any, indent: str) -> Iterator[str]:
-    """Yields the lines of one entry; a table of files has one line for each file."""
+    """Yields the lines of one entry; a list of files has one line for each file."""
     if isinstance(value, dict):
         yield f"{indent}{name}:"
         for key, each in value.items():

@@ -1,6 +1,6 @@
 """Describes the machine: versions, processor, native code, GPU, memory and limits.
 
-The report has no name and no address of the machine.
+The name and the addresses of the machine are left out.
 """
 
 import os
@@ -24,12 +24,15 @@ CPU_FEATURES = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16"),
     *("asimd", "asimddp", "i8mm"),
 )
-"""Features that the report lists, as /proc/cpuinfo names them. Some decide which code is used."""
+"""Features that the report lists, as /proc/cpuinfo names them.
+
+Some of these features decide which build of the native code is used.
+"""
 
 CGROUP = Path("/sys/fs/cgroup")
 CGROUP_LIMITS = (
     *("cpu.max", "memory.max", "memory.high", "memory.swap.max", "pids.max"),
-    *("cpu/cpu.cfs_quota_us", "memory/memory.limit_in_bytes"),  # version 1
+    *("cpu/cpu.cfs_quota_us", "memory/memory.limit_in_bytes"),  # cgroups version 1
 )
 
 Facts = dict[str, Any]
@@ -54,7 +57,7 @@ def version_of(package: str) -> str | None:
 
 
 def processor(proc: Path = Path("/proc")) -> Facts:
-    """Returns the model of the processor, its features, and the number of usable cores."""
+    """Returns the model and the features of the processor, and the numbers of its cores."""
     values = colon_values(proc / "cpuinfo")
     flags = (values.get("flags") or values.get("Features") or "").split()
     return {
@@ -93,7 +96,7 @@ def gpus() -> list[Facts]:
 
 
 def memory(proc: Path = Path("/proc")) -> Facts:
-    """Returns the memory of the machine in bytes."""
+    """Returns the total memory, the available memory and the swap space, in bytes."""
     values = colon_values(proc / "meminfo")
     names = {"total": "MemTotal", "available": "MemAvailable", "swap": "SwapTotal"}
     sizes = {name: values.get(key, "").split() for name, key in names.items()}
@@ -106,7 +109,7 @@ def limits(cgroup: Path = CGROUP) -> Facts:
     for name in CGROUP_LIMITS:
         try:
             found[name] = (cgroup / name).read_text("ascii").strip()
-        except OSError:  # the other version of cgroups, or no such controller
+        except OSError:  # another version of cgroups, or a disabled controller
             continue
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return {**found, "open_files": soft, "open_files_max": hard}

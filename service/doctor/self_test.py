@@ -1,6 +1,7 @@
 """Starts a private server with the models of the settings, and sends it one sentence.
 
-The server translates and embeds the sentence, if it has models for this.
+The server translates the sentence if it has a local translation model. It embeds the sentence if
+it has a local embedding model.
 """
 
 import json
@@ -20,10 +21,10 @@ Facts = dict[str, Any]
 
 
 def self_test() -> Facts:
-    """Returns the precision of each model and the replies to one sentence, or the fault.
+    """Returns a description of each model and the results for one sentence, or the fault.
 
-    The server has one worker. A remote model gets the sentence only if it has a pair that only a
-    multilingual model has on this server.
+    The server has one worker. The language pair of the sentence is a pair of a local model. If only
+    multilingual local models have this pair, the server prefers a remote model that has the pair.
     """
     began = time.monotonic()
     try:
@@ -53,11 +54,11 @@ def one_worker(port: int) -> list[str]:
 
 
 def replies(url: str, models: list[Facts]) -> Facts:
-    """Returns the translation and the length of the embedding of one sentence.
+    """Returns the translation of one sentence, and the number of values in its embedding.
 
     Args:
         url: Address of the server.
-        models: Descriptions of the loaded models, as in /v1/models.
+        models: Descriptions of the local models, as in /v1/models.
     """
     found: Facts = {}
     for model in models:
@@ -75,7 +76,7 @@ def replies(url: str, models: list[Facts]) -> Facts:
 
 
 def ask(url: str, body: Facts | None = None) -> Any:
-    """Returns the JSON of a reply.
+    """Sends a request, and returns the JSON of the reply.
 
     Raises:
         OSError: The server does not answer, or answers with an error.

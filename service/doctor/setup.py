@@ -58,7 +58,7 @@ def shown(value: Any) -> Any:
 
 
 def models(settings: Settings) -> list[Facts]:
-    """Returns for each model of the settings its files with their checksums, or its fault."""
+    """Describes each model of the settings: its files with their checksums, or its fault."""
     cache = ModelCache.at(settings.model_cache)
     try:
         entries = read_entries(settings.models)

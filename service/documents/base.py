@@ -35,15 +35,15 @@ class Document(Protocol):
         """Returns the document with one translation in the place of each text.
 
         Args:
-            translations: One translation for each text that `texts` returns, in the same order. In
-                HTML, they may be malformed, or have other tags than the texts.
-            language: Code of the target language. Some formats state the language of the text; with
-                "" the document keeps the code that it states.
+            translations: One translation for each text that `texts` returns, in the same order.
+                HTML translations may be malformed, or have other tags than the texts.
+            language: Code of the target language. Some formats state the language of the text.
+                With "", such a document keeps its old code.
         """
 
 
 def decode(data: bytes) -> str:
-    """Returns the text of a UTF-8 file; a byte order mark stays as its first character.
+    """Returns the text of a UTF-8 file. A byte order mark stays as the text's first character.
 
     Raises:
         DocumentError: The file has another encoding.

@@ -1,4 +1,4 @@
-"""The formats of documents, by the extension of the file."""
+"""Finds the format of a document by the extension of its file, and reads the document."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Format:
 
     Attributes:
         media_type: Media type of the format.
-        read: Reads a document, and raises a DocumentError for a damaged one.
+        read: Reads a document, and raises a DocumentError for a damaged document.
     """
 
     media_type: str

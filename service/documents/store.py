@@ -1,8 +1,8 @@
 """Keeps translated documents in a folder for a limited time.
 
 All HTTP processes of a server share the folder, so each process can serve every document. A
-document has two files, which are named by its id: its state in JSON and, once it is translated, its
-translation.
+document has a file with its state in JSON. When the document has been translated, a second file
+has the translation. The names of both files begin with the id of the document.
 """
 
 import json
@@ -61,7 +61,7 @@ class DocumentStore:
     """The kept documents of a server.
 
     Args:
-        folder: Folder of the documents. Only the server may have access to it.
+        folder: Folder of the documents. Only the server may have access to the folder.
     """
 
     def __init__(self, folder: str) -> None:
@@ -87,7 +87,7 @@ class DocumentStore:
         return state if state.expires > time.time() else None
 
     def content(self, id_: str) -> bytes | None:
-        """Returns the translation of a document; None if it is not finished, or was removed."""
+        """Returns the translation of a document; None if there is no translation."""
         try:
             return (self.folder / (id_ + _CONTENT)).read_bytes()
         except FileNotFoundError:
@@ -96,7 +96,8 @@ class DocumentStore:
     def take(self, id_: str) -> bytes | None:
         """Removes a document and returns its translation.
 
-        If several callers take the same document, only one of them gets it. The others get None.
+        If several callers take the same document, only one of them gets the translation. The others
+        get None.
         """
         content = self.content(id_)
         return content if self.remove(id_) else None
@@ -104,7 +105,8 @@ class DocumentStore:
     def remove(self, id_: str) -> bool:
         """Removes a document; returns False if it has already been removed.
 
-        The caller that removes the state owns the document, so the content goes after the state.
+        The state is deleted before the translation. If several callers remove the same document,
+        only the caller that deletes the state gets True.
         """
         try:
             (self.folder / (id_ + _STATE)).unlink()

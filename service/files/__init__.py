@@ -1,1 +1,1 @@
-"""`regard translate` and `regard embed`: files, folders and lines of text, by a server."""
+"""The commands `regard translate` and `regard embed`, which send texts of files to a server."""

@@ -15,9 +15,9 @@ import orjson
 
 MAX_TEXTS = 64
 MAX_CHARS = 8000
-"""A request has at most MAX_TEXTS texts and MAX_CHARS characters. A longer text is sent alone.
+"""A request has at most MAX_TEXTS texts and MAX_CHARS characters, without counting blank texts.
 
-Blank texts do not count.
+A text of more than MAX_CHARS characters is sent in a request of its own.
 """
 
 TIMEOUT_SECONDS = 120.0
@@ -37,7 +37,7 @@ class ServerError(Exception):
 
 
 class Reply(NamedTuple):
-    """A reply with status 200, and with the value of its JSON."""
+    """The headers of a reply with status 200, and the value of the JSON in its body."""
 
     headers: http.client.HTTPMessage
     value: Any
@@ -49,7 +49,7 @@ class Client:
     Args:
         url: Address of the server. It may end with a prefix for all paths.
         api_key: Key that is sent with every request; "" for none.
-        num_requests: Number of requests at a time.
+        num_requests: Largest number of requests at a time.
 
     Raises:
         ServerError: The address is malformed.
@@ -84,17 +84,17 @@ class Client:
         self.executor.shutdown(wait=False, cancel_futures=True)
         for connection in [*self.connections]:
             if connection.sock is not None:
-                with suppress(OSError):  # the server has closed it
-                    connection.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads from it
+                with suppress(OSError):  # the server has closed the connection
+                    connection.sock.shutdown(socket.SHUT_RDWR)  # wakes a reading thread
             connection.close()
 
     def in_order(self, work: Callable[[T], R], inputs: Iterable[T]) -> Iterator[R]:
-        """Yields the result of `work` for each input, in order, with several threads.
+        """Calls `work` for each input in several threads, and yields the results in order.
 
         At most `max_waiting` results are computed before they are needed.
 
         Args:
-            work: Sends requests.
+            work: Sends the requests of one input, and returns the result.
             inputs: Inputs of `work`.
 
         Raises:
@@ -164,7 +164,7 @@ class Client:
 def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
     """Groups texts into requests within the limits, in order.
 
-    A blank text counts as no text, so every group except the last has a text that is not blank.
+    Blank texts are not counted. Only the last group may consist of blank texts.
     """
     request: list[str] = []
     num_texts = num_chars = 0

@@ -27,7 +27,7 @@ def complete_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _umask() -> int:
-    """Returns the umask of the process. It can be read only by setting another one."""
+    """Returns the umask of the process. The umask can be read only by setting a new umask."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

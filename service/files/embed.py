@@ -107,12 +107,12 @@ class EmbedOptions:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedLines:
-    """The lines of one request.
+    """The lines of one request, and their vectors.
 
     Attributes:
-        lines: Lines of the request, also blank ones.
+        lines: Lines of the request, blank lines included.
         vectors: Vectors (m, D) of the m lines that are not blank.
-        num_truncated: Number of lines that were too long.
+        num_truncated: Number of lines that the server has truncated.
     """
 
     lines: Sequence[str]
@@ -122,16 +122,17 @@ class EmbeddedLines:
 
 @dataclass(slots=True)
 class LineCount:
-    """The number of written rows, and of truncated lines."""
+    """The numbers of written rows and of truncated lines."""
 
     lines: int = 0
     truncated: int = 0
 
 
 class LineEmbedder:
-    """Embeds lines by `POST /v1/embeddings` in base64, which both sides write and read quickly.
+    """Embeds lines by `POST /v1/embeddings`, with vectors in base64.
 
-    Vectors that are not scaled are requested by `POST /embed`.
+    Server and client convert base64 quickly. Vectors that must not be scaled to length 1 are
+    requested by `POST /embed`, as JSON numbers.
 
     Args:
         client: Client of the server.

@@ -23,8 +23,8 @@ class Job:
 def default_target(source: Path, language: str) -> Path:
     """Returns the path of a translation.
 
-    It is `book.pt.docx` for the file `book.docx`, and `texts.pt` for the folder `texts`. For `.`
-    and `..` it is beside the real folder.
+    With the language `pt`, the path is `book.pt.docx` for the file `book.docx`, and `texts.pt` for
+    the folder `texts`. For `.` and `..`, the path is beside the real folder.
 
     Args:
         source: File or folder.
@@ -35,10 +35,10 @@ def default_target(source: Path, language: str) -> Path:
 
 
 def jobs_of(source: Path, target: Path) -> Iterator[Job]:
-    """Yields a job for a file, or for each file of a known format in a folder and its subfolders.
+    """Yields one job for a file, or one job for each document in a folder and its subfolders.
 
-    Files of a folder are sorted by path. Hidden files, hidden folders and a subfolder for the
-    translations are left out.
+    A document is a file of a known format. The jobs of a folder are sorted by path. Hidden files,
+    hidden folders and a subfolder for the translations are left out.
     """
     if not source.is_dir():
         yield Job(source, target / source.name if target.is_dir() else target)

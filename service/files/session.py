@@ -48,7 +48,7 @@ def connected(
 
     Args:
         url: Address of a running server, or None to start one.
-        models: Models of the started server; None for those of REGARD_MODELS.
+        models: Models of the started server; None for the models in REGARD_MODELS.
         api_key: Key of the running server; "" for none.
         num_requests: Number of requests at a time.
 
@@ -99,7 +99,7 @@ def _end(number: int, _frame: Any) -> NoReturn:
 
 
 def progress_bar() -> Progress:
-    """Returns a progress bar on the standard error. It is shown only on a terminal."""
+    """Returns a progress bar on the standard error. The bar is shown only on a terminal."""
     columns: tuple[ProgressColumn, ...] = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -31,7 +31,7 @@ from service.files.session import (
 )
 
 WINDOW_LINES = 2000
-"""Number of lines of the standard input that are translated, and then written, at a time."""
+"""Number of lines of the standard input that are read, translated and written at a time."""
 
 
 app = typer.Typer()
@@ -94,7 +94,7 @@ class TextTranslator:
 
         Args:
             texts: Texts to translate.
-            advance: Called after each request with the number of texts that it has translated.
+            advance: Called after each request with the number of texts that the request finished.
             is_html: Whether the texts are HTML.
 
         Raises:
@@ -144,7 +144,7 @@ def _unfinished_jobs(
 ) -> list[Job]:
     """Returns the files to translate.
 
-    Without `is_forced`, files that have a translation at least as new as the file are left out.
+    If `is_forced` is false, a file is left out if its translation is at least as new as the file.
 
     Raises:
         typer.Exit: `source` does not exist, or is a folder without files of a known format; or a

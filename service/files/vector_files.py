@@ -17,7 +17,7 @@ ROW_GROUP_ROWS = 8192
 
 
 class VectorFileError(Exception):
-    """A file of vectors cannot be written. The message names the way out."""
+    """A file of vectors cannot be written. The message names the remedy."""
 
 
 class VectorFile(Protocol):
@@ -36,10 +36,10 @@ class VectorFile(Protocol):
 
 
 class NpyFile:
-    """A `.npy` file with an array (N, D) of little-endian float32. It does not hold the texts.
+    """A `.npy` file with an array (N, D) of little-endian float32, without the texts.
 
-    The header contains the number of rows, which is known only at the end. `finish` then writes the
-    header again. numpy leaves room in it for a larger number.
+    The header contains the number of rows, which is known only at the end. `finish` therefore
+    writes the header again. numpy leaves room in the header for a larger number.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -66,7 +66,7 @@ class NpyFile:
 
 
 class ParquetFile:
-    """A Parquet file with the columns `text` and `vector`, a list of D float32."""
+    """A Parquet file with the columns `text` and `vector`; a vector is a list of D float32."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file

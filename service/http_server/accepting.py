@@ -13,15 +13,17 @@ from contextlib import suppress
 from typing import Protocol
 
 MAX_ACCEPTED = 32
-"""Largest number of connections that one call accepts from a socket. Other HTTP processes accept
-connections from the same socket."""
+"""Largest number of connections that one call accepts from a socket.
+
+The limit leaves connections to other HTTP processes, which accept from the same socket.
+"""
 
 
 class Listener(Protocol):
     """A listening socket."""
 
     def fileno(self) -> int:
-        """Returns its file descriptor."""
+        """Returns the socket's file descriptor."""
 
 
 class Acceptor:
@@ -48,14 +50,14 @@ class Acceptor:
     def accept_soon(self) -> None:
         """Accepts connections after this turn of the event loop.
 
-        The pool calls it for each new connection, because others may wait behind this connection.
+        The pool calls this method for each new connection, because more connections may wait.
         """
         if not self.is_due:
             self.is_due = True
             self.loop.call_soon(self._accept)
 
     def close(self) -> None:
-        """Accepts no more connections."""
+        """Stops accepting connections."""
         for listener in self.listeners:
             listener.close()
         self.listeners.clear()

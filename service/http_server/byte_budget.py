@@ -1,4 +1,4 @@
-"""The budget of the bytes that an HTTP process buffers for all of its connections.
+"""Limits the bytes that an HTTP process buffers for all of its connections.
 
 Bodies of requests and unread replies count. A small body does not count: the number of connections
 bounds the memory of small bodies.
@@ -25,8 +25,8 @@ class ByteBudget:
     Attributes:
         used: Number of reserved bytes.
         transfers: The reservations of bodies that arrive and of replies that a client reads, with
-            the time of their last progress. The first one has made no progress for the longest
-            time.
+            the time of their last progress. The first reservation has made no progress for the
+            longest time.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -35,11 +35,12 @@ class ByteBudget:
         self.transfers: dict[Reservation, float] = {}
 
     def reserve(self, size: int, give_up: Callable[[], None]) -> "Reservation":
-        """Reserves bytes. If they do not fit, it first gives up stalled transfers.
+        """Reserves bytes. If they do not fit, stalled transfers are given up first.
 
         Args:
             size: Number of bytes.
-            give_up: Ends the transfer, when it has stalled and another one needs its bytes.
+            give_up: Ends the transfer. It is called if the transfer has stalled, and another one
+                needs its bytes.
 
         Raises:
             OverloadedError: Too many bytes are reserved by transfers that make progress.
@@ -50,7 +51,7 @@ class ByteBudget:
         return reservation
 
     def make_room(self, size: int) -> bool:
-        """Gives up stalled transfers until `size` bytes fit. Returns whether they fit.
+        """Gives up stalled transfers until `size` bytes fit. Returns whether the bytes fit.
 
         Any number of bytes fits into an empty budget.
         """
@@ -110,7 +111,7 @@ class Reservation:
         self.budget.transfers[self] = time.monotonic()
 
     def settle(self) -> None:
-        """Records that the transfer is complete. Its bytes stay reserved and cannot be lost."""
+        """Records that the transfer is complete. No other transfer can take its bytes."""
         self.budget.transfers.pop(self, None)
 
     def release(self) -> None:

@@ -32,7 +32,7 @@ from service.http_server.sockets import is_closed, kernel_unsent
 from service.http_server.upgrades import without_upgrade
 
 HEAD_BYTES = 2048
-"""Number of bytes of headers that are parsed at once. The limits are checked between the parts.
+"""Longer headers are parsed in parts of this many bytes. The limits are checked between the parts.
 
 The headers of most requests are smaller. 32 KiB may hold 6,000 headers, which take 3 ms to parse.
 """
@@ -75,7 +75,7 @@ class Connection(RefusingProtocol):
     Attributes:
         last_active: Time of the event loop at which bytes last arrived or a reply was last written.
         answered: Time at which the last reply was written.
-        is_head: Whether a first line and headers are incomplete.
+        is_head: Whether the first line and the headers of a request are incomplete.
         is_open: Whether a request is incomplete.
         head_began: Time at which the first line and the headers of a request began to arrive.
         head_bytes: Number of bytes of an incomplete first line and headers.
@@ -88,7 +88,7 @@ class Connection(RefusingProtocol):
         unsent: Number of bytes of the reply, here and in the kernel, that the client had not
             received at the last check.
         reply: Reservation of the bytes in `held` and in the write buffer.
-        stalled_since: Time since which the client has read nothing; None if nothing waits.
+        stalled_since: Time since which the client has read nothing; None if no bytes wait.
         on_lost: Called when the connection ends.
     """
 
@@ -144,14 +144,14 @@ class Connection(RefusingProtocol):
         self.on_lost = on_lost
         if self.transport.is_closing():
             on_lost()
-        self.flow.resume_reading()  # a large body may have paused it
+        self.flow.resume_reading()  # a large body may have paused the reading
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keeps the connection open if the client waits for a reply after it has ended its side.
 
-        A client that has closed the connection looks the same until it receives a byte: its
-        system then resets the connection. An interim response is such a byte. Every client of
-        HTTP/1.1 must accept it, and clients of HTTP/1.0 do not know it. If a client ends its side
+        A client that has closed the connection looks the same. An interim response shows the
+        difference: the system of a closed client resets the connection. HTTP/1.1 clients must
+        accept interim responses, but HTTP/1.0 clients do not know them. If a client ends its side
         while it reads a reply, this counts as closing the connection.
         """
         cycle = self.cycle
@@ -208,7 +208,7 @@ class Connection(RefusingProtocol):
             self.transport.abort()
 
     def _check_size(self, num_bytes: int, num_body: int) -> None:
-        """Refuses an incomplete request whose headers, or bytes outside of its body, are too many.
+        """Refuses an incomplete request with too many header bytes or bytes outside of its body.
 
         Args:
             num_bytes: Number of bytes that have just been parsed.
@@ -273,7 +273,7 @@ class Connection(RefusingProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
-        """Adds bytes to the body. A body that no request reads any more is dropped."""
+        """Adds bytes to the body. The body of an answered or refused request is dropped."""
         self.num_body += len(body)
         cycle = self.cycle
         if self.refusal or cycle.response_complete:
@@ -302,7 +302,7 @@ class Connection(RefusingProtocol):
         """
         self.server_state.total_requests += 1
         self.last_active = self.answered = self.loop.time()
-        self.writer.flush()  # a reply without a body
+        self.writer.flush()  # writes a reply without a body
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -312,7 +312,7 @@ class Connection(RefusingProtocol):
     def _refuse(self, refusal: Refusal) -> None:
         """Sends an error response and closes the connection.
 
-        If the reply to an earlier request is not complete, it only closes the connection.
+        If the reply to an earlier request is not complete, this method only closes the connection.
         """
         if self.transport.is_closing():
             return
@@ -322,7 +322,7 @@ class Connection(RefusingProtocol):
 
     @property
     def idle_since(self) -> float | None:
-        """Time since which the connection has no complete request; None if it has one."""
+        """Time since which the connection serves no request; None while it serves one."""
         is_answered = self.cycle is None or self.cycle.response_complete
         if not is_answered or self.transport.get_write_buffer_size():
             return None
@@ -363,7 +363,7 @@ class Connection(RefusingProtocol):
             self.reply.mark_progress()
 
     def pause_writing(self) -> None:
-        """Stops the reply until the client has read a part of it, and reserves its bytes."""
+        """Stops the reply until the client has read a part, and reserves the bytes of the reply."""
         super().pause_writing()
         if self.reply is None:
             self.reply = Reservation(self.pool.budget, self.transport.abort)
@@ -383,7 +383,7 @@ class Connection(RefusingProtocol):
             self.reply.resize(self.held)
 
     def hold(self, num_bytes: int) -> None:
-        """Reserves the bytes behind a reply, such as its arrays, until `let_go`.
+        """Reserves the bytes of the values, such as arrays, that a reply needs, until `let_go`.
 
         If the bytes do not fit, clients that read other replies too slowly lose those replies.
         """
@@ -394,7 +394,7 @@ class Connection(RefusingProtocol):
         self.reply.resize(self.reply.size + num_bytes)
 
     def let_go(self, num_bytes: int) -> None:
-        """Returns bytes that `hold` has reserved to the budget."""
+        """Returns to the budget bytes that `hold` has reserved."""
         if self.reply is not None and self.held:
             self.held -= num_bytes
             self.reply.resize(self.reply.size - num_bytes)

@@ -1,9 +1,9 @@
-"""The end of an HTTP process: it drains before it closes its listening sockets.
+"""Ends an HTTP process, which drains before it closes its listening sockets.
 
 After SIGTERM, /health/ready answers 503, and requests are still served for a time, the drain delay.
 In this time proxies choose another replica. Then new work is refused with 503. The sockets are
-closed when the open requests have ended, when their time is over, or at a second signal. At last,
-connections that were accepted just before get an answer to their first request.
+closed when the open requests have ended, when their time is over, or at a second signal.
+Connections that were accepted just before still get an answer to their first request.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ FIRST_REQUEST_SECONDS = 0.25
 """Longest wait for the first request of a connection, after the listening sockets are closed."""
 
 CHECK_SECONDS = 0.01
-"""Time between two checks whether these requests have arrived."""
+"""Time between two checks whether the first requests have arrived."""
 
 
 class Drain:
-    """The phases of the end of an HTTP process.
+    """The phases in which an HTTP process ends.
 
     Args:
         num_open: Returns the number of running requests of the process.
@@ -63,7 +63,7 @@ class Drain:
         return max(0.0, end - time.monotonic())
 
     def advance(self) -> bool:
-        """Begins to refuse work when it is time. Returns whether the sockets can be closed.
+        """Begins to refuse work after the delay. Returns whether the sockets can be closed.
 
         The call that begins to refuse work returns False. Until the next call, the process can
         accept connections that wait.
@@ -111,14 +111,14 @@ class DrainingServer(uvicorn.Server):
         return Connection(self.config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
-        """Returns whether the server closes its sockets now. uvicorn calls it every 0.1 s."""
+        """Returns whether the server closes its sockets now; uvicorn asks every 0.1 s."""
         if not await super().on_tick(counter):
             return False
         self._begin()
         return self.force_exit or self.drain.advance()
 
     async def shutdown(self, sockets: Any = None) -> None:
-        """Closes the sockets, cancels the requests that are too late, and ends the application."""
+        """Closes the sockets, cancels requests after their time limit, and ends the application."""
         self._begin()  # a signal that arrives while the application starts comes before any tick
         self.drain.refuses_work = True
         if self.force_exit:
@@ -135,7 +135,7 @@ class DrainingServer(uvicorn.Server):
         """Waits until each connection has had a request, for FIRST_REQUEST_SECONDS at most.
 
         A client that has connected before the sockets were closed may just be sending its request.
-        It gets an answer, usually a refusal, instead of a closed connection.
+        The client gets an answer, usually a refusal, instead of a closed connection.
         """
         end = time.monotonic() + FIRST_REQUEST_SECONDS
         is_waiting = True

@@ -1,7 +1,7 @@
-"""Refuses requests of an overload from their headers alone, before the application gets them.
+"""Refuses requests during an overload from their headers alone, before the application gets them.
 
-A refusal by the application takes three times as long: it makes a task, a context and a response
-for each request.
+A refusal by the application takes three times as long, because the application makes a task, a
+context and a response for each request.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from service.http_server.request_connection import ADMITTED_KEY
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 ID_MARK = "the-request's-id"
-"""Stands for the id of the request in a template. It has the length of an id."""
+"""Stands for the id of the request in a template. The mark has the length of an id."""
 
 NEEDS_APPLICATION = frozenset({b"origin", b"x-request-id", b"expect", b"content-encoding"})
 """Headers that change the response. The application refuses the requests that have them."""
 
 MAX_BODY_BYTES = 16 * 1024
-"""Largest body that is read although its request is refused. The application refuses a request with
-a larger body without reading the body."""
+"""Largest body, in bytes, that is read although its request is refused. The application refuses a
+request with a larger body without reading the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ class EarlyRefusals:
         templates: Maps the path of each route whose requests may be refused to its template. The
             method of these routes is POST.
         is_draining: Returns whether the process is ending. Responses then have other headers.
-        count: Counts refused requests in the metrics. It gets their task and their number.
+        count: Counts refused requests in the metrics. Its arguments are the task and the
+            number of the requests.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class RefusingProtocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def _count(self, template: Template) -> None:
-        """Counts a request of the turn; sets `refusal` if the template suffices to refuse it."""
+        """Counts a request of the turn; sets `refusal` if the request is to be refused early."""
         is_admitted = self.early.load.admits(self.client[0] if self.client else "")
         self.scope["state"][ADMITTED_KEY] = is_admitted
         is_next = self.cycle is None or self.cycle.response_complete

@@ -1,10 +1,10 @@
-"""Keeps the turns of an event loop short while more requests arrive than it can handle.
+"""Keeps the turns of an event loop short while more requests arrive than the process can handle.
 
-A turn begins when the loop reads requests, and ends when they have run until they wait for
-something. Each request takes a part of a millisecond before it is admitted or refused. If more
-arrive than the process can handle, turns get longer and longer, and even requests that are admitted
-are then answered too late. A request that is refused here, before its body is read, takes a small
-part of that time.
+A turn begins when the loop reads requests, and ends when each of these requests waits for
+something. The application takes a part of a millisecond to admit or refuse a request. If more
+requests arrive than the process can handle, turns get longer and longer, and even requests that are
+admitted are then answered too late. A refusal in this module comes before the body is read, and
+takes much less time.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from time import perf_counter, thread_time
 from service.errors import OverloadedError
 
 TARGET_SECONDS = 0.02
-"""Length of the longest turn that is accepted while requests are also refused for other limits.
+"""A longer turn shows an overload if requests are also refused for other limits, such as deadlines.
 
 The limit on the requests of a turn is chosen so that a turn takes about this time.
 """
@@ -27,7 +27,10 @@ each wait for their response cause no such turn, even if their requests come at 
 Time in which other programs use the processor does not count."""
 
 PATIENCE_SECONDS = 0.2
-"""Requests are refused if all turns have been too long for this time. A single burst is handled."""
+"""Time for which all turns must be too long before requests are refused.
+
+A single burst is therefore handled. The refusals end after the same time without a refusal.
+"""
 
 MIN_REQUESTS = 8
 """Number of requests that every turn may handle."""
@@ -48,8 +51,8 @@ class Turn:
     """One turn of the event loop.
 
     Attributes:
-        began: Time at which it began, in seconds.
-        cpu_began: CPU time of the thread at which it began, in seconds; None if it is not measured.
+        began: Time at which the turn began, in seconds.
+        cpu_began: CPU time of the thread when the turn began, in seconds; None if not measured.
         handled: Number of requests for which the turn had time, by client.
         num_refused: Number of requests that were refused because the turn had no time left.
     """
@@ -97,7 +100,7 @@ class LoopLoad:
         """
         turn = self._turn
         if turn is None:
-            # To read the CPU time takes as long as a tenth of a request.
+            # Reading the CPU time takes a tenth of the time of a request.
             cpu_began = self.cpu_clock() if self._was_long else None
             turn = self._turn = Turn(self.clock(), cpu_began)
             asyncio.get_running_loop().call_soon(self._close)
@@ -130,8 +133,8 @@ class LoopLoad:
     def _is_too_long(self, turn: Turn, seconds: float) -> bool:
         """Returns whether a turn of this length shows an overload.
 
-        A turn never takes more CPU time than its length. CPU time is therefore only measured in
-        turns that follow a long turn.
+        To save time, CPU time is measured only in turns that follow a long turn. A short turn
+        needs no measurement, because its CPU time is at most its length.
         """
         if self._refused and seconds > TARGET_SECONDS:
             return True

@@ -1,4 +1,4 @@
-"""The open connections of an HTTP process: their largest number, and checks of their times."""
+"""Limits the number of open connections of an HTTP process, and checks their time limits."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ OWN_DESCRIPTORS = 128
 """Number of file descriptors that a process needs for other things than connections."""
 
 MAX_REFUSED = 128
-"""Largest number of connections over the limit that get a reply. Others are only closed."""
+"""Largest number of connections over the limit that get a reply. Further ones are only closed."""
 
 IDLE_SECONDS = 1.0
 """Time after which an idle connection is closed if a new connection needs its place."""
@@ -63,7 +63,7 @@ class Watched(Protocol):
 
     @property
     def idle_since(self) -> float | None:
-        """Time since which the connection has no complete request; None if it has one."""
+        """Time since which the connection serves no request; None while it serves one."""
 
     def check(self, now: float) -> None:
         """Closes the connection if a time limit has passed."""
@@ -103,7 +103,7 @@ class ConnectionPool:
         At the limit, connections that have been idle for IDLE_SECONDS are closed.
 
         Returns:
-            Whether the connection may send requests. If not, it gets a refusal.
+            Whether the connection may send requests. If not, the connection gets a refusal.
         """
         self.on_added()
         if self.timer is None:
@@ -140,7 +140,7 @@ class ConnectionPool:
     def _idle(self, latest: float) -> Iterator[Watched]:
         """Yields connections that have been idle since `latest` or longer, the longest idle first.
 
-        It yields at most CLOSED_AT_ONCE connections.
+        The method yields at most CLOSED_AT_ONCE connections.
         """
         found = [
             (since, id(each), each)
@@ -163,8 +163,8 @@ class ConnectionPool:
 def raise_descriptors(max_connections: int) -> int:
     """Returns how many of `max_connections` connections the limit of file descriptors allows.
 
-    It first raises the soft limit if necessary, because many systems start programs with a soft
-    limit of 1,024.
+    The function first raises the soft limit if necessary, because many systems start programs with
+    a soft limit of 1,024.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = max_connections + OWN_DESCRIPTORS

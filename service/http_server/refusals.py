@@ -12,7 +12,7 @@ class Refusal(httptools.HttpParserError):
     Args:
         status: HTTP status.
         error_type: Kind of the error, for programs.
-        message: The value, the limit and the way out.
+        message: The value, the limit and a way to avoid the error.
     """
 
     def __init__(self, status: int, error_type: str, message: str) -> None:
@@ -66,7 +66,7 @@ def too_slow(seconds: float) -> Refusal:
 
 
 def too_many_connections(limit: int) -> Refusal:
-    """Returns the refusal of a connection when as many as the limit are open."""
+    """Returns the refusal of a connection over the limit of open connections."""
     return Refusal(
         503,
         "unavailable",

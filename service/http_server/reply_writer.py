@@ -4,7 +4,7 @@ import asyncio
 
 
 class ReplyWriter(asyncio.Transport):
-    """Writes one reply to a transport. It stands for the transport in uvicorn's cycle.
+    """Writes one reply to a transport. uvicorn uses the writer in place of the transport.
 
     uvicorn writes headers and body separately. The client would wake up for the headers alone, and
     each write is a system call. This class keeps the first write until the second one, or until the

@@ -21,7 +21,7 @@ The flag is missing if the connection has not counted the request.
 
 
 def connection_of(scope: Scope) -> "Connection | None":
-    """Returns the connection of a request; None if an ASGI client in the process sends it."""
+    """Returns the connection of a request; None if an ASGI client in this process sent it."""
     found: Connection | None = scope.get("state", {}).get(STATE_KEY)
     return found
 

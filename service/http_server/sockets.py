@@ -1,4 +1,4 @@
-"""Facts about a socket that only the kernel knows."""
+"""Reads facts about a socket from the kernel."""
 
 import fcntl
 import socket

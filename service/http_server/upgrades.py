@@ -1,4 +1,4 @@
-"""Requests for another protocol, such as h2c, which are served as requests of HTTP/1.1."""
+"""Rewrites requests for another protocol, such as h2c, as requests of HTTP/1.1."""
 
 from collections.abc import Sequence
 

@@ -48,7 +48,7 @@ class HttpWorkerServer(DrainingServer):
 
 
 def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None:
-    """Answers HTTP until the main process asks it to stop, or until the main process is gone."""
+    """Answers HTTP until the main process asks this process to stop, or is gone."""
     config: HttpWorkerConfig = Channel(connection).receive()
     settings = config.settings
     logs.configure(settings.log_level, settings.log_format)

@@ -1,7 +1,7 @@
 """The main process of a server with several HTTP workers.
 
-HTTP workers are processes that answer all requests. Device workers are processes that compute the
-models.
+HTTP workers are processes that answer the requests of clients. Device workers are processes that
+run the models.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ BACKLOG = 2048
 
 
 class MainProcess:
-    """Runs device workers and HTTP workers until it is stopped.
+    """Runs device workers and HTTP workers until `stop` is called.
 
     Args:
         settings: Settings of the server.
@@ -61,7 +61,7 @@ class MainProcess:
     async def run(self, count: int) -> None:
         """Serves with `count` HTTP workers until `stop` is called.
 
-        Before it returns, the HTTP workers drain (`service.http_server.drain`).
+        Before this method returns, the HTTP workers drain (`service.http_server.drain`).
         """
         self.core.start()
         self.http_workers.start(count)

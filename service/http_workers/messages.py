@@ -2,10 +2,10 @@
 
 After the HttpWorkerConfig, messages are sent in lists over one socket pair. The main process admits
 each request, and the admission is called a lease. The Submit of a short request also asks for its
-admission. The answer is a Refusal, or Results, which a Refusal may follow. For a long request, an
-Admit asks for the admission first, so that a refused text is not tokenised. The end of a completed
-request (Release, Ended) waits a short time for later messages, to be sent in one list. Deadlines
-are sent as durations.
+admission. The answer to a Submit is a Refusal, or Results. A Refusal may also follow Results. For a
+long request, an Admit asks for the admission first, so that a refused text is not tokenised. When a
+request is complete, Release and Ended wait a short time, to be sent in one list with later
+messages. Deadlines are sent as durations.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ class Admit:
     """HTTP worker to main process: asks to admit a request of about `tokens` tokens.
 
     Attributes:
-        id: Id of the question; the Answer or Refusal to it has the same id.
+        id: Id of this message; the Answer or the Refusal has the same id.
         lease: Id of the lease, unique in the HTTP worker; a Release ends the lease.
         tokens: Estimated number of tokens.
         client: Identity of the client.
@@ -100,7 +100,8 @@ class Submit:
         items: Items of the request, at least one.
         seconds: Time until the deadline.
         total_tokens: Number of tokens of this and all later submissions; 0 means the tokens of
-            `items` alone. The main process reads it only in the first submission of a lease.
+            `items` alone. The main process reads this number only in the first submission of a
+            lease.
         client: Identity of the client; read only if no Admit has asked for the lease.
     """
 
@@ -199,8 +200,8 @@ class Serve:
 class Served:
     """HTTP worker to main process: the HTTP worker serves the models of a Serve, or cannot.
 
-    If it has stopped serving models, it first waits until their requests have ended. It waits for
-    at most the time limit of a request.
+    If the Serve removes models, the HTTP worker first waits until the requests for these models
+    have ended. The wait is at most the time limit of a request.
 
     Attributes:
         id: Id of the Serve.

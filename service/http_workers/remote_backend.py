@@ -51,7 +51,7 @@ ChangeModels = Callable[[ModelSet], Any]
 
 
 class RemoteBackend:
-    """A Backend that asks the main process.
+    """A Backend that sends all work and questions to the main process.
 
     Args:
         on_drain: Called when the main process asks this process to drain, with True if requests
@@ -79,8 +79,8 @@ class RemoteBackend:
     async def connected(self, connection: socket.socket) -> AsyncIterator[None]:
         """Opens the channel to the main process, and closes it after the context.
 
-        Before it closes the channel, it waits until all requests have ended, for at most
-        FINAL_SECONDS.
+        Before this method closes the channel, it waits until all requests have ended, but at most
+        for FINAL_SECONDS.
         """
         reader, writer = await asyncio.open_connection(sock=connection)
         self.outbox = Outbox(writer)
@@ -123,7 +123,7 @@ class RemoteBackend:
         """Admits a request of about `tokens` tokens.
 
         If `at_once` is false, this method sends nothing. The first `submit` of the lease then asks
-        for the admission, and its result stream raises the errors.
+        for the admission, and the result stream raises the errors.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.

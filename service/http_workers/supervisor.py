@@ -133,8 +133,8 @@ class HttpWorkerLink:
     async def serve(self, models: ModelSet) -> str | None:
         """Replaces the served models.
 
-        Returns the reason why the HTTP worker cannot serve them; None if it serves them or has
-        ended.
+        Returns the reason why the HTTP worker cannot serve the models. Returns None if the HTTP
+        worker serves them or has ended.
         """
         number = next(self.ids)
         future = self.served[number] = asyncio.get_running_loop().create_future()
@@ -146,7 +146,7 @@ class HttpWorkerLink:
     def _submit(self, message: Submit) -> None:
         """Begins a submission at once, not in a task.
 
-        In a task, it could begin after a Release of the same lease.
+        In a task, the submission could begin after a Release of the same lease.
         """
         deadline = time.perf_counter() + message.seconds
         try:
@@ -207,7 +207,7 @@ class HttpWorkerLink:
 
 
 class HttpWorkers:
-    """Runs a number of HTTP workers until `stop`.
+    """Runs a number of HTTP workers until `stop` is called.
 
     Args:
         core: Receives the submissions.
@@ -303,13 +303,13 @@ class HttpWorkers:
     def _timeout_seconds(self) -> float:
         """Returns the time after which a silent HTTP worker is killed.
 
-        It is at least STOP_SECONDS, because one large request may keep an HTTP worker busy.
+        The time is at least STOP_SECONDS, because one large request may keep an HTTP worker busy.
         """
         timeout = max(self.config.settings.worker_timeout_seconds, processes.STOP_SECONDS)
         return processes.STOP_SECONDS if self.keeper.is_stopping else timeout
 
     def _expects_message(self, link: HttpWorkerLink) -> bool:
-        """Sends a Ping to an HTTP worker that has started; returns whether it was sent."""
+        """Sends a Ping to an HTTP worker that has started; returns whether a Ping was sent."""
         if link.is_listening:
             link.outbox.send(Ping())
         return link.is_listening

@@ -30,8 +30,8 @@ def pickle_by_fields(cls: type) -> None:
     """Registers a pickle reducer that rebuilds a dataclass by a call with its field values.
 
     Python's default reducer for a dataclass with slots takes three times as long. For the results
-    of 32 sentences, it takes 114 µs, and this reducer takes 33 µs. The dataclass must have at least
-    two fields, because `attrgetter` returns a tuple only for two names or more.
+    of 32 sentences, the default takes 114 µs, and this reducer takes 33 µs. The dataclass must have
+    at least two fields, because `attrgetter` returns a tuple only for two names or more.
     """
     get = attrgetter(*(each.name for each in fields(cls)))
     copyreg.pickle(cls, lambda value: (cls, get(value)))
@@ -83,7 +83,7 @@ class Outbox:
     def post(self, message: object) -> None:
         """Sends a message that needs no quick answer.
 
-        It is sent with the next message of `send`, or after LINGER_SECONDS.
+        The message is sent with the next message of `send`, or after LINGER_SECONDS.
         """
         self.messages.append(message)
         if self.due is None:
@@ -92,7 +92,8 @@ class Outbox:
     def flush(self) -> None:
         """Writes the collected messages.
 
-        A closed connection raises no error here. The task that reads from it notices the close.
+        A closed connection raises no error here. The task that reads from the connection
+        notices the close.
         """
         self._flush_by(None)
         self.is_urgent = False
@@ -109,8 +110,8 @@ class Outbox:
 class Channel:
     """The child's end of a channel: sends and receives messages over a blocking socket.
 
-    It uses `poll`, because `select` fails for descriptors of 1,024 and above. A child that is
-    started while the server holds many connections may inherit such a descriptor.
+    The class uses `poll`, because `select` fails for descriptors of 1,024 and above. A child that
+    is started while the server holds many connections may inherit such a descriptor.
 
     Args:
         connection: A connected stream socket, in blocking mode.

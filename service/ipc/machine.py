@@ -42,9 +42,9 @@ def require_linux() -> None:
 def freeze_heap() -> None:
     """Collects garbage once, and excludes all remaining objects from later collections.
 
-    Processes call it after their start, and after they have loaded or dropped a model. Otherwise
-    full collections would scan all these objects, and delay requests by some 30 ms. It also makes
-    collections rarer (YOUNG_OBJECTS).
+    Processes call this function after their start, and after they have loaded or dropped a model.
+    Without this call, full collections would scan all these objects, and delay requests by some
+    30 ms. The function also makes collections rarer (YOUNG_OBJECTS).
     """
     gc.collect()
     gc.freeze()
@@ -69,7 +69,8 @@ def available_cores() -> int:
 def num_gpus() -> int:
     """Returns the number of GPUs that CUDA lists; CUDA_VISIBLE_DEVICES may hide some.
 
-    It is 0 if torch is installed without CUDA. Torch is not imported, because this takes seconds.
+    The number is 0 if torch is installed without CUDA. Torch is not imported, because the import
+    takes seconds.
     """
     if not has_cuda_build():
         return 0
@@ -103,8 +104,8 @@ def worker_devices(wanted: int, device: str) -> list[str]:
     """Returns the device of each device worker.
 
     Args:
-        wanted: The setting REGARD_WORKERS, the number of workers of each device. If it is 0, there
-            is one worker for each CPU core, or one for each GPU.
+        wanted: The setting REGARD_WORKERS, the number of workers on each device. 0 means one
+            worker for each CPU core, or one worker for each GPU.
         device: auto, cpu, cuda or cuda:N. With auto and cuda, workers compute on all GPUs.
     """
     if not uses_gpu(device):
@@ -121,7 +122,7 @@ def http_workers(wanted: int, device: str) -> int:
 
     Args:
         wanted: The setting REGARD_HTTP_WORKERS. 0 means one process if models compute on the CPU.
-            If they compute on a GPU, it means one process for every two CPU cores, at most
+            If models compute on a GPU, 0 means one process for every two CPU cores, at most
             MAX_HTTP_WORKERS.
         device: auto, cpu, cuda or cuda:N.
     """

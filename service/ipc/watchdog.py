@@ -18,8 +18,9 @@ A process is killed when more than this number of checks have expected a message
 class Watchdog:
     """Watches the messages of one child process.
 
-    It counts checks, not seconds, because seconds also pass while the server itself is suspended.
-    Only a message resets the count. A check that expects no message leaves the count unchanged.
+    The watchdog counts checks, not seconds, because seconds also pass while the server itself is
+    suspended. Only a message resets the count. A check that expects no message leaves the count
+    unchanged.
 
     Args:
         name: Name of the process.

@@ -11,7 +11,7 @@ class WorkItem(Protocol):
         model: Served name of the model that computes it.
         is_bulk: Whether the item waits in the bulk lane. This is the queue for documents and for
             requests with many items.
-        id: Number that the scheduler assigns, unique among all items. Until then it is 0.
+        id: Number that the scheduler assigns, unique among all items; 0 until then.
     """
 
     kind: ClassVar[str]

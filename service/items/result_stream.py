@@ -46,7 +46,7 @@ class ResultStream:
             self.close()
 
     def close(self) -> None:
-        """Ends the stream, because all results have arrived, an item failed, or the reader left."""
+        """Ends the stream: all results have arrived, an item failed, or the reader has stopped."""
         self.is_closed = True
         self._wake()
 

@@ -2,7 +2,7 @@
 
 The metrics of single processes, `regard_process_*`, are in `processes`.
 
-The metrics are in their own registry, not in the default one of the client library.
+The metrics are in their own registry, not in the default registry of the client library.
 
 Label values come from closed sets. No label holds a text, a key, an address or another value that
 a client chooses freely.
@@ -327,7 +327,7 @@ class Metrics:
 
     @property
     def num_billed(self) -> int:
-        """Number of characters that DeepL's API has translated since the start."""
+        """Number of characters that DeepL's routes have translated since the server's start."""
         (family,) = self.billed_characters.collect()
         return int(family.samples[0].value)
 

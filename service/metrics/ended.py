@@ -16,7 +16,7 @@ class Ended:
         seconds: Time from the end of the request's headers to the last byte of the response.
         stages: Seconds spent in each stage.
         num_cut: Number of sentences or texts over the length limit, by model name.
-        billed_characters: Characters that DeepL's dialect has translated for the request.
+        billed_characters: Number of characters that DeepL's routes have translated for the request.
         rejected: Number of translations that a guard rejected, by model, guard and outcome.
         first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
         trace_id: Id of the trace of the request; "" if the request is not traced.

@@ -42,7 +42,7 @@ class Exposition:
         self.counted = time.perf_counter()
 
     async def text(self) -> bytes:
-        """Returns all metrics with their values of now or later."""
+        """Returns all metrics, with values that are read after this call."""
         if self.next is None:
             self.next = asyncio.create_task(self._render(self.last))
         return await asyncio.shield(self.next)

@@ -1,8 +1,9 @@
 """A histogram that is fast enough for several observations per request.
 
-An observation is a binary search and two additions. In the client library's histogram it takes six
-times as long, because that histogram goes through its buckets under a lock. Our histogram passes
-its counts to the library when /metrics is scraped. Only one thread may use our histogram.
+An observation is a binary search and two additions. In the client library's histogram, an
+observation takes six times as long, because that histogram goes through its buckets under a lock.
+Our histogram passes its counts to the library when /metrics is scraped. Only one thread may use our
+histogram.
 
 An exemplar is one observation of a bucket with the id of its trace. Only OpenMetrics shows
 exemplars.
@@ -66,7 +67,7 @@ class Histogram:
     Args:
         name: Name of the metric.
         text: Help text of the metric.
-        labels: Names of its labels.
+        labels: Names of the metric's labels.
         bounds: Largest value of each bucket, ascending.
         registry: Registry that exposes the metric.
     """

@@ -1,4 +1,4 @@
-"""Runs a function in a thread that can be given up, such as one that reads a hanging disk."""
+"""Runs a function in a thread that can be given up, such as a search on a hanging disk."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ T = TypeVar("T")
 async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
     """Returns the result of a function that runs in a thread of its own.
 
-    A cancelled call leaves the thread behind. The process can end without waiting for the thread,
-    unlike for a thread of `asyncio.to_thread`.
+    A cancelled call leaves the thread behind. The process can end without waiting for the thread.
+    With a thread of `asyncio.to_thread`, the process would wait.
 
     Args:
         function: The function.

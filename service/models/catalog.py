@@ -111,10 +111,10 @@ class Catalog:
         return self.of_type(ServedEmbedder)
 
     def _make_caches(self) -> None:
-        """Creates empty caches of routes and offers.
+        """Creates empty caches for `route` and `offers`.
 
         The caches compute from a copy of this catalog, which `replace` does not change. A request
-        that copied the catalog when it began therefore keeps its routes.
+        that uses a copy of the catalog therefore keeps the routes of that copy.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)
@@ -137,8 +137,8 @@ class Catalog:
     ) -> "Catalog":
         """Finds models and loads their vocabularies; no weights are read.
 
-        If REGARD_MODELS is not set, the built-in embedding model may be missing. It is then left
-        out, and a warning is logged.
+        If REGARD_MODELS is not set and the built-in embedding model is missing, the catalog leaves
+        this model out and logs a warning.
 
         Args:
             references: Folders, packages and remote models.
@@ -207,7 +207,7 @@ class Catalog:
         return changed
 
     def replace(self, other: "Catalog") -> None:
-        """Serves the models of another catalog. Copies made before keep their models and routes."""
+        """Serves the models of another catalog. Earlier copies keep their models and routes."""
         self.served, self.pairs, self.aliases = other.served, other.pairs, other.aliases
         self.multilingual, self.languages = other.multilingual, other.languages
         self.offered, self._by_type = other.offered, other._by_type
@@ -328,7 +328,7 @@ def load_served(files: AnyFiles) -> AnyServed:
 
 
 def find_all(reference: str) -> list[AnyFiles]:
-    """Returns the models that a reference names. There is at least one.
+    """Returns the models that a reference names, at least one.
 
     Raises:
         CheckpointError: The reference leads to no model, or a file is damaged.

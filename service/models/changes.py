@@ -54,8 +54,8 @@ class Found:
 
     Attributes:
         files: Files of the model.
-        placements: Maps a folder of the model to the device and dtype that a manifest sets. Other
-            folders are left out.
+        placements: Maps a folder of the model to the device and dtype that a manifest sets. A
+            folder is left out if the manifest sets neither value.
     """
 
     files: AnyFiles
@@ -77,7 +77,7 @@ class ModelChanges:
 
     Attributes:
         states: States of models that are being loaded or unloaded, or whose load failed.
-        failures: Why the load failed, for each model whose state is `failed`.
+        failures: Maps each model whose state is `failed` to the reason of the failure.
         overdue: Models whose load still ran when the request got the reply `loading`. The client
             has not received the result of such a load.
     """
@@ -105,8 +105,8 @@ class ModelChanges:
         """Loads a model; returns `ready`, or `loading` after the time limit of a request.
 
         Args:
-            name: Name of one of the models that the reference names.
-            source: A reference, as in REGARD_MODELS.
+            name: Name of the model, which must be a model of `source`.
+            source: A reference to one or more models, as in REGARD_MODELS.
 
         Raises:
             ServiceError: The model cannot be loaded.
@@ -150,7 +150,7 @@ class ModelChanges:
         return await self._within_request(self._unload(name), "unloaded", "unloading")
 
     def cancel(self) -> None:
-        """Begins to end the changes in progress."""
+        """Cancels the changes in progress, without waiting for their end."""
         for task in self.tasks:
             task.cancel()
 
@@ -246,8 +246,8 @@ class ModelChanges:
             async with self.turn:
                 await self._remove(name)
         finally:
-            # A restarted worker may fail to load the model while `_load` still announces it. Then
-            # `_load` ends first, and has deleted the state.
+            # A restarted worker may fail to load the model while `_load` still announces it. In
+            # this case, `_load` has already deleted the state.
             self.states.pop(name, None)
         logger.info("%s has been unloaded", name)
 

@@ -1,4 +1,4 @@
-"""Models that run on a remote server. Each is a language pair at an OpenAI-compatible endpoint."""
+"""Models on a remote server. Each model is one language pair at an OpenAI-compatible endpoint."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ REMOTE = re.compile(
     r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://[^\s@#?]+[^\s@#?/])/?"
     r"#(?P<pairs>[A-Za-z_]+-[A-Za-z_]+(?:\+[A-Za-z_]+-[A-Za-z_]+)*)"
 )
-"""A reference to a remote model. Its address may not contain a user name, a key or a query."""
+"""A reference to a remote model. The address must not contain a user name, a key or a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class RemoteFiles:
 
 
 def find_remote(reference: str) -> list[RemoteFiles]:
-    """Returns the language pairs of a reference; none if it does not name a remote model."""
+    """Returns the language pairs of a reference; none if the reference names no remote model."""
     if (match := REMOTE.fullmatch(reference)) is None:
         return []
     pairs = [pair.split("-") for pair in match["pairs"].split("+")]

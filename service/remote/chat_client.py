@@ -1,7 +1,7 @@
-"""One request to a chat endpoint, and the errors of its reply.
+"""Sends a request to a chat endpoint, and turns a failure into an error for the client.
 
-An error that a client gets names the served model. The log names the endpoint instead. Neither ever
-contains the text of a request or a translation.
+An error that a client gets names the served model. The log names the endpoint instead. Errors and
+log lines never contain the text of a request or a translation.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Writes the chat request that asks a remote model for a translation, and reads the reply.
 
-A remote model is a chat model on another server. This server has OpenAI's API, and is called the
-endpoint of the model.
+A remote model is a chat model on another server. The other server has OpenAI's API, and is
+called the endpoint of the model.
 """
 
 import re

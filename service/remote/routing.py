@@ -1,4 +1,4 @@
-"""Admission of requests whose sentences may need remote models.
+"""Admits requests whose sentences may need remote models.
 
 An item is a piece of work for one model, such as a sentence to translate. An admitted request has a
 lease. The lease sends items for local models to the workers, and items for remote models to
@@ -46,9 +46,9 @@ class RoutingAdmitter:
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
         """Admits a request of about `tokens` tokens.
 
-        If `at_once` is true, the decision is made now. Otherwise it may be made when the first
-        items are submitted. If there are remote models, it is always made now. The backend gets no
-        items of a request that needs only remote models, so it could not decide about it later.
+        If `at_once` is true, or if there are remote models, the backend decides now. In all other
+        cases, the backend may decide when it gets the first items of the request. A request that
+        needs only remote models has no items for the backend, so the decision cannot wait.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
@@ -133,7 +133,7 @@ class RoutingLease:
 
 
 async def add_all(found: ResultStream, places: list[int], stream: ResultStream) -> None:
-    """Adds results to a stream; `places` are the indices of their items in it."""
+    """Adds the results of `found` to `stream`; `places` has the index in `stream` of each item."""
     async for index, result in found:
         stream.add([(places[index], result)])
 

@@ -134,8 +134,8 @@ def late(needed: float, seconds: float) -> OverloadedError:
     """Returns the error for a request that would probably be late.
 
     Args:
-        needed: Predicted time until the request is done, with its margin.
-        seconds: Time that the request has left.
+        needed: Predicted time until the request is done, margin included, in seconds.
+        seconds: Time that the request has left, in seconds.
     """
     excess = math.ceil(needed - seconds)
     return OverloadedError(

@@ -1,4 +1,4 @@
-"""A job is a work item that the scheduler has admitted, together with its state until the result.
+"""A job is a work item that the scheduler has admitted, together with the state of the item.
 
 A submission is a group of work items that are admitted together, such as the texts of a request.
 """
@@ -38,13 +38,13 @@ class Job:
         index: Index of the item in its submission.
         bucket: Length bucket in which the job waits; 0 if its task kind has only one bucket.
         cost: Amount of a worker's capacity that the job takes, in the unit of its task kind.
-        client: Identity of the client: a hash of its API key, or its address. It is only compared.
+        client: Identity of the client: a hash of its API key, or its address.
         deadline: Time by time.perf_counter at which the submission fails.
         created: Time of the submission, by time.perf_counter.
         dispatched: Time of the last dispatch to a worker, by time.perf_counter; 0 before the first.
         attempts: Number of times that the job has been dispatched.
-        occupancy: Rows in use by all jobs of the kind and model right after the last dispatch. It
-            is the number of their tokens if the policy does not count rows.
+        occupancy: Rows in use by all jobs of the kind and model right after the last dispatch. If
+            the policy does not count rows, the number of tokens of these jobs is used instead.
         id: Id of the item.
         tokens: Number of tokens of the item.
         rows: Number of rows that the item takes in a batch; 1 for most task kinds.

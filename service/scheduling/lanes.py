@@ -2,6 +2,7 @@
 
 A queue has one or more length buckets, which separate short texts from long texts. Each bucket has
 two lanes: one for interactive jobs and one for bulk jobs. A row is a place in the batch of a model.
+The work of a job is counted in row-tokens: the number of its tokens times the number of its rows.
 """
 
 import itertools
@@ -37,12 +38,12 @@ class ClientJobs:
 
 
 class Lane:
-    """Waiting jobs. Clients take turns; the jobs of a client are in order of arrival.
+    """Holds waiting jobs. Clients take turns; the jobs of a client are in order of arrival.
 
     Any job may be removed before its turn.
 
     Attributes:
-        clients: Jobs of each client that has any. The client whose turn is next comes first.
+        clients: Maps each client to its jobs. The client whose turn is next comes first.
         tokens: Number of tokens of all jobs.
         rows: Number of rows that all jobs take.
         work: Number of row-tokens of all jobs.
@@ -82,7 +83,7 @@ class Lane:
         return next(iter(self.clients.values())).first.rows if self.clients else 0
 
     def add(self, job: Job, is_first: bool = False) -> None:
-        """Appends a job; with `is_first`, the job becomes the next one, because its worker died."""
+        """Appends a job; with `is_first`, puts a job whose worker died before all other jobs."""
         client = self.clients.get(job.client)
         if client is None:
             client = self.clients[job.client] = ClientJobs()
@@ -112,7 +113,7 @@ class Lane:
         return True
 
     def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Removes and returns the jobs before the first wanted one of each client."""
+        """Removes and returns the unwanted jobs before the first wanted job of each client."""
         removed = [
             job
             for client in self.clients.values()
@@ -125,12 +126,12 @@ class Lane:
     def work_before(self, client: str, new: float) -> float:
         """Returns the work that is dispatched before the last new job of a client, in row-tokens.
 
-        Because clients take turns, a client waits for the work of each other client only up to the
-        amount of its own.
+        Clients take turns. The work of each other client therefore counts only up to the amount of
+        this client's work, new jobs included.
 
         Args:
             client: The client.
-            new: Work of its new jobs.
+            new: Work of the client's new jobs, which are not in the lane yet.
         """
         known = self.clients.get(client)
         own = known.work if known else 0
@@ -142,8 +143,9 @@ class Lane:
     def take(self, rows: int) -> list[Job]:
         """Removes and returns the next job, and jobs of similar length that fit into the rows.
 
-        The jobs take at most `rows` rows together. If the next job alone takes more, no job is
-        returned, because no other job may overtake it.
+        The jobs take at most `rows` rows together. If all jobs of the lane fit, all are returned.
+        If the next job alone takes more rows, no job is returned, because no other job may
+        overtake the next job.
         """
         if self.rows <= rows:
             return self._take_all()
@@ -193,7 +195,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows that the next job of a lane takes: the larger number of the two lanes."""
+        """Number of rows of the next interactive or the next bulk job, whichever takes more."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:
@@ -203,16 +205,17 @@ class LanePair:
     def take(self, rows: int, spare: int | None = None) -> list[Job]:
         """Removes and returns jobs that take at most `rows` rows together.
 
-        The bulk lane gets its share of the rows, and rows that interactive jobs leave free.
+        The bulk lane may take its share of the rows. If interactive jobs leave more rows free than
+        this share, the bulk lane may take the free rows instead.
 
         Only a few rows become free at a time, so `debt` carries the bulk lane's share from call
-        to call. If the bulk lane has earned the rows of its oldest job, but fewer rows are free, no
+        to call. If the bulk lane has earned the rows of its next job, but fewer rows are free, no
         job is returned. The free rows then stay empty until this job fits.
 
         Args:
             rows: Number of free rows.
             spare: Largest number of rows that the bulk lane may take from the rows that interactive
-                jobs leave free. None means all of these rows. The bulk lane's share may be larger.
+                jobs leave free. None means all of these rows. The lane's share may be larger.
         """
         if not len(self.bulk):
             self.debt = 0
@@ -293,10 +296,10 @@ class Queue:
         return self.buckets[job.bucket].lane(job)
 
     def work_before(self, jobs: Sequence[Job]) -> float:
-        """Returns the waiting work that is dispatched before the last of new jobs, in row-tokens.
+        """Returns the waiting work that is dispatched before the last new job, in row-tokens.
 
-        Jobs in the buckets of longer texts do not count. Interactive jobs that arrive later and
-        overtake a bulk job are unknown, and do not count either.
+        Jobs in buckets of longer texts than the new jobs do not count. Later interactive jobs may
+        overtake a new bulk job. They are not known yet, so their work does not count.
 
         Args:
             jobs: New jobs of one submission, at least one.
@@ -309,7 +312,7 @@ class Queue:
         return interactive + (bulk if is_bulk else min(bulk, interactive / (BULK_SHARE - 1)))
 
     def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Removes and returns the jobs before the first wanted job of each client in each lane."""
+        """Removes and returns each client's unwanted jobs before the first wanted job in a lane."""
         return [
             job
             for pair in self.buckets

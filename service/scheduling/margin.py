@@ -13,7 +13,7 @@ LATE_SHARE = 0.004
 """Share of the samples above the quantile. About this share of the admitted requests is late."""
 
 MEMORY_SECONDS = 10.0
-"""Older samples have little weight: after this time, their weight is a third."""
+"""The weight of a sample decreases with its age: after this time, the weight is about a third."""
 
 BIN = 0.05
 LOWEST = -1.0
@@ -30,17 +30,18 @@ RATE_ERROR = 0.05
 predictions are wrong until the first of the predicted requests have ended."""
 
 MAX_STRETCH = 1.5
-"""Largest margin, as a multiple of the predicted time. After an overload the samples are large. If
-they alone decided, requests that would have been in time would be refused, and give no new samples.
-"""
+"""Largest margin, as a multiple of the predicted time. After an overload the samples are large.
+Without this limit, the server would refuse requests that it could finish in time. Refused requests
+give no new samples, so the margin would stay too large."""
 
 RELEVANT_SHARE = 0.25
 """A request gives a sample only if its predicted time is at least this share of its time limit.
-Shorter requests are never close to being refused. Their errors would hide those of longer ones."""
+Shorter requests are never close to being refused. Their errors would hide the errors of longer
+requests."""
 
 
 class Margin:
-    """Counts samples in bins whose weights decrease with time."""
+    """Counts samples in bins; a newer sample has a larger weight."""
 
     def __init__(self) -> None:
         self._bins = [0.0] * NUM_BINS
@@ -53,7 +54,7 @@ class Margin:
 
         Args:
             expected: Predicted time in seconds.
-            actual: Time that it took, in seconds.
+            actual: Real time of the request, in seconds.
         """
         self._weight = self._weight_now()
         self._last = time.perf_counter()
@@ -65,7 +66,7 @@ class Margin:
         self._total += self._weight
 
     def _weight_now(self) -> float:
-        """Returns the weight of a sample of this moment; older samples keep theirs."""
+        """Returns the weight of a sample that is added now; the weight grows with time."""
         age = min(time.perf_counter() - self._last, 100 * MEMORY_SECONDS)
         return self._weight * math.exp(age / MEMORY_SECONDS)
 
@@ -73,7 +74,7 @@ class Margin:
     def most_seconds_for(expected: float) -> float:
         """Returns the largest possible margin of a request.
 
-        Computing it is faster than `seconds_for`, because no bin is read.
+        This method is faster than `seconds_for`, because it reads no bin.
 
         Args:
             expected: Predicted time in seconds.
@@ -81,7 +82,7 @@ class Margin:
         return margin_of(expected, NUM_BINS)
 
     def seconds_for(self, expected: float) -> float:
-        """Returns the margin of a request, in seconds; it may be below 0.
+        """Returns the margin of a request in seconds; the margin may be negative.
 
         Args:
             expected: Predicted time in seconds.
@@ -97,7 +98,7 @@ class Margin:
 
 
 def margin_of(expected: float, num_bins: int) -> float:
-    """Returns the margin in seconds whose sample is at the end of the first `num_bins` bins."""
+    """Returns the margin in seconds for the sample at the end of the first `num_bins` bins."""
     margin = RATE_ERROR * expected + (LOWEST + BIN * num_bins) * math.sqrt(expected)
     return min(margin, MAX_STRETCH * expected)
 
@@ -108,7 +109,7 @@ def bin_of(sample: float) -> int:
 
 
 class Prediction:
-    """The predicted time of one request. When the request ends, its real time is compared with it.
+    """The predicted time of one request, which `end` compares with the real time.
 
     Args:
         margin: Receives the sample.
@@ -127,8 +128,8 @@ class Prediction:
     def end(self, is_late: bool) -> None:
         """Adds the sample of a request that was answered, or that was too late.
 
-        A request that is too late ends before it is computed. It then counts as if its sample were
-        at least one bin above the sample of a request that takes the whole time limit.
+        A request that is too late ends before it is computed, so its real time is not known. Its
+        sample is at least one bin above the sample of a request that takes the whole time limit.
         """
         if self.expected < RELEVANT_SHARE * self.seconds:
             return

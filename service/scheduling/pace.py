@@ -6,20 +6,22 @@ Work is counted in row-tokens: a sentence of 20 tokens that takes 4 rows of a ba
 import math
 
 MEMORY_SECONDS = 2.0
-"""Older samples have little weight: after this time, their weight is a third."""
+"""The weight of a sample decreases with its age: after this time, the weight is about a third."""
 
 MIN_SAMPLES = 8
 """Number of finished items before the first prediction."""
 
 MAX_STRETCH = 2.0
-"""The measured rate holds up to this multiple of the occupancy at which it was measured. Above it,
-the rate is assumed to grow with the occupancy, because larger batches are more efficient. A burst
-on an idle server is therefore admitted, and then measured. The fullest batches of the last minutes
-limit this growth. Up to this multiple of their occupancy, the rate is not assumed to exceed their
-rate."""
+"""The measured rate is used up to MAX_STRETCH times the occupancy at which it was measured. Above
+this occupancy, the rate is assumed to grow with the occupancy, because larger batches are more
+efficient. A burst on an idle server is therefore admitted, and then measured.
+
+The fullest batches of the last minutes limit this growth. Up to MAX_STRETCH times the occupancy of
+these batches, the assumed rate does not grow above the rate of these batches.
+"""
 
 FULLEST_SECONDS = 600.0
-"""The recorded occupancy of the fullest batches decreases slowly: to a third in this time."""
+"""The recorded occupancy of the fullest batches decreases slowly: to about a third in this time."""
 
 
 class Pace:
@@ -27,7 +29,7 @@ class Pace:
 
     Each finished item is one sample: the work that all workers did between its dispatch and its
     end, and the time that this took. A count of finished tokens per second would be too low at the
-    start of a load, because the first items have not finished yet. The samples do not have this
+    start of a burst, because the first items have not finished yet. The samples do not have this
     error.
 
     Attributes:
@@ -49,7 +51,7 @@ class Pace:
         Args:
             work: Work of all rows between the dispatch of the item and its end, in row-tokens.
             seconds: Time between its dispatch and its end.
-            occupancy: Rows in use or tokens held meanwhile, as `Policy.occupancy` counts them.
+            occupancy: Rows in use (or tokens held) in this time, as `Policy.occupancy` counts them.
             now: Time by time.perf_counter.
         """
         age = now - self._last
@@ -83,7 +85,7 @@ class Pace:
         return stretched
 
     def is_known(self, occupancy: float) -> bool:
-        """Returns whether the rate at an occupancy has been measured, and not assumed."""
+        """Returns whether the rate at an occupancy is measured and not assumed."""
         return occupancy <= max(self._known_occupancy, MAX_STRETCH * self._fullest)
 
     @property

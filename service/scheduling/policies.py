@@ -1,7 +1,8 @@
-"""Scheduling policies: each counts the work of a task kind and chooses the workers for it.
+"""Scheduling policies: each counts the work of a task kind and assigns this work to workers.
 
 A policy has no code for particular task kinds, and uses only the interface `WorkItem` of the items.
-The task table names a policy for each kind.
+The task table names a policy for each kind. A row is a place in the batch of a model. Work is
+counted in row-tokens: the number of an item's tokens times the number of its rows.
 """
 
 import time
@@ -17,14 +18,14 @@ from service.workers.batch_sizes import capacity_tokens
 
 KEPT_SHARE = 1 / 8
 """Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
-rows, an interactive sentence would wait until a bulk sentence has ended. The rows that `LanePair`
-owes to the bulk lane are not limited by this share."""
+rows, an interactive sentence would wait until a bulk sentence has ended. This share does not limit
+the rows that the bulk lane has earned (`LanePair.debt`)."""
 
 INTERACTIVE_SECONDS = 1.0
 BULK_ROWS = 1
-"""For INTERACTIVE_SECONDS after an interactive sentence has arrived, bulk sentences may use
-BULK_ROWS times the rows of interactive ones, or KEPT_SHARE if this is more. All rows of a batch
-make a decode step longer, so they delay the interactive sentences in it."""
+"""For INTERACTIVE_SECONDS after an interactive sentence has arrived, the rows of bulk sentences are
+limited. The limit is BULK_ROWS times the rows of interactive sentences, or KEPT_SHARE of all rows
+if this is more. Each row makes a decode step longer, so bulk rows delay interactive sentences."""
 
 MAX_SLOTS = 4
 """Largest number of items of one kind that SlotPolicy lets a worker hold. A worker can compute
@@ -64,7 +65,7 @@ class Policy(Protocol):
 
         Args:
             tokens: Number of tokens of the item.
-            occupancy: Rows in use or tokens held meanwhile, the item's own included.
+            occupancy: Rows in use (or tokens held) during this time, the item's own included.
         """
 
     def forecast(
@@ -85,13 +86,13 @@ class Policy(Protocol):
             jobs: New jobs of one submission, at least one.
 
         Returns:
-            The work in row-tokens, and the occupancy meanwhile.
+            The work in row-tokens, and the occupancy during this work.
         """
 
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Takes jobs from a queue, as many as workers have capacity for, and assigns them.
+        """Takes as many jobs from a queue as workers have capacity for, and assigns these jobs.
 
         Args:
             kind: Name of the task kind.
@@ -112,7 +113,7 @@ class RowPolicy:
     counts_rows = True
 
     def bucket(self, item: WorkItem) -> int:
-        """Returns 0: a batch takes all lengths."""
+        """Returns 0, because texts of all lengths wait together."""
         return 0
 
     def cost(self, item: WorkItem) -> int:
@@ -137,8 +138,9 @@ class RowPolicy:
     ) -> tuple[float, float]:
         """Predicts the work until new jobs have ended, and the rows in use meanwhile.
 
-        The jobs wait until the jobs before them have rows. Then they share the batch with all rows
-        in use. If there are too few rows for all new jobs, some of them wait for the others' rows.
+        The new jobs wait until the jobs before them have rows. Then the new jobs share the batch
+        with all rows in use. If there are too few rows for all new jobs, some new jobs wait until
+        other new jobs have freed their rows.
         """
         max_rows = sum([worker.max_rows.get(model, 0) for worker in workers])
         rows = sum([job.rows for job in jobs])
@@ -153,7 +155,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Divides the waiting rows among all workers with free rows, the emptiest worker first."""
+        """Divides the waiting jobs among the workers with free rows, most free rows first."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -163,8 +165,8 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # The share is at least as large as the oldest job of each lane. Otherwise such a job
-            # would wait although the worker has enough free rows.
+            # The share has at least as many rows as the next job of each lane. With a smaller
+            # share, such a job would wait although the worker has enough free rows.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
@@ -199,7 +201,7 @@ class SerialForecast:
         workers: Iterable[WorkerState],
         jobs: Sequence[Job],
     ) -> tuple[float, float]:
-        """Predicts the tokens to compute until new jobs have ended, and the tokens held then."""
+        """Predicts the tokens to compute until new jobs end, and the tokens held until then."""
         held = self.occupancy(kind, model, workers)
         ahead = queue.work_before(jobs) if queue else 0.0
         own = sum([job.work for job in jobs])
@@ -210,8 +212,8 @@ class TokenPolicy(SerialForecast):
     """Counts the tokens of each length bucket, so that short texts do not wait behind long texts.
 
     Args:
-        foreground: Name of a task kind. If workers are equal otherwise, the worker with the least
-            work of this kind is chosen.
+        foreground: Name of a task kind. Among workers with equally few tokens, the worker with the
+            least work of this kind is chosen.
     """
 
     num_buckets = NUM_BUCKETS
@@ -235,7 +237,8 @@ class TokenPolicy(SerialForecast):
         """Gives each job to the worker with the fewest tokens to compute before the job.
 
         These are the tokens in the job's length bucket and in the buckets of shorter texts. A
-        worker whose capacity in a bucket is not used up takes one more text of any length.
+        worker whose capacity in a bucket is not used up takes one more text of this bucket, even if
+        the text exceeds the capacity.
         """
         loaded = [worker for worker in workers if model not in worker.missing]
         given: dict[WorkerState, list[Job]] = {}
@@ -264,11 +267,11 @@ class TokenPolicy(SerialForecast):
 
 
 class SlotPolicy(SerialForecast):
-    """Counts items; all models of a worker share its slots.
+    """Counts items: each item takes one slot of a worker, and all models share the worker's slots.
 
     Args:
-        foreground: Name of a task kind. If workers are equal otherwise, the worker with the least
-            work of this kind is chosen.
+        foreground: Name of a task kind. Among workers with equally few jobs, the worker with the
+            least work of this kind is chosen.
     """
 
     num_buckets = 1
@@ -279,11 +282,11 @@ class SlotPolicy(SerialForecast):
         self.foreground = foreground
 
     def bucket(self, item: WorkItem) -> int:
-        """Returns 0: all items wait together."""
+        """Returns 0, because all items wait together."""
         return 0
 
     def cost(self, item: WorkItem) -> int:
-        """Returns 1 slot."""
+        """Returns 1, because an item takes one slot."""
         return 1
 
     def assign(

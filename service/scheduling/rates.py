@@ -1,4 +1,4 @@
-"""The limits of requests and characters a minute of each API key."""
+"""Limits the requests and the characters per minute of each API key."""
 
 import math
 import time
@@ -13,18 +13,18 @@ MINUTE = 60.0
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket: a limit that one minute refills from empty to full.
+    """A token bucket, which refills from empty to full in one minute.
 
     Attributes:
         left: Number of units that may be used at time `since`.
-        since: Time of the last use, by time.monotonic.
+        since: Time of the last refill, by time.monotonic.
     """
 
     left: float
     since: float
 
     def refill(self, limit: int, now: float) -> None:
-        """Adds the units for the time since the last use."""
+        """Adds the units for the time since the last refill."""
         self.left = min(limit, self.left + (now - self.since) * limit / MINUTE)
         self.since = now
 

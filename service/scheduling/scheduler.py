@@ -40,7 +40,7 @@ NEEDED_SHARE = 0.5
 computing time. The share is small, because a single job may be faster than expected."""
 
 MAX_ATTEMPTS = 2
-"""Largest number of times that an item is dispatched. It is dispatched again if its worker dies."""
+"""Largest number of dispatches of an item. If its worker dies, the item is dispatched again."""
 
 
 CallSoon = Callable[[Callable[[], None]], object]
@@ -113,13 +113,13 @@ class Scheduler:
         is_first: bool = True,
         client: str = "",
     ) -> Submission:
-        """Queues items; the submission yields their results as they finish.
+        """Queues items; the submission yields the result of each item as the item finishes.
 
         Args:
             items: Items of one request, of any kinds.
             deadline: Time by time.perf_counter at which the unfinished items fail.
-            is_first: Whether it is the first submission of its request. Later submissions are not
-                refused for their expected wait, because the work of earlier ones would be lost.
+            is_first: Whether this is the first submission of the request. A later submission is not
+                refused for its expected wait, because the work of the earlier ones would be lost.
             client: Identity of the client. Clients take turns in each lane.
 
         Raises:
@@ -146,7 +146,7 @@ class Scheduler:
         return submission
 
     def _check_models(self, items: Sequence[WorkItem]) -> None:
-        """Refuses items while there is no worker, and items of a model that is not loaded."""
+        """Refuses items if the server stops, no worker is ready, or a model is not loaded."""
         if self.is_closed:
             raise UnavailableError("the server is stopping; try again", 1)
         if not self.workers:
@@ -167,7 +167,7 @@ class Scheduler:
 
         If no other job of the kind and model waits or runs, the jobs are always admitted. They are
         also admitted if too few items have finished for a prediction. If the prediction uses a
-        measured rate, the submission compares it with the real time at its end.
+        measured rate, the predicted time is compared with the real time when the submission ends.
 
         Raises:
             OverloadedError: The jobs would probably be late.
@@ -188,7 +188,7 @@ class Scheduler:
             submission.prediction = Prediction(queue.margin, expected, seconds)
 
     def _dispatch_soon(self) -> None:
-        """Assigns waiting items after this turn of the event loop, with all items of this turn."""
+        """Schedules one call of `_dispatch` for all items of this turn of the event loop."""
         if not self.will_dispatch:
             self.will_dispatch = True
             self.call_soon(self._dispatch)
@@ -294,7 +294,7 @@ class Scheduler:
     def device_lost(self, link: Link) -> None:
         """Fails the jobs of a worker whose device failed, and all jobs if no worker is left.
 
-        They are not tried again, because one of them may be the cause of the failure.
+        The worker's jobs are not tried again, because one of them may have caused the failure.
         """
         worker = self.workers.pop(link, None)
         jobs = list(worker.held.values()) if worker is not None else []
@@ -338,7 +338,7 @@ class Scheduler:
         return job
 
     def _measure(self, job: Job, now: float) -> None:
-        """Adds a finished job, which its worker still holds, to the pace of its queue."""
+        """Adds a finished job, which a worker still holds, to the pace of the job's queue."""
         queue, policy = self.queues[job.kind][job.model], self.kinds[job.kind].policy
         at_end = policy.occupancy(job.kind, job.model, self.workers.values())
         occupancy = (job.occupancy + at_end) / 2 if policy.counts_rows else job.occupancy
@@ -348,8 +348,8 @@ class Scheduler:
     def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
         """Fails the jobs that a worker has reported as failed.
 
-        All jobs are taken back first. A job that is still held would count as cancelled when
-        another job of its request fails.
+        All of these jobs are first taken back from the worker. A job that the worker still held
+        would count as cancelled when another job of the same request fails.
         """
         jobs = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
         for job, _ in jobs:
@@ -375,7 +375,7 @@ class Scheduler:
 
 
 def unloaded(model: str) -> NotFoundError:
-    """Returns the error for an item whose model was unloaded after its request had arrived."""
+    """Returns the error for an item whose model was unloaded after the request had arrived."""
     return NotFoundError(f"the model {model} has been unloaded", param="model")
 
 

@@ -23,7 +23,7 @@ from service.scheduling.submission import Submission
 Key: TypeAlias = tuple[object, ...]
 
 _values = attrgetter(*[each.name for each in fields(DecodingOptions)])
-"""Returns the values of all options. A tuple is hashed faster than the options."""
+"""Returns the values of all options as a tuple, which is hashed faster than DecodingOptions."""
 
 
 @dataclass(eq=False, slots=True)
@@ -34,9 +34,9 @@ class Follower:
         stream: Stream that receives the result.
         index: Index of the sentence in the stream.
         item: The sentence.
-        deadline: Deadline of its request, by time.perf_counter.
+        deadline: Deadline of the request, by time.perf_counter.
         client: Identity of the client.
-        joined: Time at which it began to wait, by time.perf_counter.
+        joined: Time at which the sentence began to wait, by time.perf_counter.
     """
 
     stream: Submission
@@ -53,7 +53,7 @@ class Shared:
 
     Attributes:
         key: Key of the sentences.
-        has_attention: Whether the result has its attention. Such results are too large to cache.
+        has_attention: Whether the result has attention weights, which are too large to cache.
         followers: The sentences that wait.
     """
 
@@ -65,8 +65,8 @@ class Shared:
 class SentenceSharing:
     """Submits items to the scheduler, except sentences that are cached or in progress.
 
-    A sentence in one lane does not wait for an equal one in the other lane. If the request of a
-    sentence that is being computed ends early, a waiting sentence is submitted in its place.
+    An interactive sentence and an equal bulk sentence do not wait for each other. If the request
+    of a running sentence ends early, the first of the waiting sentences is submitted instead.
 
     Args:
         scheduler: Computes items.
@@ -127,7 +127,7 @@ class SentenceSharing:
             items: All sentences of the request.
             keys: The key of each sentence.
             new: Indices of the sentences to compute.
-            part: The submission of these sentences; None if all are cached or in progress.
+            part: The submission of the sentences to compute; None if there are no such sentences.
             deadline: Deadline of the request.
             client: Identity of the client.
         """
@@ -163,7 +163,7 @@ class SentenceSharing:
         self.metrics.series(self.metrics.shared_sentences, model, where).inc()
 
     def finish(self, shared: Shared, result: Result) -> None:
-        """Caches a result, and gives it to the sentences that wait for it."""
+        """Gives a result to the waiting sentences; caches the result if it has no attention."""
         del self.running[shared.key]
         if self.max_entries and not shared.has_attention:
             self.cache[shared.key[:-1]] = result.value
@@ -182,7 +182,7 @@ class SentenceSharing:
         try:
             part = self.scheduler.submit([first.item], first.deadline, False, first.client)
         except ServiceError as error:
-            for each in [*shared.followers]:  # a stream that fails leaves the list
+            for each in [*shared.followers]:  # `fail` removes followers from the list
                 each.stream.fail(error)
             return
         shared.followers[:] = others
@@ -191,7 +191,7 @@ class SentenceSharing:
 
 
 class SharedStream(Submission):
-    """The results of a request that does not compute all of its sentences itself."""
+    """The results of a request with sentences that are cached or computed for other requests."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total, lambda jobs: None)  # it has no jobs of its own
@@ -246,7 +246,7 @@ class Part:
             self.stream.finish(self.indices[index], result)
 
     def end(self, error: Exception | None) -> None:
-        """Takes the early end of the submission; `error` is None if its request was cancelled."""
+        """Handles the early end of the submission; `error` is None if its request was cancelled."""
         left, self.left = [*self.left.values()], {}
         if self.stream is not None and error is not None:
             self.stream.fail(error)
@@ -257,6 +257,7 @@ class Part:
 def key_of(item: TranslationItem) -> Key:
     """Returns the key of a sentence.
 
-    The key of its cached result leaves out the last value, because both lanes share the cache.
+    The last value of the key is the lane. The keys of the cache leave out this value, because both
+    lanes share the cached results.
     """
     return item.model, item.first_id, _values(item.options), tuple(item.source), item.is_bulk

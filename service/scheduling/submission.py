@@ -1,4 +1,4 @@
-"""The items of one call of `Scheduler.submit`, and their results as they finish."""
+"""Yields the results of the items of one call of `Scheduler.submit`."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,24 +12,26 @@ from service.scheduling.margin import Prediction
 
 
 class Listener(Protocol):
-    """Receives the results of a submission in addition to its reader."""
+    """Receives the results of a submission; the reader of the submission receives them too."""
 
     def finish(self, index: int, result: Result) -> None:
         """Takes the result of the item with the given index."""
 
     def end(self, error: Exception | None) -> None:
-        """Takes the early end of the submission; `error` is None if its request was cancelled."""
+        """Handles the early end of the submission; `error` is None if its request was cancelled."""
 
 
 class Submission(ResultStream):
-    """The results of items in the scheduler. If the stream ends early, it cancels the rest.
+    """The stream of the results of items in the scheduler.
+
+    If the stream ends early, it cancels the unfinished items.
 
     Args:
         total: Number of items.
         cancel: Called with all jobs if the stream ends while some jobs are unfinished.
 
     Attributes:
-        prediction: Predicted time of all items; None if it is not known.
+        prediction: Predicted time of all items; None without a prediction.
     """
 
     def __init__(self, total: int, cancel: Callable[[Sequence[Job]], None]) -> None:
@@ -58,8 +60,8 @@ class Submission(ResultStream):
         super().close()
         if self.timer is not None:
             self.timer.cancel()
-        # Jobs refer to their submission. Without these references, all of them are freed without
-        # garbage collection.
+        # Jobs and their submission refer to each other. This cycle is broken here, so that Python
+        # frees these objects without garbage collection.
         jobs, self.jobs = self.jobs, []
         listener, self.listener = self.listener, None
         is_late = isinstance(self.error, DeadlineExceededError)

@@ -69,7 +69,7 @@ class WorkerState:
             self.bulk_rows[job.kind, job.model] -= job.rows
 
     def load(self, model: str, max_rows: int, is_on_gpu: bool) -> None:
-        """Records that the worker has loaded a model; without a batch, `max_rows` is 0."""
+        """Records that the worker has loaded a model; a model without a batch has 0 rows."""
         self.missing.discard(model)
         if is_on_gpu:
             self.gpu_models.add(model)
@@ -77,7 +77,7 @@ class WorkerState:
             self.max_rows[model] = max_rows
 
     def unload(self, model: str) -> list[Job]:
-        """Forgets a model; returns the model's jobs that the worker still holds."""
+        """Forgets a model; returns the model's jobs that the worker still held."""
         left = [job for job in self.held.values() if job.model == model]
         for job in left:
             self.take_back(job)

@@ -1,4 +1,4 @@
-"""The settings of the server. An environment variable sets each field.
+"""The settings of the server. Each field has its own environment variable.
 
 types       types that several groups use
 keys        API keys and the file of keys
@@ -55,12 +55,12 @@ class Settings(
     def with_models(
         self, models: Sequence[str], placements: Mapping[str, tuple[str, str]]
     ) -> "Settings":
-        """Returns a copy whose models are folders and packages that were found on disk.
+        """Returns a copy of the settings with models that have been located.
 
         Args:
-            models: Folders and packages of the models.
-            placements: Maps the folder of a model to its device and dtype. A manifest, which is a
-                file that lists the models of a server, gives both. "" stands for the server's own
+            models: Folders of the models, and references to packages and remote models.
+            placements: Maps the folder of a model to its device and dtype. Both values come from a
+                manifest, a file that lists the models of a server. "" stands for the server's own
                 setting.
         """
         found = self.model_copy(update={"models": tuple(models)})

@@ -46,7 +46,7 @@ class ApiKey:
     """An API key without its text.
 
     Attributes:
-        digest: SHA-256 of the key, as hexadecimal digits. It is also the name of its account.
+        digest: SHA-256 of the key, as hexadecimal digits. It is also the name of the key's account.
         name: Name for people; "" if the key has none.
         scopes: Groups of routes that the key may use.
         limits: Limits in a minute.
@@ -64,7 +64,7 @@ def digest_of(key: str) -> str:
 
 
 def listed_keys(text: str) -> tuple[ApiKey, ...]:
-    """Returns the keys of a text that separates them by commas.
+    """Returns the keys in a text. Commas separate the keys.
 
     Raises:
         ValueError: A key cannot be used.
@@ -73,14 +73,14 @@ def listed_keys(text: str) -> tuple[ApiKey, ...]:
 
 
 def read_keys(text: str) -> tuple[ApiKey, ...]:
-    """Returns the keys of a file with one key on each line.
+    """Returns the keys in the text of a file of keys.
 
-    Options may follow a key, separated by spaces: `name=shop scopes=translate,embed requests=600
-    characters=100000`. A line that begins with # is a comment. Only a line without options may have
-    several keys, separated by commas.
+    Options may follow the key of a line, separated by spaces. Examples of options are `name=shop
+    scopes=translate,embed requests=600 characters=100000`. A line without options may have several
+    keys, separated by commas. A line that begins with # is a comment.
 
     Raises:
-        ValueError: A line cannot be used. The error names its number and shows no part of it.
+        ValueError: A line cannot be used. The message has the line number, but no text of the line.
     """
     keys: dict[str, ApiKey] = {}
     for number, line in enumerate(text.split("\n"), 1):

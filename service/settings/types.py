@@ -14,7 +14,7 @@ NO_SECRET = SecretStr("")
 
 
 def split_names(value: object) -> object:
-    """Returns the names of a text that separates them by commas; returns other values as given."""
+    """Splits a text at its commas into names. Returns other values unchanged."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value

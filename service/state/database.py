@@ -57,7 +57,7 @@ class Database:
     because SQLite's write-ahead log does not work on network file systems.
 
     Args:
-        folder: Folder of the file; it is created with the file.
+        folder: Folder of the file. The folder is created with the file.
     """
 
     def __init__(self, folder: str) -> None:
@@ -69,7 +69,7 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Runs a transaction, which ends with the `with` block.
 
-        It blocks its thread, so do not call it in the thread of the event loop.
+        The method blocks its thread, so do not call it in the thread of the event loop.
 
         Raises:
             InternalError: The file cannot be read or written.
@@ -89,7 +89,7 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         self.folder.mkdir(parents=True, exist_ok=True)
         # With isolation level None, only `transaction` begins transactions. The threads may share
-        # the connection because `_lock` admits one of them at a time.
+        # the connection because `_lock` admits one thread at a time.
         connection = sqlite3.connect(
             self.folder / FILE, LOCK_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -111,8 +111,8 @@ class Database:
 def use_wal(connection: sqlite3.Connection) -> None:
     """Switches a new file to the write-ahead log.
 
-    While another process does the same, SQLite refuses the switch at once, whatever time limit the
-    connection has. The switch is therefore tried for LOCK_SECONDS.
+    While another process switches the same file, SQLite refuses the switch at once, whatever time
+    limit the connection has. The switch is therefore tried for LOCK_SECONDS.
 
     Raises:
         sqlite3.Error: The file cannot be used.

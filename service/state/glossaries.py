@@ -69,7 +69,7 @@ class Glossary:
 class GlossaryStore:
     """Stores glossaries, which all API keys share.
 
-    Its methods block their thread, so do not call them in the thread of the event loop.
+    The methods block their thread, so do not call them in the thread of the event loop.
 
     Args:
         database: Holds the glossaries.
@@ -189,7 +189,7 @@ class GlossaryStore:
     def terms(self, glossaries: Sequence[str], source: str, target: str) -> Terms:
         """Returns the terms of one or more glossaries.
 
-        If several glossaries have the same source term, the first of them in `glossaries` decides.
+        If several glossaries have the same source term, the first one in `glossaries` is used.
 
         Raises:
             NotFoundError: A glossary does not exist, or no glossary has a dictionary for the

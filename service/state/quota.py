@@ -1,4 +1,4 @@
-"""The limit on the characters that the server translates for an API key in a calendar month."""
+"""Limits the characters that the server translates for an API key in a calendar month."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ class Quota:
         """Returns a context that counts characters, and subtracts them if its block fails.
 
         Raises:
-            QuotaExceededError: The account would exceed the limit. The context raises it.
+            QuotaExceededError: The account would exceed the limit. The context raises this error.
         """
         return Spending(self, account, number)
 
@@ -44,10 +44,10 @@ class Quota:
         return await asyncio.to_thread(self.add, account, this_month(), 0)
 
     def refuse_over(self, used: int, number: int) -> None:
-        """Refuses a request of `number` characters if they exceed the limit after `used` others.
+        """Refuses a request of `number` characters if `used` + `number` exceeds the limit.
 
         Raises:
-            QuotaExceededError: They exceed it.
+            QuotaExceededError: The sum exceeds the limit.
         """
         if used + number > self.limit:
             raise QuotaExceededError(
@@ -75,7 +75,7 @@ class Quota:
 
 
 class Spending:
-    """Counts characters of an account while a block runs.
+    """Counts characters of an account when a block begins; subtracts them if the block fails.
 
     Args:
         quota: Holds the counts. If it has no limit, nothing is counted.

@@ -1,4 +1,4 @@
-"""Better translations that users suggest."""
+"""Stores better translations that users suggest."""
 
 import asyncio
 import time

@@ -26,9 +26,10 @@ class Status:
             failed repeatedly. None if there is no such reason.
         is_ready: Whether work is accepted.
         is_stopping: Whether the shutdown has begun.
-        models: Maps the served name of each loaded model to its description by each worker.
+        models: Maps the served name of each loaded model to one description from each worker.
         changes: States of models that are being loaded or unloaded, or whose load failed.
-        failures: Reasons why later loads failed, by model; only administrators may see them.
+        failures: Reasons why loads after the start failed, by model; only administrators may see
+            these reasons.
         billed_characters: Characters that DeepL's routes have translated since the start.
     """
 

@@ -27,7 +27,8 @@ class RequestContext:
         outcome: Value of the label `outcome` in regard_requests_total.
         stages: Maps the name of each stage to the seconds spent in it.
         num_cut: Maps a model's name to the number of sentences or texts that were too long for it.
-        rejected: Number of translations that a guard rejected, by model, guard and outcome.
+        rejected: Number of translations that a guard rejected, by model, guard and outcome. A guard
+            is a check for wrong translations.
         lease: Admission of the request; None before it is admitted.
         address: Address of the client. It never leaves the server.
         account: Hash of the API key; "" on a server without API keys.

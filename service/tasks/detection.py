@@ -1,7 +1,7 @@
 """Detects the languages of many texts in a thread of its own, with limits on the waiting work.
 
-`lingua` holds the lock of the Python interpreter. Two such threads would therefore not be faster
-than one, and would delay the event loop.
+`lingua` holds the lock of the Python interpreter. Two threads with `lingua` would therefore be no
+faster than one thread, and would delay the event loop.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ UNDETECTED = Detection("en", 0.0)
 SLICE_CHARS = 2048
 """Number of characters that the thread reads before it turns to the texts of another request.
 
-The event loop itself detects the languages of a request with at most SLICE_CHARS characters. If a
-request is cancelled or late, the thread reads its texts only to the end of the slice in progress,
-for some milliseconds.
+The event loop itself detects the languages of a request with at most SLICE_CHARS characters. `cost`
+counts the characters. If a request is cancelled or late, the thread finishes only the slice in
+progress, which takes some milliseconds.
 """
 
 CHARS_PER_TEXT = 20

@@ -22,7 +22,7 @@ class StageTimes:
         Args:
             name: Name of the stage.
             seconds: Duration of the part.
-            seconds_ago: Time since its end.
+            seconds_ago: Seconds since the end of the part.
         """
         end = time.perf_counter() - seconds_ago
         start = end - seconds

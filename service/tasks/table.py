@@ -21,8 +21,8 @@ from service.workers.messages import ExecutorSpec
 from service.workers.model_set import AnyFiles
 
 EMBEDDING_SHARE = 0.5
-"""Share of a worker's time for embedding or reranking while sentences are translated. It is a half,
-because the server cannot know whether this work is more urgent than translation."""
+"""Share of a worker's time for embedding or reranking while sentences are translated. The share
+is a half, because the server cannot know whether this work is more urgent than translation."""
 
 ROWS = [
     TaskKind(

@@ -10,7 +10,7 @@ T = TypeVar("T")
 INLINE_CHARS = 4096
 """Largest total length of texts that are processed in the event loop and not in a thread.
 
-Tokenising a sentence takes 4 µs. The way to a thread and back takes 50 to 100 µs.
+Tokenising a sentence takes 4 µs. Passing work to a thread and its result back takes 50 to 100 µs.
 """
 
 CHARS_PER_TOKEN = 3

@@ -23,8 +23,8 @@ class Carriage:
     Attributes:
         protected: The text with markers, and its spans.
         carriers: Maps the index of each sentence with markers to its carrier: the sentence with
-            stand-ins in place of the markers. The carrier is None if no stand-ins are left, or if
-            they would make the sentence too long. Such a sentence is translated in parts.
+            stand-ins in place of the markers. The carrier is None if the sentence already contains
+            a stand-in, or if the sentence with stand-ins is too long.
         parts: Maps the index of each sentence that was translated in parts to its translation,
             which has the markers of the sentence.
         capitals: Maps the marker of a glossary's target term to a second marker, whose span is the
@@ -40,8 +40,9 @@ class Carriage:
     def restore(self, index: int, decoded: str) -> str | None:
         """Returns the translation of a sentence with its markers, or None.
 
-        The result is None if a stand-in is missing, or if markers are in a wrong order. It is also
-        None for a sentence without a carrier, until its parts have been translated.
+        The result is None if a stand-in is missing or occurs twice, or if markers are in a wrong
+        order. If the carrier is None, the result is None until the sentence's parts have been
+        translated.
         """
         if index in self.parts:
             return self._with_capital(self.parts[index])

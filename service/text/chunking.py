@@ -8,7 +8,7 @@ from service.text.segmentation import Segments
 WINDOW_CHARS = 16
 """Number of characters in a window, for each token that a piece may have.
 
-A window is the part of a sentence in which the end of a piece is searched. In nearly every
+A window is the part of a sentence that is searched for the end of a piece. In nearly every
 language, a window of this length contains a whole piece. A longer window would be slower, because
 each window is tokenised.
 """
@@ -17,7 +17,7 @@ AHEAD = 8
 """Largest length of the window, as a multiple of the length of the previous piece.
 
 If one character becomes 18 tokens, a window of WINDOW_CHARS * limit characters contains hundreds of
-pieces. All of them would be tokenised to find the first piece.
+pieces. Without AHEAD, all of these pieces would be tokenised to find the end of the first one.
 """
 
 
@@ -130,8 +130,8 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
 def _last_word(encoding: Encoding, limit: int) -> int:
     """Returns the index of the token before which the sentence is cut.
 
-    Of the tokens with an index above limit/2 and up to `limit`, it is the last that starts a word.
-    If none starts a word, it is the token with index `limit`.
+    The candidates are the tokens with an index above limit/2 and at most `limit`. The result is the
+    index of the last candidate that starts a word. If no candidate starts a word, it is `limit`.
     """
     for at in range(limit, limit // 2, -1):
         if encoding.pieces[at].startswith(WORD_START):

@@ -44,9 +44,9 @@ class Detection:
 class LanguageDetector:
     """Detects the language of texts. Several threads may use one instance at the same time.
 
-    `lingua` has data for each language. `preload` loads the data of all candidates. Otherwise,
-    data are loaded when a text first needs them. Loading takes about 0.4 s and 28 MB for each
-    language.
+    `lingua` has data for each language. `preload` loads the data of all candidates. Without
+    `preload`, `lingua` loads data when a text first needs them. Loading takes about 0.4 s
+    and 28 MB for each language.
     """
 
     def __init__(self, languages: Collection[str]) -> None:
@@ -79,7 +79,7 @@ class LanguageDetector:
 
         Args:
             text: Any text. The detector reads the first 2,000 characters, without lone surrogates.
-            among: Codes that may be returned, spelled as the result shall spell them. Codes of
+            among: Codes that may be returned. The result uses the spelling of these codes. Codes of
                 languages outside the detector's candidates are ignored. None stands for all
                 candidates.
 

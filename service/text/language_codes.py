@@ -18,8 +18,8 @@ MAX_ACCEPT_ENTRIES = 10
 # This set is checked first: Locale.parse searches the disk for 0.2 ms for each unknown tag.
 _LOCALES = frozenset(localedata.locale_identifiers())
 
-# Maps a code to another code of the same language. The languages have two codes in BCP 47, or a
-# code that only LibreTranslate uses.
+# Maps a code to another code of the same language. Each of these languages has two codes in BCP 47,
+# or a code that only LibreTranslate uses.
 _OTHER_NAMES = {
     "pb": "pt-BR",
     "zt": "zh-Hant",
@@ -53,7 +53,7 @@ def normalize_code(code: str) -> str:
 
 
 def match_language(code: str, offered: Collection[str]) -> str | None:
-    """Finds the offered language that matches a code. It never raises.
+    """Finds the offered language that matches a code. The function never raises.
 
     The first rule that applies decides:
 
@@ -66,7 +66,7 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     5. Another code of the same language has a match by rules 1 to 4 ("tl" -> "fil",
        LibreTranslate's "zt" -> "zh-Hant").
 
-    Any other choice would be a guess and is no match.
+    If no rule applies, no language matches, because any choice would be a guess.
 
     Args:
         code: A code in any spelling, as a client sent it.
@@ -105,7 +105,7 @@ def base_language(code: str) -> str:
 def display_name(code: str, accept_language: str | None = None) -> str:
     """Returns the name of a language in a client's own language, such as "Portugais" for "pt".
 
-    It never raises.
+    The function never raises.
 
     Args:
         code: A language code in any spelling.
@@ -114,8 +114,8 @@ def display_name(code: str, accept_language: str | None = None) -> str:
             left, the name is English.
 
     Returns:
-        The name with a capital first letter. It is English if the client's locale has no name for
-        the language, and the canonical code if English has none either.
+        The name with a capital first letter. If the client's locale has no name for the language,
+        the name is English. If English has no name either, the result is the canonical code.
     """
     canonical = normalize_code(code)
     for locale in (_preferred_locale(accept_language or ""), Locale("en")):

@@ -1,8 +1,8 @@
 """Protects a text with markup: markers replace its tags and the protected spans in its words.
 
-The reader of a format, such as `service.text.html.html_text`, cuts a text into tokens. The text of
-each block, such as a paragraph or a list item, is translated as a whole. The tags inside it are
-inline tags.
+The reader of a format, such as `service.text.html.html_text`, cuts a text into tokens. The tags of
+blocks, such as paragraphs and list items, end a sentence. The other tags are inline tags, which are
+inside a sentence. A marker is one private-use character.
 """
 
 import re

@@ -95,14 +95,15 @@ class ProtectedText:
     def may_move(self, marker: str) -> bool:
         """Returns whether a marker at the end of a sentence may move to the white space after it.
 
-        It may if its span has neither letters nor digits, such as an emoji or a bullet.
+        The marker may move if its span has no letters and no digits, as an emoji or a bullet.
         """
         return not has_words(self.span(marker))
 
     def keeps_order(self, text: str) -> bool:
         """Returns whether the order of the markers in a translated sentence is accepted.
 
-        A plain text accepts every order; `service.text.markup.MarkupText` overrides this.
+        A plain text accepts every order; `service.text.markup.MarkupText` overrides this
+        method.
         """
         return True
 

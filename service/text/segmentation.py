@@ -6,8 +6,8 @@ alone. The text always equals `separators[0] + sentences[0] + separators[1] + ..
 
 Sentence boundaries come from `sentencex`, which has rules for about 300 languages. In a whole text,
 `sentencex` merges lines and drops a paragraph break at the end. Where line breaks end sentences,
-this module therefore passes it one line at a time. `chunking` cuts sentences that are too long for
-a model.
+this module therefore passes one line at a time to `sentencex`. `chunking` cuts sentences that are
+too long for a model.
 """
 
 import re
@@ -25,8 +25,8 @@ WINDOW_CHARS = 2_000
 
 # In "B .", a letter, a space and a full stop, `sentencex` 1.0.32 assumes that the space has one
 # byte. It panics on a space of several bytes (no-break space, ideographic space). It also fails on
-# a lone surrogate. All other white space and all surrogates are therefore replaced by one plain
-# space each. `sentencex` counts code points, so all positions stay the same.
+# a lone surrogate. One plain space therefore replaces each surrogate and each white-space character
+# that is not a plain space. `sentencex` counts code points, so all positions stay the same.
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
@@ -82,13 +82,14 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
 
     Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
     White space (`str.isspace`) around a sentence belongs to a separator. White space inside a
-    sentence stays there. Text without a letter ("...", "🎉", "12.") belongs to a separator,
-    unless the whole text is one piece and has a digit.
+    sentence stays there. Text without a letter ("...", "🎉", "12.") belongs to a separator. If the
+    whole text is one piece, without a sentence end inside, it is one sentence even if it has only a
+    digit.
 
     Args:
         text: Any text. Lone surrogates are kept.
         language: ISO 639-1 code of the text's language, with or without a region. `sentencex`
-            splits an unknown language by its rules for English.
+            splits an unknown language by the rules for English.
         at_line_breaks: Whether every line break ends a sentence. If false, a line break is white
             space.
 

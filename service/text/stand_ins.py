@@ -125,10 +125,10 @@ def _pattern(spelling: str) -> re.Pattern[str]:
 
 
 def _joined(each: StandIn, match: re.Match[str]) -> str:
-    """Returns the marker for a match.
+    """Returns the marker for a match of a stand-in, with the spaces that are kept beside it.
 
-    A space beside the stand-in is removed if the source has none there and the characters beside
-    the span are similar.
+    A space is removed if the characters on this side of the span are similar in source and
+    translation.
     """
     text, (first, last) = match.string, match.span()
     before = "" if _is_alike(each.before, text[first - 1 : first]) else match[1]

@@ -41,8 +41,9 @@ class Element:
     """An element of a sentence, or a tag without content.
 
     Attributes:
-        tags: Markers of the start tag and the end tag. The marker of a tag outside of the sentence
-            is "". A tag without content has its marker first, and then "".
+        tags: Markers of the start tag and the end tag. A marker is a character that stands for a
+            tag. It is "" if the tag is outside of the sentence. A tag without content has only the
+            first marker; the second is "".
         start: Place in the source sentence at which the element starts.
         end: Place in the source sentence at which the element ends.
         children: Elements directly inside the element, in order.
@@ -162,9 +163,9 @@ class Placement:
         return self._anchored_span(covered) is None, -len(covered)
 
     def _anchored_span(self, covered: Sequence[int]) -> Span | None:
-        """Returns the span of the anchors of source words.
+        """Returns the span of the target words that are the anchors of some source words.
 
-        The span is None unless each of these words has an anchor and the anchors are adjacent.
+        The result is None if a source word has no anchor, or if the anchors are not adjacent.
         """
         sources = set(covered)
         found = [target for target, source in self.anchors.items() if source in sources]
@@ -177,7 +178,8 @@ class Placement:
 
         Args:
             element: The element to place.
-            gaps: Spans of target words that no placed sibling has taken. The result is inside one.
+            gaps: Spans of target words that no placed sibling has taken. The returned span is
+                inside one of these spans.
         """
         covered = self._covered(element)
         if not covered:
@@ -202,7 +204,7 @@ class Placement:
         return self._without_marks(best, covered)
 
     def _without_marks(self, span: Span, covered: Sequence[int]) -> Span:
-        """Returns a span without punctuation at its ends, unless the source has it there too."""
+        """Removes punctuation at each end of a span, unless the source has punctuation there."""
         first, last = span
         source_words, target_words = self.words.source_words, self.words.target_words
 
@@ -220,8 +222,8 @@ class Placement:
     def _boundary(self, element: Element, gaps: Sequence[Span]) -> Span:
         """Returns the empty span at which an element without target words is placed best.
 
-        The best place has target words before it that attend to source words before the element.
-        The target words after it attend to the other source words.
+        Target words before the best place attend to source words before the element. Target words
+        after the best place attend to the other source words.
         """
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)

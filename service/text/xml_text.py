@@ -3,8 +3,9 @@
 An XML text is a document, or a fragment such as `Press <b>Continue</b>.`
 
 An element is inside a sentence if its parent element has words of its own, as `<b>` in
-`<p>a <b>word</b></p>`. It is also inside a sentence if its parent is. The tags of all other
-elements end a sentence, as those of `<p>` do. `XmlRules` may change this for single elements.
+`<p>a <b>word</b></p>`. An element is also inside a sentence if its parent element is inside one.
+The tags of all other elements end a sentence, as the tags of `<p>` do. `XmlRules` may set other
+rules.
 """
 
 import re
@@ -19,7 +20,7 @@ from service.text.markup import Kind, MarkupText, Token, protect_markup
 _DOCUMENT = re.compile(r"<\?xml\s|<!DOCTYPE\s")
 
 _BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
-"""Tags that turn a fragment into a document. The line break keeps the columns in errors right."""
+"""Tags that turn a fragment into a document. The fragment begins in a new line, at column 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class XmlRules:
         ignored: Elements that stay as they are.
         splitting: Elements whose tags end a sentence.
         non_splitting: Elements whose tags do not end a sentence.
-        detects_outline: Whether the tags of elements in neither `splitting` nor `non_splitting`
-            end a sentence if there are no words beside the element. If false, they never do.
+        detects_outline: Applies to all elements in neither `splitting` nor `non_splitting`. If
+            true, the tags of such an element end a sentence if no words are beside the element. If
+            false, its tags never end a sentence.
     """
 
     ignored: frozenset[str] = frozenset()
@@ -44,8 +46,8 @@ class XmlRules:
 
         Args:
             name: Name of the element.
-            is_beside_words: Whether its parent has words of its own, or is inside a sentence
-                beside words.
+            is_beside_words: Whether the parent element has words of its own. Also true if the
+                parent is inside a sentence and itself beside words.
         """
         if name in self.splitting or name in self.non_splitting:
             return name not in self.splitting
@@ -110,7 +112,7 @@ class _Reader:
         """
         self._parser.Parse(source, True)
         end = self.parts[-1].start
-        if source.startswith(b"</", end):  # If not, the root is `<a/>`, and expat gives its end.
+        if source.startswith(b"</", end):  # If not, the root is `<a/>`, and `end` is its end.
             end = source.index(b">", end) + 1
         self.parts.append(_Part(None, end))
 
@@ -200,7 +202,7 @@ def _joined(tokens: Iterable[Token]) -> list[Token]:
 
 
 def plain_text(text: str, rules: XmlRules) -> str:
-    """Returns the words of an XML text, without tags and entities.
+    """Returns the words of an XML text, without tags and ignored elements.
 
     Raises:
         InvalidRequestError: The text is not well-formed.
@@ -212,9 +214,12 @@ def plain_text(text: str, rules: XmlRules) -> str:
 def protect_xml(text: str, rules: XmlRules, unknown: Collection[str]) -> MarkupText:
     """Replaces the tags and the protected spans of an XML text by markers.
 
+    A protected span is a part of the text that a model must not change, such as a URL. A marker is
+    one private-use character.
+
     Args:
         text: An XML document or fragment.
-        rules: The meaning of its tags.
+        rules: The meaning of the tags.
         unknown: The characters of the text that the model's vocabulary does not have.
 
     Raises:

@@ -16,8 +16,8 @@ SWITCH_SECONDS = 0.0005
 """Values of Python's switch interval: the usual one, and the one while a model is loaded.
 
 A thread may hold the interpreter lock for this time while another thread waits for the lock. The
-main thread releases the lock in every operation of a step. With the usual interval, it would then
-wait up to 5 ms for the loading thread after each operation.
+main thread releases the lock in every operation of a step. With the usual interval, the main thread
+would then wait up to 5 ms for the loading thread after each operation.
 """
 
 LoadOne = Callable[[], LoadedModel]
@@ -29,7 +29,7 @@ class Outcome:
 
     Attributes:
         name: Name of the model.
-        loaded: The model, or the error that prevented it.
+        loaded: The model, or the error that prevented the load.
         seconds: Time that the load took.
     """
 
@@ -41,7 +41,7 @@ class Outcome:
 def load_timed(
     name: str, load: LoadOne, expected: tuple[type[Exception], ...] = (Exception,)
 ) -> Outcome:
-    """Loads a model and measures the time; returns errors of the types `expected`."""
+    """Loads a model and measures the time; catches errors of the types in `expected`."""
     start = time.perf_counter()
     try:
         loaded: LoadedModel | Exception = load()
@@ -125,7 +125,7 @@ class BackgroundLoads:
         if self.current == number:
             outcome = load_timed(name, load)
             self._end_turn(number)
-        else:  # it was dropped before its turn
+        else:  # the load was dropped before its turn
             outcome = Outcome(name, LookupError(name), 0.0)
         with self.closing:
             if not self.is_closed:

@@ -83,7 +83,7 @@ def held_bytes(*roots: object) -> int:
 
 
 def parts_of(value: object) -> Iterator[object]:
-    """Yields the members of a container, or the attributes of an object of OURS."""
+    """Yields the members of a container, or the attributes of an object whose class is in OURS."""
     if isinstance(value, Mapping):
         yield from value.values()
     elif isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
 """Measures the time for which a device computes; the shares of task kinds refer to this time.
 
-A CPU has computed when a call returns. A GPU computes after the call has returned, so its time is
-measured by events in the stream of its work.
+On a CPU, the computation has ended when a call returns. A GPU may compute after the call has
+returned, so its time is measured by events in the GPU's stream of work.
 """
 
 import time

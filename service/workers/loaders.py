@@ -1,4 +1,4 @@
-"""The table of loaders: how a worker loads each type of models."""
+"""The table of loaders: how a worker loads each type of model."""
 
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles

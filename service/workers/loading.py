@@ -143,7 +143,7 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
 
 
 def embedding_jobs(items: Sequence[EmbeddingItem]) -> list[EmbeddingJob]:
-    """Returns the jobs of items, for the model."""
+    """Returns the job of each item for the embedding model."""
     return [EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw) for item in items]
 
 

@@ -60,7 +60,7 @@ class WorkerConfig:
     def load(self, files: AnyFiles) -> "Load":
         """Returns the message that loads one of the models, with the model's device and dtype.
 
-        A model for `auto` or `cuda` is loaded on the worker's own GPU, if the worker has one.
+        If the device is `auto` or `cuda` and the worker has a GPU, the model is loaded on this GPU.
         """
         device, dtype = self.models.placement(files)
         if device in {"auto", "cuda"} and self.device.startswith("cuda:"):
@@ -177,8 +177,8 @@ class LoadFailed:
     Attributes:
         message: The reason, with the model's name.
         name: Name of the model.
-        error: Empty for a ModelError, which means that the files or the device cannot be used. For
-            any other error, such as too little memory, the name of its class.
+        error: Name of the error's class, such as OutOfMemoryError; empty for a ModelError. A
+            ModelError means that the files or the device cannot be used.
         is_out_of_memory: Whether the device ran out of memory.
     """
 
@@ -195,7 +195,7 @@ class Report:
     Attributes:
         done: Finished items with their values.
         failed: Items that failed.
-        batches: For each model, maps each BatchStats to the number of model calls that had it.
+        batches: For each model, maps each BatchStats to the number of model calls with it.
         splits: For each model, the number of failing batches that were split.
         out_of_memory: For each model, the number of times that the device ran out of memory.
         memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.
@@ -216,7 +216,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """Worker to server: the worker reads messages."""
+    """Worker to server: the worker still reads messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class AnyFiles(Protocol):
-    """The files of one model, such as a `ModelFiles`. For a remote model there are no files."""
+    """Describes the files of one model, as `ModelFiles` does. A remote model has no files."""
 
     @property
     def name(self) -> str:
@@ -19,7 +19,7 @@ class AnyFiles(Protocol):
 
     @property
     def revision(self) -> str:
-        """First digits of the checksum of the weights, or of a remote model's name and address."""
+        """First digits of a checksum of the weights, or of a remote model's name and address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class ModelSet:
     """Models, and the devices and dtypes of single models.
 
     Attributes:
-        files: Files of each model: first in the order of the settings, then in the order of loads.
+        files: Files of each model: the models of the settings first, then loaded models in order.
         placements: Maps a model's folder to its device and dtype; "" means the server's setting.
-            Other models have the server's settings.
+            A model whose folder is not a key has the server's settings.
     """
 
     files: tuple[AnyFiles, ...] = ()

@@ -82,7 +82,7 @@ class WorkerEvents(Protocol):
         """Queues the items of a dead worker again; items with too many attempts fail."""
 
     def device_lost(self, link: WorkerLink) -> None:
-        """Fails the items of a worker whose device failed, and all if there is no other worker."""
+        """Fails the items of a worker whose device failed, and all items if no worker is left."""
 
     def has_work(self, link: WorkerLink) -> bool:
         """Returns whether a worker holds any item."""
@@ -114,12 +114,12 @@ class Supervisor:
         start_worker: Starts a worker; a test may start a thread.
         on_failure: Called with a message when a worker cannot load an initial model, or when the
             device has failed MAX_DEVICE_FAILURES times.
-        timeout_seconds: A worker that holds work, or that loads or unloads a model, and sends
-            nothing for this time, is restarted.
+        timeout_seconds: Time after which a silent worker is restarted, if it holds work or has not
+            answered a Load or an Unload.
 
     Attributes:
-        on_lost_model: Called with the name of a model that was loaded while the server ran, when a
-            restarted worker cannot load it.
+        on_lost_model: Called with the name of a model that a restarted worker cannot load, if the
+            model was first loaded while the server ran.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Supervisor:
         self.ready: dict[str, dict[str, Resident]] = {}  # keys: worker name, then model name
         self.failure: str | None = None
         self.on_lost_model: Callable[[str], None] = lambda name: None
-        self.initial = config.models.names  # the server ends if it cannot load one of these
+        self.initial = config.models.names  # the server ends if a worker cannot load these
         self.files = {files.name: files for files in config.models.files}
         self.num_device_failures = 0  # since the last result
         self.is_draining = False  # after SIGTERM, while the workers still compute requests
@@ -160,7 +160,7 @@ class Supervisor:
         self.keeper.start(self.devices)
 
     async def stop(self) -> None:
-        """Ends all workers. Their items are lost, so the server first finishes its requests."""
+        """Ends all workers. The items that the workers still hold are lost."""
         self.is_stopping = True
         self.keeper.stopping.set()
         self.metrics.ready.set(0)
@@ -233,7 +233,7 @@ class Supervisor:
         return replace(config, device=self.devices[worker])
 
     def resident_models(self) -> dict[str, list[Resident]]:
-        """Maps the name of each loaded model to its description by each worker that has it."""
+        """Maps the name of each loaded model to the descriptions by the workers that have it."""
         found = defaultdict[str, list[Resident]](list)
         for models in self.ready.values():
             for name, resident in models.items():
@@ -273,10 +273,10 @@ class Supervisor:
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
     def _expects_message(self, link: WorkerLink) -> bool:
-        """Returns whether a worker that is not hanging must send a message soon.
+        """Returns whether the worker must send a message soon, unless it hangs.
 
-        A worker with work sends figures several times a second. A worker that loads a model in the
-        background may have nothing to report, so it gets a Ping.
+        A worker with work sends statistics several times a second. A worker that loads a model in
+        the background may have nothing to report, so this method sends a Ping to the worker.
         """
         if link.answers:
             link.send(Ping())

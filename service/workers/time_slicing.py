@@ -2,11 +2,11 @@
 
 The share of attention is the setting REGARD_ATTENTION_SHARE; its default is in
 `service/settings/device.py` (`attention_share`). The task table (`service/tasks/table.py`) gives
-each kind its share. The share of embedding and reranking is EMBEDDING_SHARE, which is not a
-setting.
+each kind its share. Embedding and reranking have the share EMBEDDING_SHARE, which is a constant of
+that module and not a setting.
 
 All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
-part of the work. Models of a sliced kind that have short texts come first. Each sliced kind has a
+part of the work. Within a sliced kind, models with short texts come first. Each sliced kind has a
 credit: the time for which its slices may be computed while other work waits. While a worker
 computes one kind, the credit of each later kind in the task table grows.
 """
@@ -31,7 +31,7 @@ class TimeShare:
 
     Args:
         share: Share of the time while other work waits, above 0 and below 1. None for the
-            foreground kind, whose executors are stepped at every `run`.
+            foreground kind, whose executors all compute one step at every `run`.
     """
 
     def __init__(self, share: float | None) -> None:
@@ -62,8 +62,9 @@ class TimeShare:
         """Computes for the models that have work.
 
         The foreground kind computes one step of each model. A sliced kind computes one slice if
-        there is no other work. If there is other work, it computes one slice after another, until
-        its credit is used up or a slice fails.
+        there is no other work. If there is other work, a sliced kind computes one slice after
+        another. It stops when its credit is used up, when it has no work left, or when a slice
+        fails.
 
         Args:
             is_beside: Whether there is other work. For a sliced kind, only work of the kinds before
@@ -104,11 +105,11 @@ class TimeShare:
             executor.timer.start()
             done = executor.step(low_latency)
             seconds = executor.timer.stop()
-        except Exception as error:  # of the step, or of earlier work on a GPU
+        except Exception as error:  # from this step, or from earlier work on a GPU
             seconds = executor.timer.abandon()
             self.has_failed = True
             on_failure(name, executor, error)
             done = []
         self.spent += seconds
-        executor.cost = seconds or executor.cost  # 0: the GPU has finished no step
+        executor.cost = seconds or executor.cost  # 0 while the GPU has finished no step
         return done

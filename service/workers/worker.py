@@ -62,10 +62,10 @@ from service.workers.time_slicing import TimeShare
 logger = logging.getLogger("regard.worker")
 
 REPORT_SECONDS = 0.1
-"""While there is work, figures of batches are sent at this interval."""
+"""While there is work, the worker sends statistics of its batches at this interval."""
 
 HOLD_ROWS, HOLD_TOKENS = 16, 3
-"""While at least HOLD_ROWS rows are in use, a result is held back while each row decodes up to
+"""If at least HOLD_ROWS rows are in use, a result is held back while each row decodes up to
 HOLD_TOKENS more tokens. Results that finish in this time are sent in one message, and their rows
 are filled together. A message costs the server and the worker about 1 ms; decoding one token of
 every row takes about as long. If a step decodes more than HOLD_TOKENS tokens per row, no result is
@@ -84,7 +84,7 @@ def executor_class(path: str) -> NewExecutor:
 
 
 class Worker:
-    """Runs a loop: receives messages, computes each task kind for its share of time, reports.
+    """Runs a loop: receives messages, computes each task kind for its share of time, and reports.
 
     Args:
         channel: The channel to the server.
@@ -107,7 +107,7 @@ class Worker:
         self.is_stopping = False
         self.exit_status = 0
         self.last_report = 0.0
-        self.held_tokens = 0  # tokens of each row, decoded since the first result in `held`
+        self.held_tokens = 0  # tokens that each row decoded since the first result in `held`
         self.held: list[Done] = []  # results of the foreground kind, which may be held back
         self.done: list[Done] = []
         self.failed: list[Failed] = []
@@ -137,8 +137,8 @@ class Worker:
         self.configure_log(config.log_level, config.log_format)
         torch.set_num_threads(config.threads)
         if config.device.startswith("cuda"):
-            # The choice of the GPU holds for one thread. Other threads load models, but this thread
-            # runs them.
+            # The choice of the GPU holds for one thread. Other threads may load models, but only
+            # this thread runs the models.
             with suppress(ModelError):  # the load of each model reports the error
                 select_device(config.device)
         for spec in config.executors:
@@ -186,7 +186,7 @@ class Worker:
     def _forget(self, name: str) -> None:
         """Releases a loaded model that no item needs any more, or drops a model that is loading."""
         if not self.loads.drop(name):
-            self.last_report = 0.0  # so that the next report includes the model's last figures
+            self.last_report = 0.0  # so that the next report includes the model's last statistics
             self._report()
             for share in self.shares.values():
                 share.executors.pop(name, None)
@@ -251,7 +251,7 @@ class Worker:
                 later.earn(share.spent)
 
     def _isolate(self, name: str, executor: Executor[Any], error: Exception) -> None:
-        """Queues a failed batch again in parts; an item that was alone in its batch has failed.
+        """Queues a failed batch again in parts; fails an item that was alone in its batch.
 
         After a fatal error of the device, the worker ends instead. Only a new process can use the
         device again.
@@ -274,10 +274,11 @@ class Worker:
         free_memory(executor.device, error)
 
     def _report(self) -> None:
-        """Sends results that are not held any more, and figures of batches at an interval."""
+        """Sends results that are no longer held back, and batch statistics at an interval."""
         now = time.monotonic()
         is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
-        # Figures are sent even before a long batch has results: the server kills a silent worker.
+        # Statistics are sent even before a long batch has results, because the server kills a
+        # silent worker.
         has_figures = any(executor or executor.has_stats for _, executor in self._executors())
         if not (self._has_results() or (has_figures and is_due)):
             return
@@ -322,7 +323,7 @@ def main() -> int:
         The exit status of the process: 1 after a fatal error of the device, otherwise 0.
     """
     require_linux()
-    logs.configure("info", "text")  # until the WorkerConfig has come
+    logs.configure("info", "text")  # until the WorkerConfig has arrived
     # The server decides when a worker ends. A signal to the process group must not end the worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -14,7 +14,7 @@ import torch
 
 logger = logging.getLogger("regard.graphs")
 
-Shape = tuple[int, ...]
+Shape = tuple[int, ...]  # the arguments of a captured function
 Function = Callable[..., None]
 
 
@@ -25,7 +25,7 @@ class Graphs:
         device: Device of the tensors. On a CPU, every function runs without a graph.
 
     Attributes:
-        captured: Graphs by the name of their function and the shape.
+        captured: Maps the name of a function and a shape to their graph.
         native_bytes: Memory that the graphs share, in bytes; `held_bytes` in
             `service.workers.device_memory` adds it to the memory of a model.
     """
@@ -36,7 +36,7 @@ class Graphs:
         self.native_bytes = 0
 
     def run(self, function: Function, *shape: int) -> None:
-        """Replays the graph of the function and shape, or calls the function if there is none."""
+        """Replays the graph of the function and shape, or calls the function if no graph exists."""
         graph = self.captured.get((function.__name__, shape))
         if graph is None:
             function(*shape)
@@ -54,7 +54,7 @@ class Graphs:
         memory. If the device refuses a capture, no graph is used.
 
         A capture does not wait for the work of other threads. It releases PyTorch's cached memory
-        only if memory runs out. Models that serve therefore go on during a load.
+        only if memory runs out. Other models therefore go on serving while a model is loaded.
 
         Raises:
             torch.OutOfMemoryError: The device has too little memory.
@@ -98,7 +98,7 @@ class Graphs:
 
 
 def captured(function: Function, shape: Shape, pool: Any) -> torch.cuda.CUDAGraph:
-    """Captures a call in the current stream; its memory comes from a pool."""
+    """Captures a call in the current stream; the graph's memory comes from a pool."""
     function(*shape)  # loads kernels and allocates workspaces, which a capture cannot do
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin(pool=pool, capture_error_mode="thread_local")

@@ -22,7 +22,7 @@ MIN_CAPABILITY = (8, 0)
 
 
 def row_attention(device: torch.device) -> AttendRows:
-    """Returns the Triton kernel on a GPU where it can be compiled; otherwise `attend_masked`.
+    """Returns the Triton kernel if Triton can compile it for the device, else `attend_masked`.
 
     Triton compiles the kernel at its first launch. This needs a C compiler, and a writable folder
     for the compiled code. The environment variable TRITON_CACHE_DIR can name this folder.

@@ -1,8 +1,9 @@
 """A Triton kernel: the attention of one query per row to the first keys of each row.
 
-One program computes one head of one row. It reads the keys and values in blocks, and keeps the
-largest score, the sum and the weighted values so far. The order of its sums depends only on the
-length of the row. A row therefore has the same bits in every batch.
+One program computes one head of one row. It reads the keys and values in blocks. After each
+block, it keeps the largest score, the sum of the exponentials and the sum of the weighted values.
+The order of summation depends only on the number of keys of the row. A row therefore has the same
+bits in every batch.
 
 Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
 """
@@ -45,14 +46,14 @@ def attend_kernel(
         value: Values (B, H, S, K).
         lengths: Number of keys of each row (B,).
         out: Receives the attention (B, H, 1, K), without gaps.
-        query_row: Distance of two rows in the queries, in numbers.
-        query_head: Distance of two heads in the queries, in numbers.
-        key_row: Distance of two rows in the keys, in numbers.
-        key_head: Distance of two heads in the keys, in numbers.
-        key_position: Distance of two keys of a head, in numbers.
-        value_row: Distance of two rows in the values, in numbers.
-        value_head: Distance of two heads in the values, in numbers.
-        value_position: Distance of two values of a head, in numbers.
+        query_row: Distance in memory between two rows of the queries, in elements.
+        query_head: Distance in memory between two heads of the queries, in elements.
+        key_row: Distance in memory between two rows of the keys, in elements.
+        key_head: Distance in memory between two heads of the keys, in elements.
+        key_position: Distance in memory between two keys of a head, in elements.
+        value_row: Distance in memory between two rows of the values, in elements.
+        value_head: Distance in memory between two heads of the values, in elements.
+        value_position: Distance in memory between two values of a head, in elements.
         scale: Factor of the scores.
         heads: Number of heads (H).
         head_dim: Size of a head (K).
@@ -102,7 +103,7 @@ def attend_rows(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> T
     """Returns the attention (B, H, 1, K); zeros for a row without keys.
 
     Args:
-        query: (B, H, 1, K). In query, key and value, the K numbers of a head are adjacent in
+        query: (B, H, 1, K). In query, key and value, the K elements of a head are adjacent in
             memory.
         key: (B, H, S, K).
         value: (B, H, S, K).

@@ -34,8 +34,8 @@ from model.sequence import BatchStats, EngineLimits, Sequence
 MIN_ROWS = 8
 """Smallest number of rows in a decode step.
 
-A step of one row takes as long as a step of eight rows. It would also use kernels for vectors,
-which sum in another order and therefore round differently.
+A step of one row takes as long as a step of eight rows. A step of one row would also use kernels
+for vectors, which sum in another order and therefore round differently.
 """
 
 MIN_WIDTH = 32
@@ -45,17 +45,17 @@ MOST_ROWS = 1024
 FEWEST_ROWS = 64
 """Bounds of the default number of rows. A decode step of the built-in models consists of about 60
 small kernels, also in a CUDA graph. Each kernel has a fixed cost. Together, these costs take as
-long as the computation of 1,000 rows, so a step with more rows takes more time.
-A row takes 0.33 MB: 0.26 MB for keys and values of 128 source tokens, and 0.06 MB for logits."""
+long as the computation of 1,000 rows. A step with more rows than that takes more time.
+A row takes 0.33 MB of memory, mostly for the keys and values of 128 source tokens."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
 
 ENCODE_TOKENS = 2048
-"""Largest number of tokens that pad the shorter sources of a batch to the width of the batch.
+"""Maximum number of padding tokens that bring shorter sources to the width of their batch.
 
-The padding that brings a source to the next allowed width is not counted. Encoding this number
-of padding tokens takes as long as encoding another small batch.
+The padding from a source to the next allowed width is not counted. Encoding this number of padding
+tokens takes as long as encoding another small batch.
 """
 
 
@@ -84,7 +84,8 @@ class PendingStep:
 class CudaRunner:
     """Decodes over the whole vocabulary on a GPU, one step ahead of the engine.
 
-    It also runs on a CPU, with the same results, but without graphs and asynchronous copies.
+    The runner also works on a CPU, with the same results. Graphs and asynchronous copies are not
+    used there.
 
     Args:
         model: Model on its device, in its precision.
@@ -131,7 +132,7 @@ class CudaRunner:
         self.clear()
 
     def _shapes(self) -> Iterator[tuple[Function, Shape]]:
-        """Yields all functions with their shapes, the largest first."""
+        """Yields each function with each of its shapes, larger shapes first."""
         for width in reversed(self.source_widths):
             for count in reversed(self._batch_sizes(width)):
                 yield self._encode, (count, width)
@@ -196,7 +197,7 @@ class CudaRunner:
         return BatchStats("encode", len(group), tokens, count * width - tokens)
 
     def _encode(self, count: int, width: int) -> None:
-        """Encodes the uploaded `count` sources of `width` tokens into their rows."""
+        """Encodes the `count` uploaded sources, padded to `width` tokens, into their rows."""
         arrived, tokens = self.uploads.arrived, count * width
         source = arrived[:tokens].view(count, width)  # (B, S)
         lengths, rows, first_ids = arrived[tokens : tokens + 3 * count].view(3, count)
@@ -237,7 +238,7 @@ class CudaRunner:
         """Returns the largest log-probabilities of the last step, chosen on the device."""
         lengths = [len(group) for group in scored]
         rows = upload([row for group in scored for row in group], self.model.device)
-        logits = self.logits[rows].float()  # (R, V)
+        logits = self.logits[rows].float()  # (R, V) for R scored rows
         largest = logits.topk(min(2 * max(lengths), logits.shape[1]))
         log_probs = (largest.values - logits.logsumexp(dim=-1, keepdim=True)).cpu()
         parts = log_probs.split_with_sizes(lengths)
@@ -273,7 +274,8 @@ class CudaRunner:
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
     """Returns the default number of rows, a power of two from FEWEST_ROWS to MOST_ROWS.
 
-    If the number is above FEWEST_ROWS, the rows take at most a quarter of the free memory.
+    If the number is above FEWEST_ROWS, the rows take at most a quarter of the memory that remains
+    free beside the graphs.
 
     Args:
         model: Model on its device, in its precision.
@@ -289,7 +291,7 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
 
 
 def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Estimates the bytes of memory that graphs share: the values of the largest encoded batch."""
+    """Estimates the bytes that graphs share: the intermediate values of the largest batch."""
     config = model.config
     tokens = max(limits.max_batch_tokens, round_up(limits.max_source_tokens))
     numbers = (5 + 2 * config.decoder_layers) * config.d_model + 2 * config.ffn_dim
@@ -297,7 +299,10 @@ def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
 
 
 def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Returns the number of target positions of a row, the steps ahead of the engine included."""
+    """Returns the number of target positions of a row.
+
+    The positions include the steps that the runner is ahead of the engine.
+    """
     longest = model.config.max_target_tokens(limits.max_source_tokens)
     return round_up(longest + CudaRunner.pipeline_depth)
 

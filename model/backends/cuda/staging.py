@@ -13,10 +13,10 @@ Integers = NDArray[np.int64]
 
 
 def upload(numbers: list[int] | Integers, device: torch.device) -> Tensor:
-    """Returns the integers as a new tensor on the device.
+    """Returns the integers as a tensor on the device.
 
-    The pinned tensor may be freed before its copy has ended, because PyTorch does not reuse pinned
-    memory until then.
+    The pinned tensor may be freed before its copy has ended, because PyTorch reuses pinned memory
+    only after the copy.
     """
     tensor = torch.as_tensor(numbers)
     if device.type == "cpu":

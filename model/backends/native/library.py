@@ -267,7 +267,7 @@ def warn_without_build(dtype: str, device: torch.device) -> None:
 
 @cache
 def log_missing_build() -> None:
-    """Logs, once per process, the cost of missing native code and the way to get it.
+    """Logs, once per process, how slow PyTorch is, and how to install the native code.
 
     Speeds were measured with the built-in en-pt model at 32 rows on one AVX2 core. The share of
     differing translations was measured between float32 and int8 (docs/decisions.md, "Int8 for

@@ -1,7 +1,7 @@
 """Implements the runner of int8 models on a CPU: one native call decodes several tokens per row.
 
 A row of the batch is one hypothesis of a sentence. The native code does not pad, and computes each
-row on its own. Its matrix products are sums of integers. A sentence's translation therefore has the
+row on its own. The matrix products are sums of integers. A sentence's translation therefore has the
 same bits in every batch.
 """
 
@@ -50,12 +50,12 @@ TOKENS_PER_CALL = 24
 
 With one token per call, an eighth of the time was spent in Python at 32 rows, and sequences were
 encoded in smaller groups. Finished rows and waiting sequences wait for the end of the call (20 ms
-at 32 rows). If `low_latency` of `model.engine.engine.Engine` is set, its calls decode fewer tokens.
+at 32 rows). If `low_latency` of `model.engine.engine.Engine` is set, a call decodes fewer tokens.
 """
 
 ENCODE_TOKENS = 1024
-"""Maximum number of tokens encoded in one call. Each token takes 6 kB of memory. Longer calls would
-not be faster per token."""
+"""Maximum number of tokens encoded in one call; a longer source is encoded alone. Each token takes
+6 kB of memory. Longer calls would not be faster per token."""
 
 
 def can_serve(config: ModelConfig) -> bool:
@@ -64,7 +64,7 @@ def can_serve(config: ModelConfig) -> bool:
 
 
 def is_supported(config: ModelConfig) -> bool:
-    """Returns whether native code for this config exists, even if it is not compiled here."""
+    """Returns whether the native code supports this config, even if no build exists here."""
     return (
         config.d_model % PANEL == 0 and config.ffn_dim % PANEL == 0 and config.head_dim % LANES == 0
     )
@@ -74,7 +74,7 @@ class NativeRunner:
     """Encodes sequences without padding, and decodes several tokens per row in one call.
 
     Args:
-        model: Int8 model on the CPU for which `can_serve` is true.
+        model: Int8 model on the CPU; `can_serve` must be true for its config.
         limits: Limits of the batch.
         shortlist: Candidate ids of each sentence; None for the whole vocabulary.
         library: Build of the native code; None for the best build that this processor can run.
@@ -107,14 +107,15 @@ class NativeRunner:
         rows = self.limits.max_rows
         self.batch = ctypes.c_void_p()
         check(self.library.batch_new(self.packed.handle, rows, ctypes.byref(self.batch)))
-        # The batch reads the packed weights until it is deleted; the finaliser keeps them alive.
+        # The batch reads the packed weights until the batch is deleted. The finaliser therefore
+        # keeps the weights alive.
         self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
         self.sources: list[list[int]] = [[]] * rows
         self.candidates: list[Ids | None] = [None] * rows  # set when a row first needs scores
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes sequences, as many in one call as the limit of tokens allows."""
+        """Encodes sequences, as many per native call as the limit of tokens allows."""
         stats = []
         for group in self._groups(sequences):
             stats.append(self._encode(row, group))
@@ -188,7 +189,7 @@ class NativeRunner:
         self.tokens[rows] = tokens
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows: row target[i] gets the state of row source[i] before the call."""
+        """Copies rows: row target[i] gets the state that row source[i] had before the call."""
         from_rows, to_rows = int32(source), int32(target)
         check(
             self.library.batch_copy(self.batch, len(source), address(from_rows), address(to_rows))
@@ -234,7 +235,7 @@ class PackedModel:
         )
         sizes = native_sizes(model.config, limits)
         self.handle = ctypes.c_void_p()
-        self.shortlist = shortlist  # the native model reads its arrays
+        self.shortlist = shortlist  # the native model reads the arrays of the shortlist
         arguments = sizes, weights, native_shortlist(shortlist), self.handle
         check(library.model_new(*map(ctypes.byref, arguments)))
         weakref.finalize(self, library.model_delete, self.handle)
@@ -253,7 +254,10 @@ class PackedModel:
         return matrices, norms
 
     def _output(self, model: EncoderDecoder, has_shortlist: bool) -> MatrixSpec:
-        """Returns the output layer's matrix. An embedding table with the same memory shares it."""
+        """Returns the output layer's matrix, packed if there is no shortlist.
+
+        An embedding table that shares memory with this matrix gets the same matrix.
+        """
         output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
         assert output is not None
         bias[model.config.forbidden_ids] = float("-inf")
@@ -333,9 +337,10 @@ def log_probs(
     """Returns the log-probabilities of each group of rows.
 
     Args:
-        logits: Logits of all groups, one row after the other. A row may be longer than its ids.
+        logits: Logits of all groups, one row after the other. A row may have more columns than
+            its group has ids.
         scored: Rows of each group.
-        groups: Ids of each group, which are the columns of its logits.
+        groups: Ids of each group; column i of the logits belongs to id i of the group.
     """
     scores, first = [], 0
     for rows, ids in zip(scored, groups, strict=True):

@@ -42,7 +42,7 @@ def can_serve(config: TextEncoderConfig) -> bool:
 
 
 def is_supported(config: TextEncoderConfig) -> bool:
-    """Returns whether native code for this config exists, even if it is not compiled here."""
+    """Returns whether the native code supports this config, even if no build exists here."""
     return (
         config.norm is NormPosition.POST
         and config.d_model % PANEL == 0
@@ -55,8 +55,8 @@ class NativeTextEncoder:
     """A native encoder that reads the weights of a PyTorch encoder in place.
 
     Args:
-        encoder: Int8 encoder on the CPU for which `can_serve` is true. Its matrices are replaced
-            by packed matrices.
+        encoder: Int8 encoder on the CPU; `can_serve` must be true for its config. The matrices of
+            the encoder are replaced by packed matrices.
         library: Build of the native code; None for the best build that this processor can run.
     """
 
@@ -92,7 +92,7 @@ class NativeTextEncoder:
         )
 
     def _relative(self, encoder: TextEncoder) -> int | None:
-        """Returns the address of the relative bias.
+        """Returns the address of the relative position bias; None if the encoder has none.
 
         The row of each head is padded, because the native code reads whole vectors.
         """
@@ -118,7 +118,7 @@ class NativeTextEncoder:
         return batch
 
     def end(self, batch: EncoderBatch) -> None:
-        """Keeps the scratch memory of a batch for later batches, unless it is large."""
+        """Keeps the scratch memory of a batch for later batches, unless the batch is large."""
         assert isinstance(batch, TextBatch)
         if batch.num_tokens <= KEPT_TOKENS:
             self.spare.append(batch)

@@ -27,11 +27,12 @@ class Family:
         names: Maps the names of the encoder's parameters to tensor names of the file. `{i}` stands
             for the number of a layer, from 0. Some encoders of the family have only a part of the
             parameters.
-        read: Reads the config from the options and the name of the file, which is for messages.
-        ignored: Pattern of the names of tensors that embeddings do not need. Tensors of heads for
-            other tasks are an error, because the encoder of a classifier gives no useful
+        read: Returns the config, given the options and the name of the file (for messages).
+        ignored: Pattern of the names of tensors that embeddings do not need. Tensors of a
+            classification head are an error, because the encoder of a classifier gives no useful
             embeddings.
-        splits: Maps the ends of tensor names to the ends of the names of their equal parts.
+        splits: Describes tensors that are split into equal parts. Maps the end of such a tensor's
+            name to the ends of its parts' names.
     """
 
     prefix: str
@@ -111,11 +112,11 @@ IGNORED = re.compile(
     r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
 )
 """position_ids and token_type_ids are constants. The pooler is a layer on the first token's vector;
-sentence vectors do not need this layer. The heads cls and lm_head fill in words."""
+sentence vectors do not need this layer. The heads cls and lm_head predict masked words."""
 
 
 def names(attention: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names of all parameters, given those of the attention modules of a layer."""
+    """Maps parameter names to tensor names, given the names of a layer's attention modules."""
     modules = {"embedding.norm": "embeddings.LayerNorm"}
     for ours, theirs in {**attention, **FEED_FORWARD}.items():
         modules[f"layers.{{i}}.{ours}"] = f"encoder.layer.{{i}}.{theirs}"

@@ -55,7 +55,7 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The properties that transformers fixes in the code of an architecture, not in a config.
+    """The properties that the library transformers fixes in code for each architecture.
 
     Attributes:
         norm: Position of layer norm.
@@ -115,9 +115,9 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
 
     Args:
         folder: The folder of `config.json`.
-        num_bytes: Number of bytes of the weight files. A config whose largest table or matrices
-            have more numbers than this is refused before memory is reserved for them.
-        unk_id: Id of unknown tokens in the vocabulary.
+        num_bytes: Size of the weight files in bytes. If the sizes in the config need more weights
+            than `num_bytes`, the config is refused before memory is reserved.
+        unk_id: Id of the unknown token in the vocabulary.
 
     Raises:
         CheckpointError: The config is missing or damaged.

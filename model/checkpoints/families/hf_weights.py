@@ -10,7 +10,7 @@ from model.checkpoints.formats.tensors import merge_copies, read_tensors
 from model.checkpoints.names import Name, fill
 from model.config import ModelConfig, NormPosition
 
-# Position tables in files of old versions. They are not read, because the model computes them.
+# Matches position tables in files of old versions. The model computes these tables itself.
 IGNORED = re.compile(r"\.embed_positions\.weights?$")
 
 SHARED = "model.shared.weight"

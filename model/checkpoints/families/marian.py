@@ -1,7 +1,7 @@
 """Reads options and tensors of Marian models.
 
-They are the small models of Firefox and Bergamot (students), the large models that were used to
-train them (teachers), and OPUS-MT.
+Marian models are the small models of Firefox and Bergamot (students), the large models that
+trained the students (teachers), and OPUS-MT.
 """
 
 import re
@@ -122,11 +122,10 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
     """Returns the decoder layer that the options name for guided alignment, or None.
 
     Layers are counted from 0. Guided alignment trains head 0 of this layer to align words. Marian
-    writes its default layer, `last`, even into files of models without such training. It does not
-    write the option `guided-alignment`, so a file does not say whether the layer was trained. In a
-    file that has this option all the same, `none` means that no layer was trained. If the named
-    layer does not exist, the result is None and not an error, because translation does not need
-    the layer.
+    writes its default layer, `last`, even into files of models without such training. Marian does
+    not write the option `guided-alignment`, so most files do not say whether the layer was trained.
+    If a file has this option, `none` means that no layer was trained. If the named layer does not
+    exist, the result is None and not an error, because translation does not need the layer.
 
     Source: marian-dev, src/models/transformer.h: the decoder's `step` counts layers from 1, and
     `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`, lists the
@@ -144,8 +143,8 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
 def _size_reasons(sizes: dict[str, Any], vocabs: Any, num_bytes: int) -> list[str]:
     """Returns the reasons to refuse the sizes.
 
-    Sizes that need more bytes than the file has are refused, because a damaged number must not use
-    up the memory.
+    Sizes that need more weights than the file has bytes are refused, because a damaged number must
+    not use up the memory.
     """
     reasons = [
         f"{name} is {size!r}, not a size" for name, size in sizes.items() if not _is_size(size)
@@ -200,7 +199,7 @@ def load_weights(
 
 
 def _matrices(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Maps the parameter name of each matrix to its tensor name; int8 models quantise matrices."""
+    """Maps the name of each parameter that is a matrix to the name of its tensor in the file."""
     sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     return {parameter: tensor for parameter, tensor in pairs if sizes.get(parameter) == 2}
 

@@ -21,7 +21,7 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 THETAS = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
-"""Option and default of the base of the frequencies, by the type of the layer."""
+"""Maps a layer type to (option, default) of theta, the base of the rotary frequencies."""
 
 NAMES = {
     "embedding.tokens": "embeddings.tok_embeddings.weight",
@@ -42,7 +42,7 @@ SPLITS = {
     "mlp.Wi.weight": ("mlp.fc1", "mlp.gate"),
 }
 IGNORED = re.compile(r"^(head|decoder)\.")
-"""The head and the decoder fill in words."""
+"""Matches the tensors of the head and the decoder, which predict masked words."""
 
 
 def read_config(options: Options, name: str) -> TextEncoderConfig:
@@ -89,7 +89,7 @@ def read_config(options: Options, name: str) -> TextEncoderConfig:
 
 
 def _layer_types(options: Options, layers: int, every: int, reasons: list[str]) -> list[str]:
-    """Returns the type of each layer; adds wrong types to `reasons`."""
+    """Returns the type of each layer. If types are wrong, an entry is added to `reasons`."""
     kinds = options.get("layer_types")
     if kinds is None:
         return [LOCAL if number % every else GLOBAL for number in range(layers)]
@@ -104,7 +104,7 @@ def _layer_types(options: Options, layers: int, every: int, reasons: list[str]) 
 
 
 def _theta(options: Options, kind: str, reasons: list[str]) -> float:
-    """Returns the base of the frequencies of a type of layers; adds wrong values to `reasons`."""
+    """Returns theta (see `THETAS`) of a layer type; adds wrong values to `reasons`."""
     usual = _number(options, *THETAS[kind], reasons)
     parameters = options.get("rope_parameters") or {}
     own = (parameters.get(kind) or {}) if isinstance(parameters, dict) else None

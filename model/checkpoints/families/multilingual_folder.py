@@ -81,12 +81,12 @@ def is_multilingual_folder(folder: Path) -> bool:
 def read_multilingual(folder: Path) -> Parts:
     """Returns the parts of the model in a folder.
 
-    If the folder's name contains a pair of languages, the model translates only this pair. If not,
-    it translates between all its languages.
+    If the folder's name contains a pair of languages, the model translates only this pair. Without
+    a pair in the name, the model translates between all its languages.
 
     Raises:
         CheckpointFormatError: A part is missing or damaged.
-        UnsupportedModelError: The folder's name has languages that the model does not have.
+        UnsupportedModelError: The folder's name gives languages that the model does not have.
     """
     if not (folder / PIECES).is_file() and (folder / TOKENIZER).is_file():
         raise CheckpointFormatError(
@@ -125,7 +125,7 @@ def is_small_100(folder: Path) -> bool:
 def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> LanguageTokens:
     """Returns the tokens of the two languages that the folder's name contains.
 
-    Their tags are those of the folder's name, such as `zh` for a model's `zh-Hans`.
+    The tags are taken from the folder's name: for example, `zh` replaces the model's `zh-Hans`.
     """
     tags = {token: tag for tag, token in tokens.targets.items()}
     chosen = [choose_target(tag, tags) for tag in pair]
@@ -162,8 +162,8 @@ def read_ids(folder: Path) -> dict[str, int]:
 
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
     because this file has only three of the four special tokens. The ids of the language tokens
-    follow the ids of the pieces. Up to MAX_UNUSED unused ids fill the rest, up to the vocabulary
-    size of the config.
+    follow the ids of the pieces. If the config gives a vocabulary that is larger by at most
+    MAX_UNUSED ids, unused ids fill the rest.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -185,7 +185,7 @@ def read_ids(folder: Path) -> dict[str, int]:
 
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
-    """Returns one tokenizer for all languages. It puts no language token in front of texts.
+    """Returns one tokenizer for all languages. The tokenizer puts no language token before texts.
 
     Raises:
         CheckpointFormatError: A file is damaged.

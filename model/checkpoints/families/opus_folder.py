@@ -49,7 +49,8 @@ class Parts:
         source_ids: The vocabulary that numbers the source's pieces.
         target_ids: The vocabulary that numbers the target's pieces. It is the same file as
             `source_ids` if the vocabulary is shared.
-        tokens: Tokens that name languages to the model; None for a model of one pair without them.
+        tokens: Tokens that name languages to the model; None for a model of one pair without such
+            tokens.
         title: Name of the model, which is used if the model has more than one pair.
     """
 
@@ -140,7 +141,7 @@ def is_trained_npz(path: Path) -> bool:
 def _translates(
     folder: Path, options: Mapping[str, object], ids: Path
 ) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
-    """Returns the pair that a model translates, and its language tokens.
+    """Returns the pair that a model translates, and the model's language tokens.
 
     The pair is None if the model has several pairs. The tokens are None if the model has one pair
     and no language tokens.
@@ -177,14 +178,14 @@ def _names(
 ) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
     """Yields the languages that config files and names give.
 
-    Each result is a pair (one source and one target) and `Sides` (all sources and all targets).
-    Either of them may be None. The caller takes the first usable result. The results come in this
-    order:
+    Each result has two parts: a pair (one source and one target), and `Sides` (the languages of a
+    model of several pairs). One part or both may be None. The caller takes the first usable result.
+    The results come in this order:
 
-    1. The pair in the tokenizer's config. It comes first, because the end of a folder's name can
-       mislead: `opus-mt-en-pt-hf` is a model of `en-pt`, not of `pt-hf`. It is skipped if the
-       folder's name has the same two languages, because the name may also give the script. For
-       example, the name may have `zh_hant` where the config has `zho`.
+    1. The pair in the tokenizer's config. This pair comes first, because the end of a folder's name
+       can mislead: `opus-mt-en-pt-hf` is a model of `en-pt`, not of `pt-hf`. This pair is skipped
+       if the folder's name has the same two languages, because the name may also give the script.
+       For example, the name may have `zh_hant` where the config has `zho`.
     2. The languages in the folder's name. A user can rename a folder to choose the languages.
     3. The languages in the tokenizer's config, which may list several source languages, or name a
        family of target languages.
@@ -242,7 +243,7 @@ def _read_yaml(path: Path) -> dict[str, int]:
 def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
     """Returns the tokenizer of the source or of the target.
 
-    It adds no language token; `Tokenizer.before` returns a copy that does.
+    The tokenizer adds no language token; `Tokenizer.before` returns a copy that adds one.
 
     Args:
         pieces: A `.spm` file.

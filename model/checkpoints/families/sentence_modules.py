@@ -31,7 +31,7 @@ Only old versions of sentence-transformers used the last two names.
 
 TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
 SWITCH = "pooling_mode_"
-# Maps the names in older files to ways of pooling. Their vectors are joined in this order.
+# Maps the names in older files to ways of pooling. The vectors are concatenated in this order.
 SWITCHES = {
     "cls_token": Pooling.CLS,
     "max_tokens": Pooling.MAX,
@@ -52,7 +52,8 @@ TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "document_length": (None,),
     "query_expansion": (None,),
 }
-POOLING_SUPPORTED = {"include_prompt": (True,)}  # a prompt's tokens are pooled with the text's
+# With `include_prompt`, the tokens of a prompt are pooled together with the tokens of the text.
+POOLING_SUPPORTED = {"include_prompt": (True,)}
 HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "module_input_name": ("sentence_embedding",),
     "module_output_name": ("sentence_embedding", None),
@@ -61,7 +62,7 @@ HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 
 def read_pooling(path: Path) -> tuple[Pooling, ...]:
-    """Returns the ways of pooling in the order in which their vectors are joined.
+    """Returns the ways of pooling in the order in which their vectors are concatenated.
 
     Raises:
         CheckpointError: The file is damaged, or a way is not implemented.
@@ -150,7 +151,7 @@ def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
     """Returns the largest number of tokens of a text, as sentence-transformers computes it.
 
     The number is `max_seq_length` of the encoder's options, or else `model_max_length` of the
-    tokenizer's config. It is never larger than `max_tokens` of the encoder.
+    tokenizer's config. The result is never larger than `max_tokens` of the encoder.
 
     Raises:
         CheckpointError: A file is damaged.

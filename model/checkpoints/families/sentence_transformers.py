@@ -1,7 +1,7 @@
 """Reads folders of embedding models: a Hugging Face encoder, and the modules after it.
 
-`modules.json` of sentence-transformers lists the modules. A folder without this file holds an
-encoder, and its token vectors are averaged.
+`modules.json` of sentence-transformers lists the modules. A folder without this file holds
+only an encoder. The encoder's token vectors are then averaged.
 """
 
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ class EmbeddingFiles:
 
     Attributes:
         name: Name of the model, such as `all-MiniLM-L6-v2`.
-        folder: The folder that holds all of its files.
+        folder: The folder that holds all files of the model.
         encoder: The folder of the encoder; mostly the same as `folder`.
         head: (kind, folder) of each module after the encoder, in order; None if there is no
             `modules.json`.

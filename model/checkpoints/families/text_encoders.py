@@ -1,4 +1,7 @@
-"""Lists the families of text encoders, and the architectures that embed. Does not import torch."""
+"""Lists the families of text encoders, and the architectures that give embeddings.
+
+Does not import torch.
+"""
 
 from model.checkpoints.families import bert, modern_bert
 from model.checkpoints.families.bert import Family, Options
@@ -32,9 +35,9 @@ hidden states were trained for that head, so they are of no use as embeddings.
 
 
 def check_embedder(options: Options, name: str) -> None:
-    """Refuses a model that was trained for a task other than to embed or to fill in words.
+    """Refuses a model that was trained to do anything but embed texts or predict masked words.
 
-    A config that names no architecture passes this check. If the model has a head for another
+    A config that names no architecture passes this check. If such a model has a head for another
     task, the tensors of the head are refused when the weights are read.
 
     Args:
@@ -76,6 +79,6 @@ def read_config(options: Options, name: str) -> TextEncoderConfig:
         name: The file, for messages.
 
     Raises:
-        UnsupportedModelError: The family is not implemented, or an option is not.
+        UnsupportedModelError: The family or an option is not implemented.
     """
     return family_of(options, name).read(options, name)

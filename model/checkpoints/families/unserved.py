@@ -42,7 +42,7 @@ def translator_advice(folder: Path) -> str:
 def tokenizer_advice(folder: Path) -> str:
     """Returns advice on how to make a missing `tokenizer.json` from `vocab.txt`.
 
-    The advice is empty if `tokenizer.json` exists or `vocab.txt` does not.
+    The advice is empty if `tokenizer.json` exists, or if there is no `vocab.txt`.
     """
     if (folder / TOKENIZER).is_file() or not (folder / VOCABULARY).is_file():
         return ""

@@ -20,8 +20,8 @@ def copy_of(array: NDArray[Any]) -> NDArray[Any]:
     """
     if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
-    # By default, the kernel gives huge pages to private memory only. One page more is for the
-    # alignment; a page that is never written takes no memory.
+    # By default, the kernel gives huge pages to private memory only. One more page leaves room
+    # for the alignment; a page that is never written takes no memory.
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)
     with suppress(OSError):  # a kernel without huge pages refuses the advice

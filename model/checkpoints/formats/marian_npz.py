@@ -1,4 +1,4 @@
-"""Reads the `.npz` files that Marian writes in training; they hold the tensors of a `.bin` file."""
+"""Reads the `.npz` files that Marian writes in training, with the same items as `.bin` files."""
 
 import zipfile
 import zlib

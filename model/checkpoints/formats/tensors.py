@@ -105,7 +105,7 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 
 
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
-    """Removes copies: a file may hold the same tensor under several names, and one name is kept.
+    """Keeps one copy of each tensor that a file holds under several names.
 
     Args:
         arrays: The tensors of the file.

@@ -6,7 +6,7 @@ from service.errors import NotFoundError
 
 
 class AdminPort:
-    """Hides the routes of operators on all ports except the admin port.
+    """Hides /metrics and the routes that change models on all ports except the admin port.
 
     Args:
         port: The admin port; 0 leaves these routes on every port.
@@ -16,7 +16,7 @@ class AdminPort:
         self.port = port
 
     def check(self, scope: Scope) -> None:
-        """Refuses a request for a route of operators that has come to another port.
+        """Refuses a request for such a route if the request arrived at another port.
 
         Raises:
             NotFoundError: The route is served on the admin port alone.

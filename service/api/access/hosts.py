@@ -1,8 +1,8 @@
 """The check of the header Host, against DNS rebinding.
 
-In DNS rebinding, a page of another site lets the name of its host point to the address of this
-server. The browser then allows the page to read the server's replies. The name in the header Host
-is still the name of the other site.
+In DNS rebinding, the owner of another site makes the name of that site point to the address of this
+server. The browser then allows the pages of that site to read the replies of this server. The name
+in the header Host is still the name of the other site.
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ LOCAL = ("localhost", "*.localhost")
 """Names that always point to this machine."""
 
 MAX_KNOWN = 1024
-"""Largest number of allowed Host headers that are remembered, so that they are checked once."""
+"""Largest number of allowed Host headers that are remembered and not checked again."""
 
 
 class Hosts:
@@ -41,10 +41,10 @@ class Hosts:
         self.known: set[bytes] = set()
 
     def check(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Refuses a request for another host.
+        """Refuses a request for a host that is not allowed.
 
         Raises:
-            MisdirectedError: The header Host names another host.
+            MisdirectedError: The header Host names a host that is not allowed.
         """
         if self.allows_all:
             return
@@ -84,7 +84,7 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether a host to listen on is reached only from this machine."""
+    """Returns whether a server that listens on a host is reached only from this machine."""
     if is_address(host):
         return ipaddress.ip_address(host).is_loopback
     return host.lower() == "localhost" or host.lower().endswith(".localhost")

@@ -25,7 +25,7 @@ Stamp = tuple[int, int, int]
 class KeyRing:
     """Finds keys by their hash, and reads the file of keys again when it changes.
 
-    If the file cannot be used, this is logged once until the file changes, and the keys that were
+    If the file cannot be used, the fault is logged once until the file changes. The keys that were
     read before stay valid. If no keys were read before, the server refuses all keys except its
     admin key.
 
@@ -33,7 +33,7 @@ class KeyRing:
         settings: Settings of the server.
 
     Attributes:
-        is_required: Whether the routes that compute need a key.
+        is_required: Whether the routes that check API keys refuse a request without a key.
         keys: The valid keys by their hash, the admin key included.
     """
 
@@ -61,7 +61,7 @@ class KeyRing:
 
     @property
     def has_admin(self) -> bool:
-        """Whether a key may load and unload models."""
+        """Whether at least one valid key may load and unload models."""
         return any(ADMIN in key.scopes for key in self.keys.values())
 
     def refresh(self) -> None:
@@ -79,9 +79,10 @@ class KeyRing:
             failure = stamp, error.strerror
             if failure != self._failure:
                 logger.error("the file of keys cannot be read: %s", error.strerror)
-            self.stamp, self._failure = None, failure  # it is read again, even if it stays the same
+            self.stamp, self._failure = None, failure  # the next call reads the file again
             return
-        except ValueError as error:  # also a UnicodeDecodeError, whose text would show the file
+        except ValueError as error:
+            # A UnicodeDecodeError is a ValueError, and its message would show keys.
             reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
             logger.error(
                 "the file of keys cannot be used, its last version stays valid: %s", reason

@@ -17,7 +17,7 @@ SCHEMES = ("bearer", "deepl-auth-key")
 """Schemes of the header `Authorization`. Only DeepL's clients use the second one."""
 
 HEADER = "x-api-key"
-"""Header with the key alone, which the clients of many other APIs send."""
+"""Header that contains only the key. The clients of many other APIs send this header."""
 
 FIELDS = ("api_key", "auth_key")
 """Names of the field with the key. Only old clients of DeepL use the second one."""
@@ -54,8 +54,8 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
         MissingKeyError: The request has no key.
         InvalidKeyError: The key is wrong.
         ForbiddenError: The key does not have the scope of the route.
-        RateLimitedError: The key has used its limit of a minute.
-        RequestTooLargeError: The request alone has more characters than this limit.
+        RateLimitedError: The key has used up its limit for this minute.
+        RequestTooLargeError: The request has more characters than its key may send in a minute.
     """
     # Schemas import this module, so it cannot import the services.
     services: Any = request.app.state.services
@@ -80,7 +80,7 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
 
 
 def num_characters(value: Any) -> int:
-    """Returns the number of characters of all texts in a value; for a document, its bytes."""
+    """Returns the number of characters of all texts in a value; a document counts its bytes."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):

@@ -38,17 +38,20 @@ The response to a preflight also allows every header for which the page asks.
 """
 
 SAFE = ("GET", "HEAD", "OPTIONS")
-"""Methods that change and compute nothing. Without CORS headers, a browser hides their replies."""
+"""Methods that change nothing and compute nothing.
+
+If a reply has no CORS headers, a browser does not show the reply to a page of another origin.
+"""
 
 OWN_SITE = (b"same-origin", b"none")
-"""Values of Sec-Fetch-Site of requests that no page of another origin has caused."""
+"""Values of the header Sec-Fetch-Site in requests that no page of another origin has sent."""
 
 
 class Origins:
     """Decides which pages may call the server.
 
     Args:
-        allowed: Origins of pages besides the server's own. `*` allows all.
+        allowed: Allowed origins, in addition to the server's own. `*` allows all origins.
     """
 
     def __init__(self, allowed: Sequence[str]) -> None:
@@ -68,12 +71,12 @@ class Origins:
         return (varies,)
 
     def check(self, method: str, headers: RawHeaders) -> None:
-        """Refuses a request that a page of another origin has sent.
+        """Refuses a request from a page whose origin is not allowed.
 
-        Only requests with the header Origin are checked, because browsers send it with every
-        request that is not SAFE. Over TLS and to localhost they also send Sec-Fetch-Site, which
-        then decides. Otherwise the origin is compared with the header Host. Other programs send no
-        Origin, or an Origin that is no web address.
+        Only requests with the header Origin are checked. Browsers send this header with every
+        request whose method is not in SAFE. Over TLS and to localhost, browsers also send
+        Sec-Fetch-Site, and this header decides. If Sec-Fetch-Site is absent, the origin must match
+        the header Host. Other programs send no Origin, or an Origin that is not a web address.
 
         Raises:
             ForbiddenError: The origin is not allowed.

@@ -17,7 +17,7 @@ class AccessRules:
     Attributes:
         hosts: Decides for which hosts the server answers.
         origins: Decides which pages may call the server.
-        admin_port: Hides the routes of operators on other ports.
+        admin_port: Hides /metrics and the routes that change models on other ports.
     """
 
     hosts: Hosts

@@ -1,7 +1,7 @@
 """Formats of attention: JSON, npz, safetensors, and the arguments of bertviz.
 
-Numbers are float32 in all formats. JSON writes a float32 as the shortest decimal number that is
-nearer to it than to any other float32. Reading this number as float32 gives back the same bits.
+Numbers are float32 in all formats. JSON has the shortest decimal number that rounds to the float32.
+A client that reads the decimal number as float32 gets the same bits.
 """
 
 import io
@@ -47,11 +47,11 @@ def choose_format(wanted: Format | None, accept: str) -> Format:
 def json_body(
     model: str, items: Sequence[SequenceAttention], decimals: int | None
 ) -> dict[str, Any]:
-    """Returns the body for `service.api.responses`, which writes its arrays in parts.
+    """Returns the response body. `service.api.responses` writes the arrays in the body in parts.
 
     Args:
         model: Name of the model.
-        items: One item for each sentence.
+        items: One item for each text or, if the texts are split, for each sentence.
         decimals: Number of decimals of the weights in alignments; None leaves them unrounded.
     """
     return {
@@ -118,7 +118,7 @@ def _attention_body(attention: Attention) -> dict[str, Any]:
 
 
 def arrays(items: Sequence[SequenceAttention]) -> dict[str, NDArray[Any]]:
-    """Returns the matrices by name: `item0.cross`, and with `top_k` also `item0.cross.indices`."""
+    """Returns the matrices by name, such as `item0.cross`; `top_k` adds `item0.cross.indices`."""
     named: dict[str, NDArray[Any]] = {}
     for number, item in enumerate(items):
         for attention in item.attentions:
@@ -149,7 +149,7 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> by
 
     Args:
         body: Result of `json_body` for these items.
-        items: One item for each sentence.
+        items: One item for each text or, if the texts are split, for each sentence.
     """
     file = io.BytesIO()
     labels = np.frombuffer(metadata(body), dtype=np.uint8)
@@ -164,12 +164,12 @@ def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention
 
 
 def bertviz_body(items: Sequence[SequenceAttention]) -> dict[str, Any]:
-    """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each sentence.
+    """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each item.
 
     These functions take tensors, so the client must convert each layer with `torch.tensor`. A layer
     has the shape (1, heads, rows, columns). The decoder has only one list of labels in bertviz. If
     self-attention of the decoder was requested, the list contains the decoder's input tokens.
-    Otherwise it contains the predicted tokens.
+    Otherwise the list contains the predicted tokens.
     """
     return {"items": [_bertviz_item(item) for item in items]}
 

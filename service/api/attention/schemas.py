@@ -39,7 +39,7 @@ Include = Literal["vectors", "output", "output_weight"]
 Task = Literal["translate", "embed"]
 
 HAS_TARGET = {"translate": True, "embed": False}
-"""Whether a task reads each text together with a translation."""
+"""Maps a task to True if the task reads each text together with a translation."""
 
 
 OF_TRANSLATION = {
@@ -60,7 +60,7 @@ def has_target(task: Any) -> bool:
 
 
 def check_numbers(value: Any, info: ValidationInfo) -> Any:
-    """Refuses a value that is neither `all` nor a list of different numbers."""
+    """Accepts only `all`, or a list of one or more different integers."""
     if value != "all" and not (isinstance(value, list) and all(type(n) is int for n in value)):
         refuse(f'{info.field_name} parameter must be "all" or a list of numbers, such as [0, -1]')
     return check_choice(value, info)
@@ -86,7 +86,7 @@ def check_doubles(value: Any, info: ValidationInfo) -> Any:
 
 
 def check_head(value: Any, info: ValidationInfo) -> Any:
-    """Refuses a value that is neither `mean` nor a number."""
+    """Accepts only `mean` or an integer."""
     if value != "mean" and type(value) is not int:
         refuse(f'{info.field_name} parameter must be a number or "mean"')
     return value
@@ -97,7 +97,7 @@ Numbers = Annotated[
     Field(json_schema_extra=not_empty),
     BeforeValidator(check_numbers),
 ]
-"""Layers or heads, by their numbers; or `all` of them."""
+"""Numbers of layers or heads, or `all`."""
 
 Decimals = Annotated[int, Field(ge=0, le=9), NotBool]
 
@@ -155,7 +155,7 @@ class AttentionQuestion(Parameters):
 
 
 class AttentionRequest(AttentionQuestion):
-    """`POST /attention`, as JSON."""
+    """The body of `POST /attention`, as JSON."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -234,11 +234,11 @@ class AttentionRequest(AttentionQuestion):
 
     @property
     def view(self) -> View:
-        """Returns the level, the number of values and their decimals in the response."""
+        """Returns the options `level`, `top_k` and `decimals` of the response."""
         return View(self.level, self.top_k, self.decimals)
 
     def inspection(self) -> InspectionRequest:
-        """Returns the request as `service.tasks.attention` takes it."""
+        """Returns the request in the form that `service.tasks.attention` takes."""
         given = self.target_text
         return InspectionRequest(
             source=self.source,
@@ -332,7 +332,7 @@ def _shape(texts: str | list[str] | list[str | None]) -> str:
 
 
 class StepsRequest(AttentionQuestion):
-    """`POST /attention/steps`, as JSON."""
+    """The body of `POST /attention/steps`, as JSON."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -360,7 +360,7 @@ class StepsRequest(AttentionQuestion):
     )
 
     def trace(self) -> TraceRequest:
-        """Returns the request as `service.tasks.attention` takes it."""
+        """Returns the request in the form that `service.tasks.attention` takes."""
         return TraceRequest(
             source=self.source,
             target=self.target,
@@ -392,7 +392,7 @@ class StepsRequest(AttentionQuestion):
 
 
 def check_embedded(kinds: Iterable[Kind]) -> None:
-    """Refuses all kinds of attention except the encoder's."""
+    """Refuses all kinds of attention except `encoder`, because task `embed` has no others."""
     for kind in kinds:
         if kind != "encoder":
             refuse(f"task embed has no {kind} attention; ask for encoder, or leave it out")

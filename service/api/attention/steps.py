@@ -18,7 +18,7 @@ SHOWN_VALUES = 8
 
 
 def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:
-    """Returns the body that `json_chunks` will write; its matrices are still arrays.
+    """Returns the response body. Its matrices are still arrays, which `json_chunks` writes.
 
     Args:
         found: Result of the task, with all numbers.
@@ -48,7 +48,7 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
 
 
 def side_body(labels: Labels) -> dict[str, Any]:
-    """Returns the labels of one side, as in /attention."""
+    """Returns the labels of the source or of the target, as in /attention."""
     return {name: value for name, value in asdict(labels).items() if value is not None}
 
 
@@ -60,7 +60,10 @@ def keys_of(kind: AttentionKind, source: Labels, target: Labels | None) -> list[
 
 
 def query_body(found: TraceResult, source: Labels, target: Labels | None) -> dict[str, Any]:
-    """Returns the token whose attention is computed; for the decoder, also the predicted token."""
+    """Returns the token whose attention is computed.
+
+    For the kinds `decoder` and `cross`, the body also has the predicted token.
+    """
     index = found.query.query
     if found.query.kind is AttentionKind.ENCODER or target is None:
         return {"index": index, "token": source.tokens[index], "predicted": None}
@@ -88,7 +91,10 @@ def rows_body(steps: AttentionTrace, tokens: list[str]) -> list[dict[str, Any]]:
 
 
 def output_body(steps: AttentionTrace, with_weight: bool) -> dict[str, NDArray[np.float32]]:
-    """Returns the input, the parameters and the result of the output projection of all heads."""
+    """Returns the input, the bias and the result of the output projection of all heads.
+
+    If `with_weight` is true, the body also has the weight matrix.
+    """
     body = {
         "concatenated": steps.concatenated,
         "bias": steps.output_bias,

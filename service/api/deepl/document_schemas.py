@@ -12,7 +12,7 @@ from service.api.request.upload import UploadedFile
 
 
 class DocumentRequest(Parameters):
-    """`POST /v2/document`, as a multipart form."""
+    """The fields of `POST /v2/document`, a multipart form."""
 
     file: UploadedFile
     target_lang: str = Field(description="Language code, such as `PT` or `PT-BR`.")
@@ -45,7 +45,7 @@ class DocumentHandle(BaseModel):
 
 
 class DocumentKeyRequest(Parameters):
-    """`POST /v2/document/{id}` and `POST /v2/document/{id}/result`, as JSON or as a form."""
+    """The body of `POST /v2/document/{id}` and `POST /v2/document/{id}/result`: JSON or a form."""
 
     document_key: str = Field(description="The key that the upload returned.")
     auth_key: Any = Field(

@@ -1,4 +1,4 @@
-"""/v2/document: DeepL's translation of documents, by upload, status and download."""
+"""The routes of /v2/document: DeepL's clients upload, poll and download documents."""
 
 import asyncio
 import hmac
@@ -108,7 +108,7 @@ async def status(request: Request, document_id: str) -> Response:
     openapi_extra=request_body(DocumentKeyRequest, JSON, FORM),
 )
 async def result(request: Request, document_id: str) -> Response:
-    """Returns a translated document once, and deletes it."""
+    """Returns a translated document, and deletes the document."""
     state = await find(request, document_id)
     if state.status == "error":
         raise InvalidRequestError("The document was not translated.", details=state.error)
@@ -136,7 +136,7 @@ def check_options(body: DocumentRequest) -> None:
 
 
 def check_format(body: DocumentRequest, name: str) -> None:
-    """Refuses an unknown format, and an output format that is not the document's.
+    """Refuses an unknown format, and an output format that differs from the document's format.
 
     Raises:
         InvalidRequestError: The format is not available.
@@ -156,7 +156,7 @@ def check_format(body: DocumentRequest, name: str) -> None:
 
 
 async def find(request: Request, document_id: str) -> DocumentState:
-    """Returns the state of the document that a request names by its id and its key.
+    """Returns the state of the document whose id and key a request contains.
 
     Raises:
         NotFoundError: The id or the key is wrong, or the document has expired.
@@ -180,7 +180,10 @@ def not_found() -> NotFoundError:
 
 
 async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
-    """Translates a document after the reply to its upload. The metrics count this as a request."""
+    """Translates a document after the reply to its upload.
+
+    The metrics count the translation as a request.
+    """
     context, requests = job.context, services.served_models.requests
     status = 200
     services.backend.begin(DOCUMENT)

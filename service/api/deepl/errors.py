@@ -1,7 +1,7 @@
 """Errors in DeepL's shape, for the routes under /v2/ and /v3/.
 
 DeepL's clients read the status and `message`, and `detail` if it is present. They repeat a
-request by themselves after 429 and after every status from 500 on.
+request by themselves after 429 and after every status of 500 or more.
 
 Source: https://developers.deepl.com/docs/best-practices/error-handling.
 """
@@ -63,7 +63,7 @@ KEY_HEADER = "send a key in the header `Authorization: DeepL-Auth-Key …`"
 
 
 STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 403, QuotaExceededError: 456}
-"""Statuses that DeepL's clients expect in place of the statuses in KINDS."""
+"""Statuses that DeepL's clients expect in place of the statuses in `service.errors.KINDS`."""
 
 
 def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:

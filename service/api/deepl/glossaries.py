@@ -100,7 +100,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
 
 @router.get("/v2/glossary-language-pairs", response_model=LanguagePairs, responses=DEEPL_ERRORS)
 async def language_pairs(request: Request) -> Response:
-    """Lists the pairs of languages between which the server translates, for dictionaries."""
+    """Lists the language pairs that the server translates; a dictionary may have any of them."""
     services = await checked(request)
     return JSONResponse(
         {
@@ -120,7 +120,7 @@ async def checked(request: Request) -> Services:
 
 
 def pairs(catalog: Catalog) -> list[tuple[str, str]]:
-    """Returns the pairs of languages between which the server translates, without regions."""
+    """Returns the language pairs that the server translates; the codes have no regions."""
     directions = (
         (base_language(source), base_language(target))
         for source, targets in catalog.offers().items()
@@ -164,7 +164,7 @@ def _is_single(glossary: Glossary) -> bool:
 
 
 async def _single(services: Services, glossary_id: str) -> Glossary:
-    """Returns a glossary, if it has exactly one dictionary.
+    """Returns a glossary that has exactly one dictionary.
 
     Raises:
         NotFoundError: The glossary does not exist, or it does not have exactly one dictionary.

@@ -1,6 +1,6 @@
 """Schemas of DeepL's glossaries.
 
-In version 2 of the API a glossary has one dictionary, and in version 3 one or more.
+In version 2 of the API, a glossary has one dictionary. In version 3, it has one or more.
 
 Source: https://developers.deepl.com/api-reference/multilingual-glossaries.
 """
@@ -41,20 +41,20 @@ class DictionaryRequest(Languages):
 
 
 class GlossaryRequest(DictionaryRequest):
-    """`POST /v2/glossaries`: a glossary with one dictionary."""
+    """The body of `POST /v2/glossaries`: a glossary with one dictionary."""
 
     name: str = Field(description="Name of the glossary.")
 
 
 class GlossariesRequest(KeyOnly):
-    """`POST /v3/glossaries`: a glossary with several dictionaries."""
+    """The body of `POST /v3/glossaries`: a glossary with one dictionary or more."""
 
     name: str = Field(description="Name of the glossary.")
     dictionaries: ListOf[DictionaryRequest] = Field(description="At least one dictionary.")
 
 
 class GlossaryChange(KeyOnly):
-    """`PATCH /v3/glossaries/{glossary_id}`: a new name, and entries to add."""
+    """The body of `PATCH /v3/glossaries/{glossary_id}`: a new name, and entries to add."""
 
     name: str | None = Field(None, description="New name.")
     dictionaries: ListOf[DictionaryRequest] = Field(

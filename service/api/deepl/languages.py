@@ -20,13 +20,13 @@ router = APIRouter(tags=["deepl"])
 REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
 """Maps a target language to codes with a region, which DeepL lists in place of the plain code.
 
-DeepL's clients refuse `en` and `pt` as target languages. One model of a language serves all of its
-regions.
+DeepL's clients refuse `en` and `pt` as target languages. The same model serves all regions of a
+language.
 """
 
 
 class LanguagesRequest(Parameters):
-    """`GET` or `POST /v2/languages`, in the query, as JSON or as a form."""
+    """The parameters of `GET` or `POST /v2/languages`, in the query, as JSON or as a form."""
 
     type: Literal["source", "target"] = Field(
         "source", description="`source` or `target` languages."
@@ -37,7 +37,7 @@ class LanguagesRequest(Parameters):
 
 
 class DeepLLanguage(BaseModel):
-    """A language of `/v2/languages`."""
+    """One language in the response of `/v2/languages`."""
 
     language: str = Field(description="Language code in upper case.")
     name: str = Field(description="Name in English.")
@@ -72,7 +72,7 @@ class DeepLLanguage(BaseModel):
     openapi_extra=request_body(LanguagesRequest, JSON, FORM),
 )
 async def languages(request: Request) -> Response:
-    """Lists the source or the target languages. DeepL's clients send a form even with GET."""
+    """Lists the source or the target languages. DeepL's clients send a form with GET and POST."""
     services = services_of(request)
     body = await read_parameters(request, LanguagesRequest, services.settings.max_body_bytes)
     if body.type == "source":

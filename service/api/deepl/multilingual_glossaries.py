@@ -1,4 +1,7 @@
-"""DeepL's glossaries of version 3. A glossary may have several dictionaries and can be changed."""
+"""The glossary routes of version 3 of DeepL's API.
+
+In version 3 a glossary may have several dictionaries, and can be changed.
+"""
 
 import asyncio
 from typing import Any
@@ -108,7 +111,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
     openapi_extra=request_body(DictionaryRequest, JSON),
 )
 async def replace_dictionary(request: Request, glossary_id: str) -> Response:
-    """Stores a dictionary. It replaces a dictionary with the same languages."""
+    """Stores a dictionary of a glossary, in place of any dictionary with the same languages."""
     services = services_of(request)
     body = await read_parameters(request, DictionaryRequest, services.settings.max_body_bytes)
     dictionary = read_dictionary(body, services)

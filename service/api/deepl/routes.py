@@ -1,6 +1,6 @@
-"""Serves POST /v2/translate, and defines the dialect of DeepL.
+"""Serves POST /v2/translate, and defines the dialect of version 2 of DeepL's API.
 
-A dialect is one API, with its routes, metric labels and shape of errors.
+A dialect is one API or one version of an API, with its routes, metric labels and shape of errors.
 """
 
 from typing import Any
@@ -66,7 +66,7 @@ async def translate(request: Request) -> Response:
 
 
 def resolve(body: DeepLRequest, texts: list[str], services: Services) -> TranslationRequest:
-    """Converts a body to a translation request; finds its languages and checks its options.
+    """Converts a body to a TranslationRequest; finds the languages and checks the options.
 
     Raises:
         InvalidRequestError: There are too many texts, or an option is not available.
@@ -142,7 +142,7 @@ def response_body(
     translations = []
     for text, result in zip(wanted.texts, results, strict=True):
         detected = result.detected.language if result.detected else wanted.source
-        assert detected is not None  # the translation task detects a missing source
+        assert detected is not None  # without a given source, the task detects one
         item: dict[str, Any] = {
             "detected_source_language": source_code(detected, catalog),
             "text": result.text,

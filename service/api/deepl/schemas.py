@@ -11,7 +11,7 @@ from service.api.request.parameters import ListOf, Parameters, not_empty
 
 
 def _digit_as_text(value: Any) -> Any:
-    """Returns the number 0 or 1 as text; some clients send `split_sentences` as a number."""
+    """Returns an integer as text, because some clients send `split_sentences` as a number."""
     return str(value) if type(value) is int else value
 
 
@@ -42,7 +42,7 @@ UNAVAILABLE = (
 
 
 class DeepLRequest(Parameters):
-    """`POST /v2/translate`, as JSON or as a form."""
+    """The body of `POST /v2/translate`, as JSON or as a form."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"text": ["The cat sat on the mat."], "target_lang": "PT-BR"}}

@@ -16,7 +16,7 @@ NO_LIMIT = 10**12
 
 
 class UsageRequest(Parameters):
-    """`GET` or `POST /v2/usage`."""
+    """The parameters of `GET` or `POST /v2/usage`."""
 
     auth_key: Any = Field(
         None, description="Key, if the server has keys and the header `Authorization` has none."

@@ -101,5 +101,5 @@ def default_target(catalog: Catalog) -> str:
 
 
 def detection_body(detection: Detection) -> dict[str, Any]:
-    """Returns one detected language in the form of a response."""
+    """Returns the part of a response body that reports one detected language."""
     return {"confidence": detection.confidence, "language": detection.language}

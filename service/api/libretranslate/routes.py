@@ -42,8 +42,8 @@ router = APIRouter(tags=["translation"])
 MAX_DETECT_CHARS = 16384
 """Number of characters of a list after which /detect reads no more texts.
 
-`service.tasks.detection.cost` counts the characters. It counts only the beginning of a long text,
-and adds a fixed number for each text.
+`service.tasks.detection.cost` counts the characters. This function counts only the beginning of a
+long text, and adds a fixed number for each text.
 """
 
 
@@ -94,7 +94,7 @@ async def detect(request: Request) -> Response:
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
-    """Returns the body as a TranslationRequest: languages are looked up, options are checked.
+    """Converts a body to a TranslationRequest; finds the languages and checks the options.
 
     Raises:
         InvalidRequestError: An option is over its limit, or two options cannot be combined.
@@ -137,7 +137,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
 
 
 def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
-    """Returns the response with the keys that apply; their values are lists if `q` is a list."""
+    """Returns the response body; if `q` is a list, each member is a list with a value per text."""
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
     if detections:

@@ -18,11 +18,11 @@ GLOSSARY: Any = Field(
     None,
     description="Id of a glossary whose terms the translation uses. `source` must not be `auto`.",
 )
-"""The field `glossary` of requests for translations, which LibreTranslate does not have."""
+"""The field `glossary` of translation requests. LibreTranslate does not have this field."""
 
 
 class TranslateRequest(Parameters):
-    """`POST /translate`, as JSON, as a form, or as query parameters."""
+    """The parameters of `POST /translate`, as JSON, as a form or in the query."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -80,14 +80,14 @@ class SentenceScoreBody(BaseModel):
 
 
 class WarningBody(BaseModel):
-    """A guard that rejects a sentence of the translation."""
+    """A warning that a guard, a check for wrong translations, rejects a translated sentence."""
 
     sentence: int = Field(description="Index of the sentence in its text.")
     guard: str = Field(description="`loop`, `length`, `copy`, `digits` or `placeholder`.")
 
 
 class TranslateResponse(BaseModel):
-    """The translation. If `q` was a list, each member has an entry for each text.
+    """The translation. If `q` was a list, each member is a list with an entry for each text.
 
     Members that were not requested are absent.
     """
@@ -118,7 +118,7 @@ class TranslateResponse(BaseModel):
 
 
 class DetectRequest(Parameters):
-    """`POST /detect`."""
+    """The parameters of `POST /detect`."""
 
     q: str | ListOf[str] = Field(
         description="Text, or list of texts, in one language.", json_schema_extra=not_empty
@@ -127,7 +127,7 @@ class DetectRequest(Parameters):
 
 
 class SuggestRequest(Parameters):
-    """`POST /suggest`."""
+    """The parameters of `POST /suggest`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -149,7 +149,7 @@ class SuggestResponse(BaseModel):
 
 
 class TranslateFileRequest(Parameters):
-    """`POST /translate_file`, as a multipart form."""
+    """The fields of `POST /translate_file`, a multipart form."""
 
     file: UploadedFile
     source: str = Field(description="Language code, or `auto`.")

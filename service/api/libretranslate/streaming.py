@@ -36,7 +36,7 @@ DESCRIPTION: dict[str, Any] = {
     "event as a line.",
     "content": {media_type: {"schema": {"type": "string"}} for media_type in (SSE, NDJSON)},
 }
-"""The response in OpenAPI."""
+"""The description of the response in OpenAPI."""
 
 
 def wanted_type(request: Request) -> str | None:
@@ -129,8 +129,8 @@ def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
 def _body(sentence: TranslatedSentence) -> dict[str, Any]:
     """Returns the body of a sentence.
 
-    The first sentence of a text also has the language, if it was detected, and the models, if there
-    are several.
+    If the language was detected, the first sentence of a text also has the language. If several
+    models translate the text, the first sentence also has their names.
     """
     body: dict[str, Any] = {
         "input": sentence.number,

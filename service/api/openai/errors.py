@@ -112,9 +112,9 @@ def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
 def openai_status(error: ServiceError) -> int:
     """Returns the HTTP status of an error.
 
-    OpenAI answers 400 if the input is too long, and its clients know no other status for this. A
-    body over the size limit keeps 413, because no parameter is at fault. A missing and a wrong key
-    both get 401.
+    OpenAI answers 400 if the input is too long. OpenAI's clients know no other status for this. A
+    body over the size limit keeps 413, because no parameter is at fault. A missing key gets 401,
+    and so does a wrong key.
     """
     if isinstance(error, MissingKeyError | InvalidKeyError):
         return 401
@@ -126,7 +126,8 @@ def openai_status(error: ServiceError) -> int:
 def openai_kind(error: ServiceError) -> OpenAIKind:
     """Returns the `type` and the `code` of an error.
 
-    They depend on the error's own HTTP status, unless OpenAI has more exact values for the error.
+    If OpenAI has more exact values for the error, the function returns those values. For all other
+    errors, the status in `service.errors.KINDS` decides.
     """
     if isinstance(error, OverloadedError):
         return OpenAIKind(error.limit, "rate_limit_exceeded")

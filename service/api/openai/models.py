@@ -34,7 +34,7 @@ ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 @router.get("/v1/models/", include_in_schema=False)
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
-    """Lists the models with device and precision; with the admin key, also why loads failed."""
+    """Lists the models with device and precision; an admin key also shows why a load failed."""
     return ModelList(data=await shown_models(request))
 
 
@@ -51,7 +51,7 @@ def is_admin(request: Request, services: Services) -> bool:
 
 
 async def shown_models(request: Request) -> list[AnyModelBody]:
-    """Returns all models; only a request with the admin key gets the reasons of failures."""
+    """Returns all models; only a request with an admin key gets the reasons of failures."""
     services = services_of(request)
     status = await services.backend.status()
     if not is_admin(request, services):
@@ -162,12 +162,12 @@ def embedding_body(
 
 
 def attention_of(resident: Resident | None) -> dict[str, AttentionSizeBody] | None:
-    """Returns the attention sizes of a translation model; None until a worker has loaded it."""
+    """Returns the attention sizes of a translation model; None while the model loads."""
     return None if resident is None or resident.config is None else attention_sizes(resident.config)
 
 
 def attention_sizes(config: InspectedConfig) -> dict[str, AttentionSizeBody]:
-    """Maps each kind of attention of a model to the number of its layers and heads."""
+    """Maps each kind of attention of a model to its numbers of layers and heads."""
     heads = config.num_heads
     return {
         kind.value: AttentionSizeBody(layers=layers, heads=heads)

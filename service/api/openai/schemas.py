@@ -35,7 +35,9 @@ def refuse_ids(inputs: Sequence[Input]) -> None:
 
 
 class EmbeddingsRequest(EmbedParameters):
-    """`POST /v1/embeddings`, in OpenAI's shape, with the parameters of TEI in addition.
+    """The body of `POST /v1/embeddings`, in OpenAI's shape, with parameters of TEI in addition.
+
+    TEI is Text Embeddings Inference, a server of Hugging Face.
 
     As at OpenAI, an input that is too long is refused by default. `truncate` is false by default
     because OpenAI's client libraries do not show the header that reports truncation.
@@ -66,7 +68,7 @@ class EmbeddingsRequest(EmbedParameters):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns the request for the task."""
+        """Returns the request in the form that the embedding task takes."""
         return EmbedQuery(self.input, "input", self.reading, self.model, self.dimensions)
 
 
@@ -182,7 +184,7 @@ AnyModelBody = ModelBody | EmbedderBody | OtherBody | ChangingBody
 
 
 class ModelList(BaseModel):
-    """`GET /v1/models`."""
+    """The response of `GET /v1/models`."""
 
     object: Literal["list"] = "list"
     data: list[AnyModelBody]

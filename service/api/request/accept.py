@@ -7,7 +7,7 @@ ANY = "*/*"
 
 
 def preferred(accept: str, offered: Collection[str]) -> str:
-    """Returns the offered media type that a client prefers; JSON if its header names none of them.
+    """Returns the offered media type that a client prefers; JSON if the header names none.
 
     Args:
         accept: Accept header; unknown media types in it are ignored.

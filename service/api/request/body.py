@@ -34,7 +34,7 @@ MAX_FIELDS = 4096
 BODY_SECONDS = 60.0
 """Time limit for a whole body.
 
-Without it, the server would wait without end for a client that vanished in the middle of a body
+Without this limit, the server would wait forever for a client that vanished in the middle of a body
 and left its connection open.
 """
 
@@ -82,7 +82,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
         DeadlineExceededError: The body did not arrive in time.
         ClientDisconnect: The client closed the connection.
     """
-    # Each lookup in `request.headers` takes several times as long as this.
+    # One lookup in `request.headers` takes several times as long as building this dictionary.
     headers = dict(request.scope["headers"])
     encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
     if encoding != "identity":
@@ -95,7 +95,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
     if size > max_bytes:
         raise too_large(size, max_bytes)
     if 0 < size <= SMALL_BYTES and has_body(request.scope):
-        message = await request.receive()  # this never waits
+        message = await request.receive()  # the body has arrived, so this does not wait
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body: bytes = message["body"]
@@ -107,7 +107,7 @@ def check_number(texts: Sequence[str], limit: int) -> None:
     """Refuses a request with more texts than the limit.
 
     Raises:
-        RequestTooLargeError: The request has more texts.
+        RequestTooLargeError: The request has more than `limit` texts.
     """
     if len(texts) > limit:
         text, details = error_texts.too_many_texts(len(texts), limit)
@@ -127,7 +127,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
         raise _invalid_json(error) from None
     if not isinstance(value, dict):
         raise _invalid_json("the body must be an object")
-    # Few bodies have so many brackets, and counting bytes is fast.
+    # Few bodies have more than MAX_DEPTH brackets, so the slow `is_deep` seldom runs.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and is_deep(value):
         raise InvalidRequestError(
             f"the body is nested more than {MAX_DEPTH} levels deep; send flat lists of texts"
@@ -187,7 +187,7 @@ async def parse_multipart(
     Args:
         headers: Headers of the request.
         body: The whole body.
-        max_bytes: Largest size of a field that is not a file.
+        max_bytes: Largest size, in bytes, of a field that is not a file.
         max_files: Largest number of files.
 
     Raises:

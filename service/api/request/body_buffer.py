@@ -1,21 +1,21 @@
-"""The memory of one body that arrives."""
+"""The memory of a request body while the body arrives."""
 
 from mmap import mmap
 
 SMALL_BYTES = 16 * 1024
-"""Largest size of a body that reserves no bytes in the budget.
+"""Largest size of a body that reserves no bytes in the budget of the HTTP process.
 
-The number of connections bounds the memory of small bodies. Single sentences are therefore read
-while large bodies use the whole budget.
+The number of connections bounds the memory of small bodies, so they need no reservation. The server
+can thus read single sentences while large bodies use the whole budget.
 """
 
 
 class BodyBuffer:
     """Collects the bytes of one body.
 
-    A large body has memory pages of its own. They take memory only as bytes arrive, and the system
-    has them back when the body ends. A growing `bytearray` would take up to twice the memory: it
-    moves whenever it grows, and leaves gaps that bodies of other sizes cannot use.
+    A large body has memory pages of its own. The pages take memory only as bytes arrive, and the
+    system gets the pages back when the body ends. A growing `bytearray` would take up to twice the
+    memory. It moves whenever it grows, and leaves gaps that bodies of other sizes cannot use.
 
     Attributes:
         size: Number of bytes that have arrived.

@@ -24,13 +24,13 @@ class BodyReader:
     Args:
         request: The request.
         max_bytes: Largest size of the body.
-        seconds: Time limit for the whole body.
+        seconds: Time limit for the whole body, in seconds.
 
     Attributes:
         buffer: The bytes that have arrived.
-        reservation: Reservation of the bytes; None for a small body.
-        marked: Number of bytes at the last mark of progress.
-        failure: Reason why the reading is interrupted; None if it is not.
+        reservation: The bytes reserved in the budget of the HTTP process; None for a small body.
+        marked: Number of bytes that had arrived at the last call of `mark_progress`.
+        failure: Error that has interrupted the reading, or None.
     """
 
     def __init__(self, request: Request, max_bytes: int, seconds: float) -> None:
@@ -61,7 +61,8 @@ class BodyReader:
             is_whole = True
             return self.buffer.take()
         except asyncio.CancelledError:
-            if self.failure is not None and self.task.uncancel() == 0:  # nothing else cancelled it
+            # If `uncancel` returns 0, only `_interrupt` has cancelled the task.
+            if self.failure is not None and self.task.uncancel() == 0:
                 raise self.failure from None
             raise
         finally:
@@ -93,7 +94,7 @@ class BodyReader:
         if self.reservation is None or size > self.reservation.size:
             self._reserve(min(2 * size, self.max_bytes))
         if self.reservation is not None:
-            # A body with fewer bytes than this in STALLED_SECONDS would exceed the time limit.
+            # A body that gets fewer bytes than `least` in STALLED_SECONDS misses the time limit.
             least = self.reservation.size * STALLED_SECONDS / self.seconds
             if size - self.marked >= least:
                 self.marked = size

@@ -1,4 +1,4 @@
-"""Opens uploaded documents, and returns translated documents, for several dialects."""
+"""Opens uploaded documents and returns translations, for LibreTranslate's and DeepL's APIs."""
 
 from urllib.parse import quote
 
@@ -29,8 +29,8 @@ async def open_job(
     """Returns the job of an uploaded document.
 
     Raises:
-        ServiceError: The document cannot be read, or the server has no room for it. Or the document
-            has more characters than the API key may still translate this month.
+        ServiceError: The document cannot be read, the server has no room for it, or the API key has
+            too few characters left this month.
     """
     try:
         job = await documents.open(file.name, file.data, source, target, context)
@@ -52,7 +52,7 @@ def enabled(services: Services) -> DocumentTranslator:
 
 
 def refusal(error: DocumentError) -> ServiceError:
-    """Returns the error of a request with a document that cannot be read."""
+    """Returns the error for a request whose document cannot be read."""
     if isinstance(error, UnsupportedFormatError):
         return InvalidRequestError(error_texts.FILE_FORMAT, details=str(error))
     text, details = error_texts.broken_file(error)
@@ -62,7 +62,7 @@ def refusal(error: DocumentError) -> ServiceError:
 
 
 def download(state: DocumentState, content: bytes) -> Response:
-    """Returns the response with a translated document. A browser saves it and does not show it."""
+    """Returns the response with a translated document, which a browser saves and does not show."""
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(state.name)}",
         "X-Content-Type-Options": "nosniff",

@@ -67,7 +67,7 @@ def _first_fault(inputs: list[Any]) -> int:
 
 
 def _fault_of(value: Any) -> str:
-    """Returns the fault of one input; "" for a valid one."""
+    """Returns the fault of one input; "" for a valid input."""
     if value in ("", []):
         return "is empty; send a text, or leave it out"
     if isinstance(value, str):

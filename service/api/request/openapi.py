@@ -12,8 +12,8 @@ REFERENCE = "#/components/schemas/{model}"
 def request_body(model: type[BaseModel], *media_types: str) -> dict[str, Any]:
     """Returns the OpenAPI fields of a route that reads the request body without FastAPI.
 
-    The result refers to the body's schema in `components` of the OpenAPI document, but holds the
-    schema in `$defs`. `move_definitions` later moves the schema to `components`.
+    The result refers to the body's schema in `components` of the OpenAPI document. At first the
+    result itself holds the schema, in `$defs`. `move_definitions` moves the schema to `components`.
 
     Args:
         model: Schema of the body.

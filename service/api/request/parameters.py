@@ -41,8 +41,8 @@ Member = TypeVar("Member")
 ListOf = Annotated[list[Member], Field(fail_fast=True)]
 """A list whose validation stops at the first wrong member.
 
-A body may have 400,000 members. One error for each of them would block all other requests for
-seconds.
+A list in a body may have 400,000 members. One error for each member would block all other requests
+for seconds.
 """
 
 
@@ -55,8 +55,8 @@ def _refuse_bool(value: Any) -> Any:
 NotBool = BeforeValidator(_refuse_bool)
 """Refuses true and false, which pydantic accepts as integers.
 
-In `Annotated` the validator stands after the bounds of a number. Before them it would hide the
-bounds from OpenAPI.
+In `Annotated`, this validator must follow the bounds of a number. If it preceded the bounds, it
+would hide them from OpenAPI.
 """
 
 Natural = Annotated[int, Field(ge=0), NotBool]
@@ -103,7 +103,7 @@ def nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def not_empty(schema: dict[str, Any]) -> None:
-    """Documents that a text or list is not empty, for `json_schema_extra` of a field."""
+    """Adds a minimum length of 1 to the schema of a text or list, for `json_schema_extra`."""
     for member in schema.get("anyOf", [schema]):
         if member.get("type") in ("string", "array"):
             member["minLength" if member["type"] == "string" else "minItems"] = 1
@@ -124,8 +124,8 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
         MissingKeyError: The server needs a key, and the request has none.
         InvalidKeyError: The request has a wrong key.
         ForbiddenError: The key does not have the scope of the route.
-        RateLimitedError: The key has used its limit of a minute.
-        RequestTooLargeError: The body is over the limit, or over the limit of the key.
+        RateLimitedError: The key has used up its limit for this minute.
+        RequestTooLargeError: The body is over `max_bytes`, or over the limit of the key.
         InvalidRequestError: The body cannot be read, or `model` does not accept it.
         DeadlineExceededError: The body did not arrive in time.
     """
@@ -139,8 +139,8 @@ async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
         MissingKeyError: The server needs a key, and the request has none.
         InvalidKeyError: The request has a wrong key.
         ForbiddenError: The key does not have the scope of the route.
-        RateLimitedError: The key has used its limit of a minute.
-        RequestTooLargeError: The body is over the limit, or over the limit of the key.
+        RateLimitedError: The key has used up its limit for this minute.
+        RequestTooLargeError: The body is over `max_bytes`, or over the limit of the key.
         InvalidRequestError: The body cannot be read.
         DeadlineExceededError: The body did not arrive in time.
     """
@@ -187,7 +187,7 @@ def _json_hint(request: Request, fields: dict[str, Any]) -> str:
 
 
 def describe(error: ValidationError) -> ErrorText:
-    """Returns the text of the first fault."""
+    """Returns the error text for the first fault of a validation error."""
     fault, name, where = first_fault(error)
     return _text(fault, name or "body", where)
 

@@ -1,4 +1,6 @@
-"""The parts of a translation that several dialects share: texts, languages, options and quota.
+"""The steps of a translation request that several dialects share.
+
+The functions find texts, languages, options and terms, and count characters for the quota.
 
 A dialect is one API of the server, such as LibreTranslate's or DeepL's.
 """
@@ -92,8 +94,8 @@ def decoding_options(
 ) -> DecodingOptions:
     """Returns the options of decoding, which is greedy or a beam search.
 
-    Calls with equal arguments return the same object. If several sentences of a message have the
-    same object, `pickle` writes it once.
+    Calls with equal arguments return the same object. If several sentences of a message to
+    a worker have the same object, `pickle` writes the object once.
     """
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 

@@ -46,7 +46,7 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
     """Returns the validated parameters of a multipart form with one file.
 
     Raises:
-        ServiceError: The form cannot be read, is over the limit, or has no valid key.
+        ServiceError: The form cannot be read, is over a limit, or has no valid key.
     """
     fields = merge(request.query_params.multi_items())
     if media_type(request) == MULTIPART:

@@ -42,7 +42,7 @@ TEI_KINDS: dict[type[ServiceError], tuple[int, ErrorType]] = {
 }
 """HTTP status and `error_type` of the errors with which TEI's routes answer.
 
-Any other error has its status in `service.errors.KINDS` and the `error_type` `Validation`.
+Any other error has the status in `service.errors.KINDS`, and the `error_type` `Validation`.
 """
 
 

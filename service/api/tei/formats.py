@@ -1,8 +1,8 @@
 """Computes cosines, and builds responses with the headers of TEI (Text Embeddings Inference).
 
 The headers report times and numbers of tokens. The bodies contain only arrays of float32, which
-`service.api.responses.json_chunks` writes. JSON contains the shortest decimal that parses back to
-the same float32. Therefore a vector has the same bits in JSON and in base64.
+`service.api.responses.json_chunks` writes. JSON contains the shortest decimal that rounds to the
+same float32. Therefore a vector has the same bits in JSON and in base64.
 """
 
 import time

@@ -68,7 +68,11 @@ class Info(BaseModel):
 
 @router.get("/info", response_model_exclude_unset=True, responses={**NO_MODEL, **UNAVAILABLE})
 async def info(request: Request) -> Info:
-    """Returns the limits, and the first embedding model or else the first cross-encoder."""
+    """Returns the limits of the server and the default model.
+
+    The default is the first embedding model. Without embedding models, it is the first
+    cross-encoder.
+    """
     services = services_of(request)
     served, settings = find_reader(services.catalog, None), services.settings
     resident = (await services.backend.status()).resident(served.name)

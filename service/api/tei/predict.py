@@ -1,6 +1,6 @@
 """POST /predict, as in TEI (text-embeddings-inference): scores a text or a pair of texts.
 
-A served model has only one label, so each input gets one score.
+A served cross-encoder has only one label, so each input gets one score.
 
 Source: TEI, docs/openapi.json at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
@@ -30,7 +30,7 @@ Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 def check_inputs(value: Any, info: ValidationInfo) -> Any:
     """Returns `inputs` unchanged if they have one of the three permitted shapes.
 
-    They are a text, a pair of texts, or a list of lists that each have one or two texts. Other
+    The shapes are: a text, a pair of texts, or a list of lists of one or two texts each. Other
     values and empty texts are refused.
     """
     name = info.field_name
@@ -52,7 +52,7 @@ def is_texts(value: Any) -> bool:
 
 
 class PredictRequest(ScoreParameters):
-    """`POST /predict`, in TEI's shape."""
+    """The body of `POST /predict`, in TEI's shape."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"inputs": ["Where did the cat sit?", "On the mat."]}}

@@ -1,4 +1,4 @@
-"""POST /rerank, in TEI's shape.
+"""Serves POST /rerank with the requests and responses of TEI (Text Embeddings Inference).
 
 Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920.
 """
@@ -22,7 +22,7 @@ router = APIRouter(tags=["reranking"])
 
 
 class RerankRequest(ScoreParameters):
-    """`POST /rerank`, in TEI's shape."""
+    """The body of `POST /rerank`, in TEI's shape."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -42,7 +42,7 @@ class RerankRequest(ScoreParameters):
     return_text: bool = Field(False, description="Return each text with its score.")
 
     def rerank_query(self) -> RerankQuery:
-        """Returns the request for the task."""
+        """Returns the request in the form that the reranking task takes."""
         return RerankQuery(
             self.query,
             self.texts,

@@ -42,7 +42,10 @@ class ScoreParameters(Parameters):
 
 
 class EmbedAllRequest(EmbedParameters):
-    """`POST /embed_all`, in TEI's shape: a vector for each token, neither pooled nor scaled."""
+    """The body of `POST /embed_all`, in TEI's shape.
+
+    The request asks for a vector for each token. These vectors are neither pooled nor scaled.
+    """
 
     model_config = ConfigDict(json_schema_extra={"example": {"inputs": "The cat sat on the mat."}})
 
@@ -59,7 +62,7 @@ class EmbedAllRequest(EmbedParameters):
 
 
 class EmbedRequest(EmbedAllRequest):
-    """`POST /embed`, in TEI's shape: a vector for each input."""
+    """The body of `POST /embed`, in TEI's shape: it requests a vector for each input."""
 
     normalize: bool = Field(True, description="Scale each vector to length 1.")
     dimensions: Positive | None = Field(
@@ -85,7 +88,7 @@ class SimilarityInputs(BaseModel):
 
 
 def check_pair(value: Any, info: ValidationInfo) -> Any:
-    """Refuses a value that is not an object, with a message that names the fields."""
+    """Accepts only an object; the error message names the fields of the object."""
     if not isinstance(value, dict):
         refuse(
             f"{info.field_name} parameter must be an object with source_sentence, a text, and "
@@ -95,7 +98,7 @@ def check_pair(value: Any, info: ValidationInfo) -> Any:
 
 
 class SimilarityRequest(Parameters):
-    """`POST /similarity`, in TEI's shape."""
+    """The body of `POST /similarity`, in TEI's shape."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -115,7 +118,7 @@ class SimilarityRequest(Parameters):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns a query for the vectors of the source sentence and then of the others."""
+        """Returns a query for the vectors of the source sentence and then the other sentences."""
         texts: list[Input] = [self.inputs.source_sentence, *self.inputs.sentences]
         parameters = self.parameters or EmbedParameters.model_validate({})
         return EmbedQuery(texts, "inputs", parameters.reading, self.model)

@@ -25,14 +25,14 @@ class RequestSpan(Protocol):
     """The span of one request."""
 
     def end(self, context: RequestContext, status: int) -> None:
-        """Ends the span, and adds the spans of its stages."""
+        """Ends the span, and adds a span for each stage of the request."""
 
 
 class Tracing(Protocol):
     """Makes the spans of requests, and sends them to a collector."""
 
     def begin(self, scope: Scope, context: RequestContext) -> RequestSpan | None:
-        """Returns the span of a request that has arrived; None if it is not sampled."""
+        """Returns the span of a request that has arrived; None if the request is not sampled."""
 
     async def close(self) -> None:
         """Sends the remaining spans."""
@@ -75,6 +75,6 @@ def open_tracing(environment: Environment) -> Tracing | None:
     """Returns the tracing that the environment variables ask for; None if they ask for none."""
     if not is_enabled(environment):
         return None
-    from service.api.tracing.spans import OtlpTracing  # the extra may not be installed
+    from service.api.tracing.spans import OtlpTracing  # regard[otel] may be missing
 
     return OtlpTracing(environment)

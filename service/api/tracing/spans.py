@@ -1,7 +1,7 @@
 """Makes OpenTelemetry spans of requests and their stages.
 
 The span of a request has its route, task, model, outcome and number of texts, among others. The
-span of a stage has its time. No attribute has a text, a key or an address.
+span of a stage has its time. No attribute contains a text, a key or an address.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class OtlpTracing:
         self.propagator = TraceContextTextMapPropagator()
 
     def begin(self, scope: Scope, context: RequestContext) -> "OtlpSpan | None":
-        """Returns the span of a request that has arrived; None if it is not sampled.
+        """Returns the span of a request that has arrived; None if the request is not sampled.
 
         The parent of the span is in the headers traceparent and tracestate (W3C Trace Context).
         """
@@ -80,7 +80,7 @@ class OtlpSpan:
     Args:
         tracer: Makes the spans of the stages.
         span: Span of the request.
-        times: Times of the stages, which the task fills.
+        times: Times of the stages. The task adds them during the request.
     """
 
     __slots__ = ("span", "times", "tracer")
@@ -94,7 +94,7 @@ class OtlpSpan:
         """Ends the span, and adds a span for each stage.
 
         A stage that the request has entered several times gets one span, from its first beginning
-        to its last end. The attribute `regard.stage_seconds` is the time spent in it.
+        to its last end. The attribute `regard.stage_seconds` is the time spent in the stage.
         """
         offset = time.time_ns() - time.perf_counter_ns()
         parent = trace.set_span_in_context(self.span)

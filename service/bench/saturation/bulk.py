@@ -15,7 +15,7 @@ from service.bench.translation import LIST_TIMEOUT_SECONDS, translate_request
 WARMUP_SECONDS = 3.0
 RETRY_SECONDS = 1.0
 JOB_LIST = 1000
-"""Number of sentences in each request of the bulk job."""
+"""Number of sentences in each list of the bulk job (`run_bulk`)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class BulkReport:
         p99_ratio: Median p99 of single sentences in windows with lists, divided by the median p99
             in the other windows.
         lists: Number of lists that were translated.
-        statuses: Number of other replies to lists, by status.
+        statuses: Numbers of other results of lists, by the status or the kind of the error.
     """
 
     clients: int
@@ -56,7 +56,7 @@ class ListClients:
         self.statuses: Counter[str] = Counter()
 
     async def send_lists(self, size: int) -> None:
-        """Sends lists of `size` sentences until it is cancelled; waits a second after a failure."""
+        """Sends lists of `size` sentences until cancellation; waits a second after a failure."""
         texts = [*itertools.islice(itertools.cycle(self.sentences), size)]
         request = translate_request(self.address, self.pair, texts, False)
         while True:
@@ -82,7 +82,7 @@ async def run_bulk(
 ) -> BulkReport:
     """Measures windows that alternate: without and with clients that send lists.
 
-    Beside the list clients, one client translates a bulk job, in lists of JOB_LIST sentences.
+    In the windows with lists, one more client translates a bulk job: lists of JOB_LIST sentences.
 
     Args:
         url: Address of the server.
@@ -90,8 +90,8 @@ async def run_bulk(
         sentences: Sentences to translate.
         num_clients: Number of clients that send single sentences.
         list_clients: Number of clients that send lists.
-        list_size: Number of sentences in each of these lists.
-        rounds: Number of pairs of windows.
+        list_size: Number of sentences in each list of these clients.
+        rounds: Number of pairs of windows: one without lists, then one with lists.
         seconds: Measured seconds of each window.
 
     Raises:

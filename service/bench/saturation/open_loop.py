@@ -22,7 +22,7 @@ class Results(Protocol):
     """Receives the results of requests."""
 
     def record(self, sent: float, now: float, reply: Reply) -> None:
-        """Takes the reply to a request; times are by perf_counter."""
+        """Takes the reply to a request; `sent` and `now` are times by perf_counter."""
 
     def record_failure(self, sent: float, error: RequestError) -> None:
         """Takes the failure of a request without a reply."""
@@ -50,7 +50,7 @@ class OpenLoop:
     """Sends requests, each on an idle connection or on a new one.
 
     This client shares the cores with the server, so it must need little CPU time. Its own loop over
-    sockets takes a third less time than asyncio does, and sends closer to the fixed times.
+    sockets takes a third less CPU time than asyncio, and sends requests closer to the fixed times.
 
     Args:
         address: Address of the server.

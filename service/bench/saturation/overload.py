@@ -30,8 +30,11 @@ GRACE_SECONDS = 0.1
 the deadline from the arrival of the request, and the client counts it from the sending."""
 
 BAD_SHARE = 0.05
-"""Largest share of refused, late and failed requests in a second of normal service. It is not 0:
-even at half the capacity, a slow model refuses a long sentence that would miss a short deadline."""
+"""Largest share of refused, late and failed requests in a second of normal service.
+
+The share is above 0, because a slow model cannot translate a long sentence before a short deadline.
+The server refuses such a sentence even at half of its capacity.
+"""
 
 PATIENCE_SECONDS = 10.0
 """A request has failed if it has no reply this long after its deadline."""
@@ -46,12 +49,13 @@ SMALLEST_SHARE = 0.9
 class OverloadRun:
     """Figures of one offered rate and one deadline.
 
-    In a report they are medians of all rounds. Errors and refusals without Retry-After are sums.
+    In a report, the figures are medians of all rounds. Errors and refusals without Retry-After are
+    sums. A request is accepted if its reply has the status 200 or 504.
 
     Attributes:
         factor: Offered rate divided by the capacity.
         deadline_seconds: Deadline of each request.
-        offered_per_second: Requests to send per second.
+        offered_per_second: Number of requests per second that the client sends.
         in_time_per_second: Translations per second that arrived before their deadline, or at most
             GRACE_SECONDS later.
         share_of_peak: `in_time_per_second` divided by the largest value with this deadline.
@@ -63,9 +67,10 @@ class OverloadRun:
         without_retry_after: Number of refusals without the header Retry-After.
         errors: Number of other failures by name.
         memory_mib: Memory of workers and main process at the end of the overload, in MiB.
-        recovery_seconds: Seconds after the overload until the end of the last second in which too
-            many requests were refused, late or failed (BAD_SHARE). 0 if there is no such second.
-            Half of the capacity is offered, from the last reply to the overload on.
+        recovery_seconds: Seconds from the end of the overload to the end of the last bad second; 0
+            if there is no bad second. In a bad second, more than BAD_SHARE of the requests were
+            refused, late or failed. After the last reply, the offered rate is half of the
+            capacity.
     """
 
     factor: float
@@ -104,7 +109,8 @@ class Outcomes:
 
     Attributes:
         deadline: Deadline of each request, in seconds.
-        accepted: For each accepted request, the time of its reply and the seconds that it took.
+        accepted: For each accepted request, the time of its reply and the seconds until the reply.
+            The seconds are infinite for a reply with status 504.
         refusals: Seconds until each refusal.
         without_retry_after: Number of refusals without Retry-After.
         errors: Number of other failures by name.
@@ -144,7 +150,7 @@ def parse_numbers(text: str) -> list[float]:
     """Parses numbers above 0, such as `0.5,1,2`.
 
     Raises:
-        BenchError: A part is not such a number.
+        BenchError: A part is not a number above 0.
     """
     try:
         numbers = [float(part) for part in text.split(",")]
@@ -167,13 +173,13 @@ async def run_overload(
 ) -> OverloadReport:
     """Measures the capacity, then each deadline with each offered rate.
 
-    Rounds alternate between the rates, so that a change in the speed of the machine affects all of
-    them.
+    Each round measures every rate once, so that a change in the speed of the machine affects all
+    rates.
 
     Args:
         url: Address of the server.
         pair: Language pair.
-        sentences: Sentences to translate. Overloads get them with different ends.
+        sentences: Sentences to translate. Overloads use them with different marks at the end.
         factors: Offered rates, divided by the capacity.
         deadlines: Deadlines in seconds.
         rounds: Number of runs of each rate.

@@ -1,1 +1,1 @@
-"""Formats in XML, alone or in a ZIP archive: docx, pptx, odt, epub and XLIFF."""
+"""Formats that consist of XML: docx, pptx, odt and epub in a ZIP archive, XLIFF as one file."""

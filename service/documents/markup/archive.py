@@ -47,7 +47,7 @@ def read_archive(data: bytes) -> dict[str, Member]:
     unpacking, because the headers of an archive may state wrong sizes.
 
     Raises:
-        DocumentError: The archive is damaged or encrypted, or has a file twice.
+        DocumentError: The archive is damaged or encrypted, or has two files with the same name.
         DocumentTooLargeError: The archive is over a limit.
     """
     try:
@@ -109,11 +109,12 @@ def write_archive(members: Mapping[str, Member], changed: Mapping[str, bytes]) -
 
 
 class ArchiveDocument:
-    """An archive with XML files to translate. `texts` returns their texts as HTML.
+    """An archive with XML files to translate. `texts` returns the texts of these files as HTML.
 
     Args:
         members: All files of the archive.
-        parts: Maps the name of each file to translate to its document. `texts` keeps their order.
+        parts: Maps the name of each file that is translated to the XML document read from the
+            file. `texts` returns the texts in the order of this mapping.
     """
 
     is_html = True

@@ -1,4 +1,4 @@
-"""E-books (.epub): chapters, the table of contents, the title and the description."""
+"""Reads e-books (.epub): chapters, the table of contents, the title and the description."""
 
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
@@ -19,7 +19,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
     """Reads an e-book without copy protection.
 
     Raises:
-        DocumentError: The file is damaged, has copy protection, or is no e-book.
+        DocumentError: The file is damaged, has copy protection, or is not an e-book.
     """
     members = read_archive(data)
     if CONTAINER not in members:
@@ -40,7 +40,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
 def _chapters(package: Element, name: str) -> list[str]:
     """Returns the names of the chapters and of the table of contents.
 
-    The files of the reading order come first, in that order. All other files follow.
+    The files in the reading order of the book come first, in that order. The other files follow.
     """
     items = {
         each.get("id"): each
@@ -64,9 +64,10 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 
 
 def _reader_of(*names: str) -> BlockReader:
-    """Returns a reader that translates elements with the given names.
+    """Returns a reader that translates the elements with the given names.
 
-    An element is translated only if it contains text and no other element.
+    An element that contains other elements is searched, whatever its name is. An element with
+    another name that contains no elements stays as it is.
     """
     return BlockReader(
         lambda element: (

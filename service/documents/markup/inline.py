@@ -1,7 +1,8 @@
-"""The texts of an XML file in which any element may contain text, as in XHTML.
+"""Finds the texts of an XML file in which any element may contain text, as in XHTML.
 
-A block ends where an element such as a paragraph or a line break starts or ends. The elements
-inside a block are inline elements, which may change their order in the translation.
+A block is a text that is translated as a whole. It ends where an element such as a paragraph or a
+line break starts or ends. The elements inside a block are inline elements. A translation may
+change the order of inline elements.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +40,7 @@ class Role(Enum):
     EMPTY = auto()
     """An inline element that stays as it is and is no word, such as an image."""
     MARK = auto()
-    """An EMPTY element whose order among the other marks is kept, such as a bookmark's start."""
+    """An element like EMPTY that keeps its order among the marks, such as a bookmark's start."""
     KEPT = auto()
     """An inline element that stays as it is and takes the place of a word."""
     ASIDE = auto()
@@ -51,7 +52,7 @@ class Role(Enum):
 
 
 MAX_DEPTH = 10
-"""Largest number of nested elements that surround a whole text and therefore get no tag in it."""
+"""Largest number of nested elements around a whole text that get no tag in the text."""
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 """The attribute that says whether white space is part of a text."""
@@ -64,7 +65,7 @@ SURROUNDING = (Role.WORDS, Role.PLAIN)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One string of an XML tree: the text of an element, or its tail."""
+    """One string of an XML tree: the text of an element, or its tail (the text after its end)."""
 
     element: Element
     part: Literal["text", "tail"] = "text"
@@ -100,7 +101,7 @@ class BlockReader:
         return list(self._inside(root))
 
     def _divided(self, root: Element) -> set[Element]:
-        """Returns the inline elements that have the start or the end of a block inside."""
+        """Returns the inline elements that contain the start or the end of a block."""
         divided: set[Element] = set()
         for element in root.iter():
             if element is not root and self._role(element) in SEPARATE:
@@ -128,7 +129,7 @@ class BlockReader:
         yield from self._blocks(first, children)
 
     def _blocks(self, first: Place, children: list[Element]) -> Iterator[Block]:
-        """Yields the block of neighbouring elements, and then the blocks of their asides.
+        """Yields the block of neighbouring elements, then the blocks of the ASIDE elements in them.
 
         Args:
             first: String before the elements.
@@ -153,8 +154,8 @@ class BlockReader:
         Args:
             first: String before the elements.
             children: The elements.
-            depth: Number of elements around `children` that contain the whole text. They stay
-                where they are, so the text has no tags for them.
+            depth: Number of elements around `children` that contain the whole text. These
+                elements stay where they are, so the text has no tags for them.
         """
         first, children = self._trimmed(first, children)
         nodes: list[Node] = [first.get(), *self._nodes(children)]
@@ -218,7 +219,7 @@ class BlockReader:
 
 
 def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
-    """Yields one block for all these strings, or nothing if they have no words.
+    """Yields one block for all given strings, or nothing if the strings have no words.
 
     The first string gets the translation, and the others become empty. No element is moved.
     """
@@ -252,7 +253,7 @@ def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -
 def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequence[Node]) -> None:
     """Inserts nodes into an element.
 
-    It takes linear time, because it does not look up children by index.
+    The function takes linear time, because it does not look up children by index.
 
     Args:
         owner: The element.
@@ -278,7 +279,7 @@ def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequenc
 
 
 def insert(owner: Element, following: Element | None, children: Iterable[Element]) -> None:
-    """Inserts children before the child `following`; if it is None, at the end of the element."""
+    """Inserts children into `owner` before `following`, or at the end if `following` is None."""
     for child in children:
         if following is None:
             owner.append(child)

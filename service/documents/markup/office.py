@@ -1,4 +1,4 @@
-"""Microsoft Office: Word (.docx) and PowerPoint (.pptx)."""
+"""Reads Microsoft Office files: Word (.docx) and PowerPoint (.pptx)."""
 
 import re
 

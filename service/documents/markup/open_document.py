@@ -1,4 +1,4 @@
-"""OpenDocument text (.odt): paragraphs and headings of the body, headers and footers."""
+"""Reads OpenDocument text (.odt): paragraphs and headings of the body, headers and footers."""
 
 from collections.abc import Container, Iterator
 
@@ -22,7 +22,7 @@ ROLES: dict[str, Role] = {
     **dict.fromkeys(KEPT, Role.KEPT),
     **dict.fromkeys((*APART_KEPT, "note-citation"), Role.APART_KEPT),
 }
-"""Maps the names of elements inside a paragraph to their roles; `_role` covers all others."""
+"""Maps the names of elements inside a paragraph to their roles; `_role` covers all other names."""
 
 BREAKS = frozenset(("tab", "line-break"))
 _STYLE_NAME = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}name"
@@ -52,7 +52,7 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 
 
 def _bodies(root: Element) -> Iterator[Element]:
-    """Yields the paragraphs and headings that are in no other paragraph."""
+    """Yields the paragraphs and headings that are not inside another paragraph or heading."""
     waiting = [root]
     while waiting:
         element = waiting.pop()

@@ -1,9 +1,10 @@
 """Reads and writes the paragraphs of Microsoft Office files.
 
 The text of a paragraph is in runs, and each run has one formatting. A block is a part of a
-paragraph that is translated as one text. Text with the block's most frequent formatting, its base
-formatting, becomes plain text. Text with another formatting, and each link, becomes an inline
-element. A translated block gets new runs, and its inline elements move to their new places.
+paragraph that is translated as one text. The most frequent formatting of a block is its base
+formatting. Text with the base formatting becomes plain text. Text with another formatting becomes
+an inline element, and so does each link. A translated block gets new runs, and its inline elements
+move to their new places.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +59,8 @@ class Item:
     Attributes:
         elements: One of these: text elements with the same formatting, one link, one element
             without text, or the runs of a field.
-        form: Form of the inline element that stands for the item. Plain text does not use it.
+        form: Form of the inline element that stands for the item. Items that become plain
+            text do not use the form.
         formatting: Formatting of the text elements; None for other items.
         items: Items inside a link.
     """
@@ -76,9 +78,10 @@ class Item:
         return "".join(element.text or "" for element in self.elements)
 
     def parts(self) -> list[Element]:
-        """Returns the runs of the item's texts, or its elements if they are not in runs.
+        """Returns the runs that contain the item's elements, or the elements if they have no runs.
 
-        Runs with other content are split first, so that the returned ones contain only this item.
+        A run that also has other content is split first. The returned runs thus contain only this
+        item.
         """
         runs: dict[Element, list[Element]] = {}
         for element in self.elements:
@@ -127,9 +130,10 @@ def _items(container: Element) -> Iterator[Item | None]:
 
 
 def _kept_field(start: Element) -> list[Element]:
-    """Returns the elements, one after the other, of the field that begins at an element.
+    """Returns the neighbouring elements of the field that begins at `start`.
 
-    The list is empty if no field begins there, or if the result of the field is translated.
+    The list is empty if no field begins there, or if the result of the field is translated. It is
+    also empty if the field has more than MAX_FIELD_PARTS elements.
     """
     if local_name(start) == "fldSimple":
         instructions = [value for key, value in start.items() if key.endswith("}instr")]
@@ -153,7 +157,7 @@ def _is_kept_field(instruction: str) -> bool:
 
 
 def _link_items(link: Element) -> Iterator[Item | None]:
-    """Yields one item for a link; if a block ends inside the link, yields the items inside it."""
+    """Yields one item for a link, or the items of the link if a block ends inside the link."""
     found = list(_items(link))
     inside = [item for item in found if item is not None]
     if len(inside) < len(found):
@@ -229,7 +233,7 @@ def _merged(items: Sequence[Item]) -> list[Item]:
 
 
 def _base(items: Sequence[Item]) -> bytes | None:
-    """Returns the most frequent formatting, by the number of characters; None without a text."""
+    """Returns the formatting with the most characters; None if no item has text elements."""
     sizes: dict[bytes, int] = {}
     for item in items:
         if item.formatting is not None:
@@ -267,7 +271,7 @@ def _set_text(items: Sequence[Item], nodes: Sequence[Node]) -> None:
 
 
 def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
-    """Removes items from their parent, and inserts the elements of their translation there."""
+    """Removes items from their parent, and inserts the translated elements in their place."""
     parts = [part for item in items for part in item.parts()]
     base = _base(items)
     texts = [item.elements[0].getparent() for item in items if item.formatting == base]
@@ -305,7 +309,7 @@ def _new_run(run: Element, text: str) -> Element:
 
 
 def _like(run: Element) -> Element:
-    """Returns a run without content that has the formatting of another run."""
+    """Returns an empty run with the formatting of another run."""
     new = run.makeelement(run.tag, dict(run.attrib), nsmap=run.nsmap)
     for properties in [child for child in run if local_name(child) == "rPr"]:
         new.append(deepcopy(properties))
@@ -317,7 +321,7 @@ def _like(run: Element) -> Element:
 def _split(run: Element, elements: Sequence[Element]) -> None:
     """Moves the content before the first of `elements`, and after the last, into new runs.
 
-    Content that has only _HINTS is not moved.
+    Content that consists only of elements in _HINTS is not moved.
     """
     content = [child for child in run if local_name(child) != "rPr"]
     first, last = content.index(elements[0]), content.index(elements[-1])

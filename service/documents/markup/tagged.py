@@ -1,6 +1,6 @@
 """Texts with inline elements, in two forms: a tree, and HTML that is sent for translation.
 
-The tags of this HTML are the same for every format: they have an id and no attributes of the
+The tags of this HTML are the same for every format. Each tag has an id, but no attribute of the
 document. `<span id="1">` surrounds words to translate. `<img id="2">` stands for an element without
 words. `<code id="3">` surrounds words that stay as they are.
 """
@@ -46,9 +46,9 @@ class Unit:
     """An inline element.
 
     Attributes:
-        form: Its form in the text.
+        form: Form of the element in the text.
         source: The element in the document, as the format represents it.
-        children: Its words and the elements inside it; only with the form WORDS.
+        children: Words and elements inside this element. Only the form WORDS has children.
         is_ordered: Whether the element must keep its order among the ordered elements beside it.
             The start of a bookmark, for example, must stay before its end.
     """
@@ -68,7 +68,7 @@ class TaggedText:
 
     Args:
         nodes: The text as a tree.
-        keeps_lines: Whether line breaks are kept; otherwise they are white space.
+        keeps_lines: Whether line breaks are kept. If false, line breaks count as white space.
 
     Attributes:
         before: White space at the start of the text, which is not translated.
@@ -110,7 +110,7 @@ class Block:
     place: Callable[[list[Node]], None]
 
     def set(self, translation: str) -> None:
-        """Writes a translation, which is HTML. If it equals the text, nothing is changed."""
+        """Writes a translation, which is HTML. If it equals the text's HTML, nothing changes."""
         if translation != self.text.html:
             text = self.text
             self.place(joined([text.before, *text.tree_of(translation), text.after]))
@@ -166,8 +166,8 @@ def to_html(nodes: Sequence[Node]) -> str:
 def from_html(translation: str, nodes: Sequence[Node]) -> list[Node]:
     """Returns a translation as a tree.
 
-    The tree has each element of the source exactly once, inside the same element as in the source,
-    and all words of the translation. Other tags are left out.
+    The tree has all words of the translation. It has each element of the source exactly once,
+    inside the same element as in the source. Other tags are left out.
 
     Args:
         translation: HTML, which may be malformed.
@@ -182,8 +182,8 @@ class _Origin:
 
     Attributes:
         unit: The element.
-        parent: The element around it; None if there is none.
-        number: Its id in the HTML, from 1.
+        parent: The element around `unit`; None if no element is around `unit`.
+        number: Id of the element in the HTML, from 1.
     """
 
     unit: Unit
@@ -235,14 +235,14 @@ class _Reader:
         return self.top
 
     def _children(self, unit: Unit | None) -> list[Node]:
-        """Returns the nodes of a translated element, or those outside of all elements."""
+        """Returns the nodes of a translated element, or the nodes outside all elements."""
         return self.top if unit is None else self.found[unit].children
 
     def _claim(self, element: Any, parent: Unit | None) -> _Origin | None:
         """Returns the source element of a translated element; None if its tag must be left out.
 
-        A tag is left out if its id or name is wrong, or if the element was found before. It is also
-        left out if it is not inside the same element as in the source.
+        A tag is left out if its id or name is wrong, or if the element was found before. A tag is
+        also left out if it is not inside the same element as in the source.
         """
         origin = self.by_id.get(element.get("id", ""))
         if origin is None or origin.unit in self.found or origin.parent is not parent:
@@ -254,7 +254,7 @@ class _Reader:
         return new
 
     def _add_missing(self, origin: _Origin) -> None:
-        """Adds an element whose tag the translation lost: around likely words, or at the end."""
+        """Adds an element whose tag is missing: around the likely words, or at the end."""
         inside = self._children(origin.parent)
         inside[:] = joined(inside)
         new = self._new(origin)
@@ -291,8 +291,8 @@ def _likely_words(
 ) -> tuple[int, int, int] | None:
     """Returns the translated words that an element gets if its tag is not in the translation.
 
-    If the translation has the element's own words exactly once, such as a name or a number, these
-    are taken. If not, the words at the same relative position are taken.
+    The element's own words, such as a name or a number, are taken if the translation has them
+    exactly once. If not, the words at the same relative position are taken.
 
     Args:
         source: The element and its siblings in the source.
@@ -300,7 +300,8 @@ def _likely_words(
         nodes: The translated siblings.
 
     Returns:
-        The index of a string in `nodes`, and the bounds of the words in it; None without words.
+        The index of a string in `nodes`, and the bounds of the words in this string. The
+        result is None if `nodes` has no words.
     """
     texts = [(n, node) for n, node in enumerate(nodes) if isinstance(node, str) and node.strip()]
     if not texts:
@@ -327,7 +328,7 @@ def _likely_words(
 
 
 def _distance(place: float, start: int, length: int) -> float:
-    """Returns the distance of a place from a string; 0 inside it."""
+    """Returns the distance of a place from a string; 0 if the place is in the string."""
     return max(start - place, place - start - length, 0)
 
 

@@ -1,7 +1,7 @@
 """Reads and writes XLIFF 1 and 2 (.xlf, .xliff).
 
 A unit has a source text and, once it is translated, a target text. A unit without a translation
-gets a target, with copies of the inline elements of the source. A unit stays as it is if it is
+gets a target with copies of the inline elements of the source. A unit stays as it is if it is
 marked `translate="no"`, or if it has a translation and its state is not in OPEN_STATES.
 """
 
@@ -64,7 +64,8 @@ def _is_translatable(unit: Element) -> bool:
     """Reports whether a unit may be translated.
 
     The attribute `translate` of the unit decides. If the unit does not have the attribute, the
-    nearest ancestor with the attribute decides. Without such an ancestor it may be translated.
+    nearest ancestor with the attribute decides. Without such an ancestor, the unit may be
+    translated.
     """
     nearest = unit
     while nearest is not None and nearest.get("translate") is None:

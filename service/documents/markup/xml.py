@@ -1,4 +1,7 @@
-"""XML files of documents. The parser does not expand entities, load DTDs or use the network."""
+"""Parses and writes the XML of documents.
+
+The parser does not expand entities, load DTDs or use the network.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +12,10 @@ from service.documents.markup.inline import Element
 from service.documents.markup.tagged import Block
 
 MAX_XML_BYTES = 32 * 1024 * 1024
-"""Largest XML file that is parsed. Its tree takes several times as much memory as the file."""
+"""Largest XML file that is parsed, in bytes.
+
+The tree takes several times as much memory as the file.
+"""
 
 
 def parse_xml(data: bytes, name: str) -> Element:
@@ -65,7 +71,7 @@ class XmlDocument:
         root: Root of the file.
         blocks: Blocks, in the order of the file.
         set_language: Writes the code of the target language into the tree; None if the format has
-            no place for it.
+            no place for the code.
     """
 
     is_html = True

@@ -33,9 +33,9 @@ def read_json(data: bytes) -> PassageDocument:
 
 
 def _parts(text: str) -> Iterator[str | Passage]:
-    """Yields the parts of valid JSON: texts that are kept, and passages to translate.
+    """Yields the parts of valid JSON: strings that are kept, and passages to translate.
 
-    In valid JSON, quotation marks occur only as part of strings, so a pattern finds all strings.
+    A pattern finds the strings, because valid JSON has quotation marks only in strings.
     """
     begin = 0
     for match in _STRING.finditer(text):

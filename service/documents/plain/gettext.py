@@ -1,7 +1,7 @@
 """Message catalogues of gettext (.po): an empty msgstr gets the translation of its msgid.
 
-In an entry with several plural forms, nothing changes if any of them has a translation already.
-Comments and translated entries are kept byte for byte, and so is the header except its language.
+An entry with several plural forms stays as it is if one of the forms already has a translation.
+Comments and translated entries are kept byte for byte. In the header, only the language changes.
 Babel could write catalogues, but it wraps lines anew and drops previous messages (`#|`). A version
 control system would then show a change in every entry.
 """
@@ -73,7 +73,8 @@ def read_po(data: bytes) -> PassageDocument:
 def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
     """Yields the lines of an entry.
 
-    If all its translations are empty, a passage takes the place of each of them.
+    If all translations of the entry are empty, a passage takes the place of each of them. A
+    translation whose source has no letters stays empty.
     """
     try:
         sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
@@ -106,6 +107,9 @@ def _passage(target: _Field, source: str) -> Passage:
 
 
 def _set_language(written: str, language: str) -> str:
-    """Returns a catalogue with the language in the header, if the header has a language line."""
+    """Returns a catalogue whose header states the language.
+
+    A catalogue without a language line is not changed.
+    """
     code = language.replace("-", "_")
     return _LANGUAGE.sub(lambda match: f'"Language: {code}{match[1]}', written, count=1)

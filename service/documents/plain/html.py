@@ -20,7 +20,7 @@ from service.documents.plain.passages import Passage, PassageDocument
 from service.text.html.elements import INLINE, VOID
 
 KEPT_INSIDE = frozenset("code kbd samp var math svg".split())
-"""Elements inside a sentence whose content is not translated."""
+"""Elements that can be part of a sentence, and whose content is not translated."""
 
 KEPT_APART = frozenset("script style pre textarea iframe template".split())
 """Elements that end a sentence, and whose content is not translated."""
@@ -173,7 +173,10 @@ class _Tokenizer(HTMLParser):
 
 
 def _set_language(written: str, language: str) -> str:
-    """Returns a page with the language in its root element, if the element has the attribute."""
+    """Returns a page whose root element states the language.
+
+    A page whose root element has no `lang` attribute is not changed.
+    """
     return _ROOT_LANGUAGE.sub(
         lambda match: f"{match[1]}{match[2]}{language}{match[2]}", written, count=1
     )

@@ -1,6 +1,7 @@
-"""Cuts the tokens of an HTML page into passages, the texts to translate, and into kept strings.
+"""Groups the tokens of an HTML page into passages and kept strings.
 
-A block is a run of text and inline elements, such as a paragraph. Usually a block is one passage.
+A passage is a text to translate. A block is a run of text and inline elements, such as a paragraph.
+Usually a block is one passage.
 """
 
 import html
@@ -45,7 +46,7 @@ class Kind(Enum):
     KEPT = auto()
     """An inline element that stays as it is, with its content."""
     CONTENT = auto()
-    """A part of a kept element, which is joined to the KEPT token before `passages` gets it."""
+    """A part of a kept element. It is joined to the token before it; `passages` never gets it."""
     APART = auto()
     """Any other part of a page. It ends a sentence."""
 
@@ -79,9 +80,10 @@ def _source(tokens: Sequence[Token]) -> str:
 
 
 def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
-    """Yields the parts of a block, which has one passage.
+    """Yields the parts of a block. Usually the block has one passage.
 
-    If its tags are unbalanced or too many, each text between two tags is a passage of its own.
+    The tags may be unbalanced or nested too deeply, or the block may have more than MAX_TOKENS
+    tokens. In these cases, each text between two tags is a passage of its own.
     """
     ends = _ends(tokens)
     if ends is None or len(tokens) > MAX_TOKENS:
@@ -96,9 +98,9 @@ def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
 
 
 def _ends(tokens: Sequence[Token]) -> dict[int, int] | None:
-    """Returns the index of the end tag of each start tag.
+    """Maps the index of each start tag to the index of its end tag.
 
-    It is None if tags are unbalanced or nested too deeply.
+    Returns None if tags are unbalanced or nested too deeply.
     """
     ends: dict[int, int] = {}
     open_: list[int] = []
@@ -133,7 +135,7 @@ def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
 
 
 def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Passage]:
-    """Yields a passage and the white space around it; if there are no words, a kept string."""
+    """Yields a passage and the white space around it; without words, yields a kept string."""
     before, source, after = split_margins(_source(tokens))
     nodes = _nodes(tokens, ends, 0, len(tokens))
     if not is_translated(nodes):

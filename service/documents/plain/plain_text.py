@@ -1,4 +1,4 @@
-"""Plain text (.txt): a wrapped paragraph is one text; every other line is a text of its own."""
+"""Reads plain text (.txt): a wrapped paragraph is one text, each remaining line is another."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -38,8 +38,9 @@ def _parts(lines: Sequence[Line]) -> Iterator[str | Passage]:
 def is_wrapped(lines: Sequence[Line]) -> bool:
     """Reports whether an editor has probably broken the lines of a paragraph at a fixed width.
 
-    The longest line gives the width. The first word of each line must not fit into the line before
-    it. Two lines are not a wrapped paragraph if the first line ends with a punctuation mark.
+    The longest line gives the width. The first word of each line must not fit at the end of the
+    line before. Two lines are not a wrapped paragraph if the first line ends with a punctuation
+    mark.
     """
     contents = [line.content for line in lines]
     width = max(map(len, contents))

@@ -1,6 +1,6 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt). Timings, numbers and settings are kept.
 
-A cue is the part of the file that is shown during one timing. It is translated as one text, or as
+A cue is the text that is shown from one time to another. A cue is translated as one text, or as
 one text for each speaker. A sentence that continues in the next cue is translated in two parts,
 because each part must stay with its timing.
 """

@@ -158,8 +158,8 @@ class ModelCache:
     def damaged(self, record: Record) -> list[str]:
         """Returns a sentence for each file that differs from the record.
 
-        If the names and sizes are right, the files are read and their SHA-256 sums compared. A
-        file without a recorded sum is not read.
+        If all files exist and have the recorded sizes, the files are read and their sha256
+        checksums are compared. A file without a recorded checksum is not read.
         """
         faults = self.missing(record)
         if not faults:

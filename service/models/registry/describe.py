@@ -68,13 +68,13 @@ def folders_of(place: str) -> list[Path]:
 
 
 def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
-    """Returns a map from the folder of each model to its device and dtype.
+    """Maps the folder of each model to the device and dtype that a manifest sets for the model.
 
-    Both are set in a manifest, which is a file that lists models. If it sets only one of the two,
-    the other is an empty text. If it sets neither, the folder is left out.
+    A manifest is a file that lists models. If the manifest sets only one of the two values, the
+    other value is an empty text. If the manifest sets neither value, the folder is left out.
 
     Raises:
-        CheckpointError: The folder or package of `located` has no model that can be served.
+        CheckpointError: A place in `located` has no model that can be served.
     """
     return {
         str(folder): (model.entry.device, model.entry.dtype)
@@ -85,10 +85,10 @@ def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]
 
 
 def files_of(located: LocatedModel) -> list[StoredFile]:
-    """Returns each file of a model with size and checksum.
+    """Returns the files of a model with their sizes and checksums.
 
-    The files of a downloaded model are in its record, and those of a package are in the folders of
-    its models. For any other folder, the result is all files except unfinished downloads.
+    For a pulled model, these are the files in its record. For a package, these are the files in
+    the folders of its models. For a folder, these are all files except unfinished downloads.
     """
     root = root_of(located.place)
     if located.record is not None:

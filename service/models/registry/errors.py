@@ -14,7 +14,7 @@ RegistryError
 ├─ OfflineError            the network is needed, but a setting forbids it
 └─ MissingFilesError       files that the server needs are not on disk; the message lists them all
 
-TransientError             one try failed; `HttpClient.retry` repeats it or raises
+TransientError             one try failed; `HttpClient.retry` tries again or raises
                            DownloadError
 """
 

@@ -113,7 +113,7 @@ class PublishedModel:
     files: tuple[PublishedFile, ...]
 
     def with_pins(self, pins: Mapping[str, str]) -> "PublishedModel":
-        """Returns the same model. A file without a published checksum gets its pin as checksum.
+        """Returns the same model; a file without a published checksum gets its pin as the checksum.
 
         Args:
             pins: Maps the names of files to the sha256 checksums that a manifest requires.
@@ -138,7 +138,7 @@ class PublishedModel:
 
 
 def choose_files(names: Iterable[str]) -> list[str]:
-    """Returns the files of a repository that make up a model; [] if it has no known weights."""
+    """Returns the files of a repository that make up a model; [] without known weights."""
     folders: dict[str, list[str]] = {}
     for path in map(PurePosixPath, names):
         folder = str(path.parent)

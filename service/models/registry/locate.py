@@ -1,6 +1,6 @@
-"""Finds the files of the models that are to be served. It does not use the network.
+"""Finds the files of the models to serve, without using the network.
 
-If files are missing, one error lists all of them and the command that fetches them.
+If files are missing, one error lists all missing files and the command that fetches them.
 """
 
 import base64
@@ -26,7 +26,7 @@ class LocatedModel:
     Attributes:
         entry: Entry that names the model.
         place: A folder, or a `package:` or `openai:` reference.
-        record: Record of the model in the cache; None for a model that no registry has.
+        record: Record of the model in the cache; None for a model that is not pulled.
     """
 
     entry: ModelEntry
@@ -54,9 +54,10 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 
 
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns one message for each file of a registry's model that is missing or has another size.
+    """Returns one message for each pulled file that is missing or has another size than recorded.
 
-    If the model was never pulled, a single message covers all its files.
+    If the model was never pulled, a single message covers all its files. Models that need no pull
+    have no missing files.
 
     Raises:
         CacheError: The record of the model is damaged.

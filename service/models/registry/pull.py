@@ -49,8 +49,8 @@ class Puller:
         """Fetches the missing files of a model, and returns its record.
 
         When this method returns, all files are in the cache and have been checked. No request is
-        sent for a complete model whose version cannot change (see `_complete`). Any other reference
-        is looked up in the registry again, and a newer version replaces the recorded one.
+        sent for a complete model whose version cannot change (see `_complete`). Any other model is
+        looked up in the registry again, and a newer version replaces the recorded version.
 
         Raises:
             RegistryError: A file cannot be fetched; the files that were fetched are kept.
@@ -77,10 +77,10 @@ class Puller:
         return record
 
     def _complete(self, entry: ModelEntry, is_offline: bool) -> Record | None:
-        """Returns the record of a model that is complete and whose version cannot change, or None.
+        """Returns the record of a complete model whose version cannot change; None for others.
 
-        The version cannot change if it is a commit, if every file is pinned, or if the network is
-        forbidden.
+        The version cannot change if the reference names a commit, if every file is pinned, or if
+        requests to registries are forbidden.
         """
         record = self.cache.record(entry.reference)
         if record is None:
@@ -101,7 +101,7 @@ class Puller:
             self.cache.save(record)
 
     def _kept(self, file: PublishedFile, folder: Path, folder_name: str) -> StoredFile | None:
-        """Returns a file of the cache that equals the published file; None without such a file.
+        """Returns the cached file that equals the published file; None if there is no such file.
 
         If no checksum is published, the cached file must have the checksum of an earlier pull. A
         file that differs is deleted, because it would count as present until it is fetched again.

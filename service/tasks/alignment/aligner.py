@@ -1,6 +1,6 @@
 """Finds the cross-attention by which the words of sentence pairs are aligned.
 
-If native code translates a sentence, its decode steps record this attention. Without a record, a
+If native code translates a sentence, the decode steps record this attention. Without a record, a
 second pass over the sentence and its translation captures the attention. These passes get a limited
 share of the workers' time.
 """
@@ -149,8 +149,8 @@ async def capture(
 def in_parts(items: Sequence[AttentionItem], max_values: int) -> Iterator[list[AttentionItem]]:
     """Yields the items of a request in parts.
 
-    A weight belongs to a source token and a target token of an item. One head has at most
-    `max_values` weights in a part, unless the part is a single item.
+    A head has one weight for each pair of a source token and a target token of an item. A part has
+    at most `max_values` such weights, unless the part is a single item.
     """
     part: list[AttentionItem] = []
     total = 0

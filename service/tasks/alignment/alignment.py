@@ -13,8 +13,8 @@ in both languages. Each of them occurs once in the sentence and once in the tran
 | by the model | 97.0 % | 98.4 % |
 | by people | 90.9 % | 94.5 % |
 
-A word's weight is the sum over its tokens; their mean or maximum is no better. With only the first
-token of each source word or of each target word, the shares fall by 0.4 to 0.8 percentage points.
+A source word's weight is the sum over its tokens; the mean or the maximum is no better. With only
+the first token of each source word or of each target word, the shares fall by 0.4 to 0.8 points.
 Translations by people have lower shares, because the model was not trained to produce them. Their
 row comes from an earlier count, in which the model's row was 98.1 % and 98.3 %.
 """

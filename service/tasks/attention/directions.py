@@ -21,8 +21,8 @@ async def choose_direction(
 
     Args:
         choice: Model or languages of the request.
-        texts: Texts of the request. If the source is `auto` or missing, it is detected from the
-            first text, unless the request names a model.
+        texts: Texts of the request. If the request names no model, and its source is `auto` or
+            missing, the source is detected from the first text.
         catalog: Served models.
         detector: Detects the language of a text.
 
@@ -68,7 +68,7 @@ async def _source(
 ) -> str:
     """Returns the source language of all texts.
 
-    If the request does not name it, it is detected from the first text.
+    If the request does not name the source language, it is detected from the first text.
     """
     code = choice.source or "auto"
     if not _is_auto(code):

@@ -94,8 +94,8 @@ def aligner_of(
     """Returns the attention that aligns words, by default the head that was trained to align.
 
     A model without such a head usually aligns best with the mean over the heads of its first layer.
-    In that layer the attention of row t belongs to the decoder's input, token t - 1. It does not
-    belong to the predicted token t. Therefore the rows are shifted by one (Opus-MT issue 81).
+    In that layer the attention of row t belongs to the decoder's input, token t - 1, and not to the
+    predicted token t. Therefore the rows are shifted by one (Opus-MT issue 81).
 
     Args:
         config: Config of the model.
@@ -149,7 +149,7 @@ def trace_query(
 
 
 def resolved(resolve: Callable[[], T]) -> T:
-    """Calls a function of the model package, and turns its refusal into the client's error.
+    """Calls a function of the model package, and converts its error to an error for the client.
 
     Raises:
         InvalidRequestError: The function refuses the query.

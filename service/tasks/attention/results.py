@@ -1,8 +1,7 @@
 """Results of requests for attention, in the form that a client requests.
 
-A worker computes the matrices and reduces them over heads and layers. This module
-merges tokens into words and keeps the largest values of each row. `service/api/attention` writes
-the results.
+A worker computes the matrices and reduces them over heads and layers. This module merges tokens
+into words and keeps the largest values of each row. `service/api/attention` writes the results.
 """
 
 from collections.abc import Sequence
@@ -98,7 +97,7 @@ class TraceResult:
 
     Attributes:
         model: Served name of the model.
-        query: Query with numbers from 0.
+        query: Query whose layer, head and token are counted from 0.
         source: Tokens of the text.
         target: Tokens of its translation; None for a text that is embedded.
         start: Spelling of the decoder's start token; "" if the model has no start token.

@@ -1,4 +1,4 @@
-"""Attention of texts that are embedded: an encoder reads each text alone."""
+"""Computes the attention of texts that are embedded: an encoder reads each text alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -183,8 +183,9 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
 def tokenize_uncut(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
     """Tokenises a text for a translation model's encoder, without truncation.
 
-    A very long text with more tokens than the limit is only counted, because it is refused later.
-    Its count leaves out the prefix that the tokenizer puts in front of every text.
+    For a very long text that exceeds the limit, only the number of tokens is computed, because the
+    text is refused later. This number leaves out the prefix that the tokenizer puts in front of
+    every text.
     """
     if number := count_long(text, tokenizer, limit):
         return TextTokens(TokenizedText(text, [], [], [], []), number, is_exact=False)

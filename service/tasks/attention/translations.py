@@ -1,4 +1,4 @@
-"""Attention of translations.
+"""Computes the attention of translations.
 
 A sentence is translated first, with the default search of /translate. The model then reads the
 sentence and its translation together, in one pass. A translation that the client sends is read in

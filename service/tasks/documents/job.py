@@ -20,12 +20,12 @@ class DocumentJob:
 
     Attributes:
         document: The document.
-        texts: Its texts.
+        texts: Texts of the document, in order.
         source: Served language; None if the server detects it.
         target: Served language.
         context: Context of the job. The time limit begins at `context.started`.
         state: State that clients see.
-        terms: Terms of a glossary; only with a `source`.
+        terms: Terms of a glossary; None without a `source`.
     """
 
     document: Document

@@ -79,7 +79,7 @@ class DocumentTranslator:
                 too many bytes.
             QuotaExceededError: The API key has too few characters left this month.
         """
-        # First, so that a busy server does not ask for another try with an unknown extension.
+        # The extension is checked first: a client must not try again later with an unknown one.
         format_of(name)
         self._check_room()
         self.num_open += 1
@@ -144,7 +144,7 @@ class DocumentTranslator:
             )
 
     def _keep(self, state: DocumentState) -> None:
-        """Saves a state, and schedules the removal of the document after it has expired."""
+        """Saves a state, and schedules the removal of the document after the state has expired."""
         self._save(state)
         self._remove_later(state)
 
@@ -234,7 +234,7 @@ class DocumentTranslator:
                 pause = error.retry_after_seconds or RETRY_SECONDS
                 if time.perf_counter() + pause > deadline:
                     raise
-                context.release()  # other requests may use its place in the meantime
+                context.release()  # other requests may use this place meanwhile
                 await asyncio.sleep(pause)
             except DeadlineExceededError:
                 raise DeadlineExceededError(

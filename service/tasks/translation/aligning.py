@@ -20,7 +20,7 @@ async def align_words(
 
     Args:
         prepared: The texts. They have no tags and no protected spans, because a request for an
-            alignment accepts no HTML and protects nothing.
+            alignment accepts no markup and protects nothing.
         results: Results of the sentences of all texts, in order.
         aligner: Finds the attention between the tokens of sentences and translations.
         context: Context of the request.

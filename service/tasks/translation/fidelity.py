@@ -1,15 +1,15 @@
 """Translates sentences again if their translations are wrong.
 
 A protected span is a part of a text that a model must not change, such as a URL. In a sentence, a
-marker (one private-use character) is in its place. For the model, a stand-in (a short word such as
-`XYZ1`) replaces each marker. A carrier is a sentence with stand-ins.
+marker (one private-use character) replaces each span. For the model, a stand-in (a short word such
+as `XYZ1`) replaces each marker. A carrier is a sentence with stand-ins.
 
 If a stand-in is missing in the best translation, the sentence is translated again with other
 stand-ins, and finally in parts, without its spans. In the best translation, every span is therefore
 present exactly once, unchanged.
 
-If a guard rejects a translation, such as a loop, the sentence is decoded again with a larger beam.
-The better translation is kept.
+A guard is a check for wrong translations, such as loops. If a guard rejects a translation, the
+sentence is decoded again with a larger beam. The better translation is kept.
 """
 
 from dataclasses import dataclass, replace
@@ -108,7 +108,8 @@ class Place:
     ) -> tuple[list[Hypothesis], list[str]]:
         """Chooses between a translation and the translations of a second decoding.
 
-        A translation of the second decoding without all spans is never chosen.
+        If a span is missing in a translation of the second decoding, this translation is never
+        chosen.
 
         Args:
             first: Hypotheses of the first decoding, best first.
@@ -132,10 +133,10 @@ class Place:
         return [chosen, *others], names
 
     def record(self, name: str, is_kept: bool, pipeline: PivotPipeline) -> None:
-        """Counts a rejected translation, and adds a warning if it is kept.
+        """Counts a rejected translation, and adds a warning if the guard still rejects the result.
 
-        A sentence that was translated in parts counts as kept, because it was not translated as a
-        whole.
+        `is_kept` is also true for a sentence that was translated in parts, because no translation
+        of the whole sentence replaced the rejected one.
         """
         outcome = "kept" if is_kept else "replaced"
         pipeline.rejected[self.text.route[-1].name, name, outcome] += 1
@@ -187,8 +188,8 @@ async def guard(
 ) -> None:
     """Decodes sentences again if a guard rejects their translations.
 
-    The translation that the fewest guards reject is kept, and the first of these if there are
-    several. Sentences that were translated in parts are left out.
+    The translation that the fewest guards reject is kept. If several translations are equal in
+    this, the first one is kept. Sentences that were translated in parts are left out.
 
     Args:
         prepared: The texts. They receive the decoded translations and the warnings.

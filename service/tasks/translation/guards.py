@@ -14,7 +14,7 @@ from operator import eq
 from model.sequence import Hypothesis
 
 MIN_REPEATED_TOKENS = 6
-"""Smallest number of repeated tokens of a loop, such as a token that occurs seven times."""
+"""Smallest number of repeated tokens of a loop. A token that occurs seven times has six."""
 
 MAX_PERIOD = 16
 """Largest number of tokens of the phrase that a loop repeats."""
@@ -27,7 +27,7 @@ MORE_TOKENS = 12
 """
 
 MIN_COPIED_LETTERS = 20
-"""Smallest number of letters of a copied sentence. Shorter ones may be names."""
+"""Smallest number of letters of a copied sentence. A shorter sentence may be a name."""
 
 NUMBER = re.compile(r"\d+")
 
@@ -55,7 +55,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class GuardWarning:
-    """A guard that rejects a sentence of a reply.
+    """A guard that rejects the translation of a sentence.
 
     Attributes:
         sentence: Index of the sentence in its text.
@@ -80,7 +80,7 @@ def loops(reading: Reading) -> bool:
 def has_loop(tokens: Sequence[int]) -> bool:
     """Returns whether a phrase of at most MAX_PERIOD tokens occurs three or more times in a row.
 
-    The repetitions must have MIN_REPEATED_TOKENS tokens or more.
+    The repetitions after the first occurrence must have at least MIN_REPEATED_TOKENS tokens in all.
     """
     for period in range(1, MAX_PERIOD + 1):
         needed = max(MIN_REPEATED_TOKENS, 2 * period)
@@ -95,7 +95,7 @@ def has_loop(tokens: Sequence[int]) -> bool:
 def is_too_long(reading: Reading) -> bool:
     """Returns whether the translation is much longer than the source, or does not end with EOS."""
     tokens = reading.hypothesis.tokens
-    if tokens and tokens[-1] != reading.eos_id:  # the length limit has ended it
+    if tokens and tokens[-1] != reading.eos_id:  # cut by the length limit
         return True
     return len(tokens) > TOKENS_PER_SOURCE_TOKEN * len(reading.source_ids) + MORE_TOKENS
 
@@ -119,7 +119,7 @@ def loses_numbers(reading: Reading) -> bool:
     if not numbers:
         return False
     written = _ascii_digits("".join(NUMBER.findall(reading.text)))
-    # They stay strings, because int() refuses numbers of more than 4,300 digits.
+    # The numbers stay strings, because int() refuses numbers of more than 4,300 digits.
     stripped = [_ascii_digits(each).lstrip("0") for each in numbers]
     missing = [each for each in stripped if each not in written]
     return any(re.search(rf"\b{roman(each)}\b", reading.text) is None for each in missing)
@@ -149,15 +149,15 @@ GUARDS: Mapping[str, Guard] = {
     "copy": is_copied,
     "digits": loses_numbers,
 }
-"""The guards by name. A guard is true if it rejects a translation.
+"""The guards by name. A guard returns True if it rejects a translation.
 
-None of these guards needs cross-attention. A new guard that needs it can read it from
+These guards do not use cross-attention. A new guard can read the cross-attention from
 `Reading.hypothesis.attention`.
 """
 
 PLACEHOLDER = "placeholder"
-"""Name of the guard of protected spans. It is not in GUARDS, because `fidelity.complete` makes its
-check, also if REGARD_GUARD_BEAM_SIZE is 0."""
+"""Name of the guard that checks protected spans. `fidelity.complete` makes this check even if
+REGARD_GUARD_BEAM_SIZE is 0, so the guard is not in GUARDS."""
 
 
 def rejecting(reading: Reading) -> list[str]:

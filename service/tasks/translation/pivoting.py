@@ -2,8 +2,9 @@
 
 The second model translates the output of the first one. Sentences do not wait for each other: the
 second translation of a sentence starts as soon as its first one has finished. Both translations
-have the lease and the deadline of their request, and wait in lanes of the same kind. The lease is
-the request's permission to submit work.
+have the lease and the deadline of their request. The lease is the request's permission to submit
+work. Both translations wait in the bulk lane, or both wait in the interactive lane. A lane is a
+queue; the bulk lane is for requests of many sentences.
 """
 
 import asyncio
@@ -57,9 +58,10 @@ class PivotPipeline:
 
     Attributes:
         num_cut: Maps the name of each second model to the number of first translations that were
-            too long for it.
-        rejected: Numbers of translations that a guard rejected, by model, guard and outcome. The
-            outcome is in REJECTION_OUTCOMES of `service.metrics.labels`.
+            too long for this model.
+        rejected: Numbers of translations that a guard rejected, by model, guard and outcome. A
+            guard is a check for wrong translations. The outcome is in REJECTION_OUTCOMES of
+            `service.metrics.labels`.
     """
 
     def __init__(

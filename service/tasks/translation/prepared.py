@@ -36,7 +36,8 @@ class Prepared:
         alignments: Alignment of the words of each sentence, in code points of the text and of its
             translation; empty unless the request asks for it.
         decoded: Maps the index of a sentence to its best translation, if it has been decoded.
-        warnings: The guards that reject sentences of the translation.
+        warnings: The guards that reject the kept translations of sentences. A guard is a check for
+            wrong translations.
     """
 
     route: tuple[Direction, ...]
@@ -142,8 +143,9 @@ class Prepared:
     def joined(self, decoded: Sequence[str]) -> str | None:
         """Returns the translated text from the decoded sentences.
 
-        The result is None if a protected span is missing. This can happen only in alternatives, the
-        translations after the best one, because `fidelity.complete` completes only the best one.
+        The result is None if a protected span is missing, occurs twice, or is in a wrong place.
+        This can happen only in alternatives, the translations after the best one, because
+        `fidelity.complete` completes only the best one.
         """
         restored = [self.carriage.restore(index, text) for index, text in enumerate(decoded)]
         complete = [text for text in restored if text is not None]

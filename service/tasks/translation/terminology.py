@@ -140,7 +140,8 @@ def _decoded(place: Place, results: Sequence[Result]) -> str:
 def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
     """Returns the target terms of matches.
 
-    If the sentence starts with a source term with a capital letter, the target term gets one too.
+    If a source term at the start of the sentence begins with a capital letter, so does the target
+    term.
     """
     return [
         capitalized(match.target)

@@ -55,8 +55,8 @@ class TranslationRequest:
         split_sentences: Whether texts are split into sentences. If false, a plain text is one
             sentence, and a text with markup has one sentence for each block.
         is_aligned: Whether the words of each sentence and its translation are aligned. Such a
-            request is refused if no single model has the pair, or if the model is remote. It must
-            not have `protects`, markup or `terms`.
+            request is refused if no single model has the language pair, or if the model is remote.
+            Such a request must not have `protects`, markup or `terms`.
         protects: Whether the protected spans come back unchanged: placeholders, URLs, markup and
             rare symbols. If true, the translations also get the case and the final punctuation of
             the texts.
@@ -66,7 +66,7 @@ class TranslationRequest:
             unchanged even without `protects`.
         split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
         is_bulk: Whether the sentences wait in the bulk lane even if they are few. The bulk lane
-            gets fewer rows than the lane of interactive requests.
+            gets fewer rows of a batch than the lane of interactive requests.
         terms: Terms of a glossary from the source to the target; None without a `source`.
     """
 
@@ -260,7 +260,7 @@ class Translator:
             found = await self.detection.detect(words, deadline, sources)
             detected = [each[0] for each in found]
         if num_chars > INLINE_CHARS:
-            # A thread will prepare the texts, and models may be unloaded meanwhile.
+            # Models may be unloaded while a thread prepares the texts, so it needs a copy.
             catalog = copy(catalog)
 
         def prepare() -> list[Prepared]:
@@ -281,7 +281,7 @@ class Translator:
         source = request.source
         if detected is not None:
             source = detected.language if detected.confidence else request.target
-        assert source is not None  # it is named or detected
+        assert source is not None  # the request names it, or it was detected
         route = catalog.route(source, request.target)
         if not route:
             return Prepared((), Segments((text,), ()), [], detected)
@@ -387,7 +387,7 @@ def no_attention(name: str) -> InvalidRequestError:
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:
-    """Adds the model, and the sentences cut for their first models, to the context of a request."""
+    """Adds the model's name, and the number of cut sentences by first model, to the context."""
     models = {direction.name for text in prepared for direction in text.route}
     context.model = models.pop() if len(models) == 1 else NO_MODEL
     for text in prepared:

@@ -70,7 +70,7 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
     Args:
         source: The sentence as the client wrote it.
         translation: Its translation.
-        languages: Codes of both languages.
+        languages: Codes of the source language and the target language.
     """
     source_code, target_code = (code.partition("-")[0] for code in languages)
     if is_all_caps(source):
@@ -87,9 +87,9 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
 def is_title_case(text: str) -> bool:
     """Returns whether a text is in Title Case.
 
-    At least two of its words begin with a capital letter. A word that begins with a lower-case
-    letter is in SMALL_WORDS and comes after a capitalised word. A text that ends with a full stop
-    is taken for a sentence that contains names.
+    At least two words must begin with a capital letter. Every word that begins with a lower-case
+    letter must be in SMALL_WORDS and come after a capitalised word. A text that ends with one full
+    stop is not in Title Case, because it is probably a sentence that contains names.
     """
     is_sentence = text.endswith(".") and not text.endswith("..")
     if is_sentence or len(text) > MAX_TITLE_CHARS:
@@ -126,7 +126,7 @@ def _like(given: str, found: str, language: str) -> str:
 
 
 def _is_common(word: str, language: str) -> bool:
-    """Returns whether a word may have its capital letter only because it is the first word."""
+    """Returns whether a capitalised word would begin with a small letter inside a sentence."""
     if language in NOUN_CAPITALS or (language == "en" and word.partition("'")[0] == "I"):
         return False
     return word not in _names(language)
@@ -165,7 +165,7 @@ def _dotted(text: str, language: str) -> str:
 
 
 def lower_case(text: str, language: str) -> str:
-    """Returns a text in lower case. The language has no region."""
+    """Returns a text in lower case. `language` is a code without a region."""
     if language in DOTTED:
         text = text.replace("I", "ı").replace("İ", "i")
     return text.lower()

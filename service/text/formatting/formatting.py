@@ -23,7 +23,7 @@ class Formatting:
     languages: tuple[str, str] = ("", "")
 
     def part(self, index: int) -> "Formatting":
-        """Returns the formatting of one sentence. In the new object, its index is 0."""
+        """Returns the formatting of one sentence. In the new object, the sentence has index 0."""
         return replace(self, sentences=self.sentences[index : index + 1])
 
     def apply(self, index: int, translation: str) -> str:
@@ -31,7 +31,7 @@ class Formatting:
 
         A marker is a character that stands for a tag or another protected span. Markers of tags
         at the ends of the translation stay there. A missing final punctuation mark is added after
-        them.
+        the markers at the end.
         """
         if not self.sentences:
             return translation

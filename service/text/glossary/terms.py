@@ -120,7 +120,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
-    """Returns the target term with capitals like the given words; None if they are another term.
+    """Returns the target term with capitals like the given words; None if the words differ.
 
     A capital letter at the start of a sentence does not change the target term.
     """

@@ -1,7 +1,8 @@
-"""Reads HTML as a text to translate. Its tags become protected spans, which no model changes.
+"""Reads HTML as a text to translate. The tags become protected spans, which no model changes.
 
-lxml parses the HTML and repairs it, so malformed HTML is translated too. The text of each block,
-such as a paragraph or a list item, is translated as a whole, with markers for its inline tags.
+lxml parses the HTML and repairs it, so malformed HTML is translated too. The tags of blocks, such
+as paragraphs and list items, end a sentence. Inline tags do not end a sentence. In the text to
+translate, a marker (one private-use character) stands for each tag and each other protected span.
 Opaque elements stay as they are: the elements in OPAQUE, and all elements with `translate="no"`.
 """
 
@@ -22,8 +23,8 @@ _DOCUMENT = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 def read_html(text: str) -> list[Token]:
     """Returns the tags and texts of an HTML document or fragment as tokens.
 
-    The joined tokens are well-formed HTML. Control characters, which HTML does not allow, are left
-    out. A text that the parser refuses is one opaque token.
+    Missing end tags are added, and the entities in texts are decoded. Control characters, which
+    HTML does not allow, are left out. A text that the parser refuses is one opaque token.
 
     Raises:
         InvalidRequestError: The tags are nested so deeply that the parser would lose text.

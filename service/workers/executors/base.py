@@ -54,9 +54,9 @@ class Backlog(Generic[Item]):
 
     @property
     def oldest(self) -> int:
-        """Id of its oldest item; the backlog must not be empty.
+        """Id of the oldest item; the backlog must not be empty.
 
-        Waiting items count by the first of each list, which arrived first.
+        In each list of waiting items, the first item is the oldest.
         """
         firsts = [items[0].id for items in (self.waiting, *self.retries) if items]
         return min([*firsts, *self.running])
@@ -77,7 +77,7 @@ class Backlog(Generic[Item]):
         self.running, self.given_up, self.is_retry = {}, set(), False
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops items that wait or are retried, and marks those in progress as given up."""
+        """Drops items that wait or will be retried; marks items in progress as given up."""
         if self.waiting:
             self.waiting = deque(item for item in self.waiting if item.id not in ids)
         parts = ([item for item in part if item.id not in ids] for part in self.retries)
@@ -93,8 +93,8 @@ class Backlog(Generic[Item]):
         """Ends a batch that failed, and queues its halves.
 
         Returns:
-            If the batch had one item, a list of this item, which caused the failure. The list is
-            empty if the batch had several items, or if the item was given up.
+            The item that caused the failure, if the batch had only this item. The list is empty if
+            the batch had several items, or if the item was given up.
         """
         items = [item for item in self.running.values() if item.id not in self.given_up]
         was_alone = len(self.running) == 1
@@ -119,7 +119,7 @@ class Executor(ABC, Generic[Item]):
     Attributes:
         noun: Word for an item in the log.
         stats: Model calls since the last `drain_stats`.
-        timer: Measures its steps.
+        timer: Measures the steps.
         cost: Seconds of the last measured step. `TimeShare` sets it. The class `Turns` uses it as
             the estimate for the next step.
     """
@@ -147,17 +147,20 @@ class Executor(ABC, Generic[Item]):
 
     @property
     def level(self) -> int:
-        """Length bucket of its shortest items; 0 if the kind has no length buckets."""
+        """Length bucket of the shortest items; 0 if the kind has no length buckets."""
         return 0
 
     @property
     def oldest(self) -> int:
-        """Id of its oldest item, which `Turns` compares; 0 if the kind has no length buckets."""
+        """Id of the oldest item, which `Turns` compares; 0 if the kind has no length buckets."""
         return 0
 
     @property
     def num_rows(self) -> int:
-        """Number of occupied rows of an in-flight batch; 0 for an executor without such a batch."""
+        """Number of occupied rows of an in-flight batch; 0 for an executor without such a batch.
+
+        Items can join and leave an in-flight batch between its steps.
+        """
         return 0
 
     @property
@@ -187,7 +190,7 @@ class Executor(ABC, Generic[Item]):
 
         Raises:
             Exception: The batch failed. The caller must then call `isolate`. If memory has run out,
-                it calls `shrink` first.
+                the caller calls `shrink` first.
         """
 
     def shrink(self) -> None:
@@ -198,8 +201,8 @@ class Executor(ABC, Generic[Item]):
         """Ends a batch that failed. A batch of several items is computed again in parts.
 
         Returns:
-            If the batch had one item, a list of this item, which caused the failure. The list is
-            empty if the batch had several items, or if the item was given up.
+            The item that caused the failure, if the batch had only this item. The list is empty if
+            the batch had several items, or if the item was given up.
         """
 
     def drain_stats(self) -> list[BatchStats]:

@@ -1,6 +1,6 @@
 """Computes the scores of texts, or of pairs of a query and a text, in a worker.
 
-The work is divided in the same way as that of `service.workers.executors.embedding`.
+The work is divided in the same way as in `service.workers.executors.embedding`.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from service.workers.messages import WorkerConfig
 
 
 class RerankExecutor(EmbeddingExecutor):
-    """Scores texts or pairs; those of similar length are computed together.
+    """Scores texts or pairs; inputs of similar length are computed together.
 
     A step computes one slice, a part of a batch.
     """

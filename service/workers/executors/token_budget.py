@@ -10,7 +10,7 @@ from service.items.base import WorkItem
 Item = TypeVar("Item", bound=WorkItem)
 
 RECOVERY_SECONDS = 10.0
-"""Time after which the limit is doubled, if the memory has sufficed since."""
+"""Time after which the limit is doubled, if memory has not run out again in this time."""
 
 
 class TokenBudget:
@@ -21,6 +21,7 @@ class TokenBudget:
 
     Attributes:
         limit: Lowered number of tokens; None if the usual limit applies.
+        failed_tokens: Largest number of tokens of a batch that ran out of memory; 0 if none did.
     """
 
     def __init__(self, usual: int | None = None) -> None:
@@ -38,7 +39,7 @@ class TokenBudget:
     def take(self, waiting: deque[Item], running: Iterable[Item]) -> list[Item]:
         """Takes the oldest waiting items that fit beside the running items.
 
-        An item that exceeds the limit is taken if no item is running.
+        If no item is running, an item that exceeds the limit is taken alone.
         """
         self._recover()
         limit = min([each for each in (self.usual, self.limit) if each is not None], default=None)

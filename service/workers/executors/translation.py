@@ -20,8 +20,8 @@ class TranslationExecutor(Executor[TranslationItem]):
 
     Items that arrive between two steps are encoded together, because encoding each item alone takes
     an eighth longer. While a part of a failed batch is decoded again, no other items enter the
-    engine. In float32 and native int8 on a CPU, a part that is decoded again gives the same ids.
-    Otherwise an id may change if two tokens have nearly the same score.
+    engine. On a CPU with float32 or native int8, a part that is decoded again gives the same ids.
+    In all other cases, an id may change if two tokens have nearly the same score.
 
     Args:
         engine: The engine of the model.
@@ -119,7 +119,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         """Empties the engine, and queues its items again in halves.
 
         Returns:
-            The item at fault, if it was alone in the engine; otherwise no item.
+            The item at fault, if the engine had only this item. Otherwise the list is empty.
         """
         self.engine.clear()
         at_fault = self.backlog.isolate()

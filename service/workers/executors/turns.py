@@ -1,7 +1,8 @@
 """Chooses the next slice of a worker's work on texts of different lengths: short texts first.
 
 If only length decided, long texts would never be finished while short texts keep arriving. A share
-of the work therefore goes to the oldest text.
+of the work therefore goes to the oldest text. A slice is the part of a batch that one step
+computes.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Protocol, TypeVar
 
 OLDEST_SHARE = 0.25
 """Share of the work that goes to the candidate with the oldest text, while another candidate has
-shorter ones."""
+shorter texts."""
 
 
 class Candidate(Protocol):
@@ -42,7 +43,7 @@ class Turns:
         self.debt = 0.0
 
     def choose(self, candidates: Sequence[Chosen]) -> Chosen:
-        """Returns the candidate whose slice is next: the first one of the lowest level, as a rule.
+        """Returns the candidate for the next slice, usually the first of the lowest level.
 
         Args:
             candidates: Candidates with texts, at least one.

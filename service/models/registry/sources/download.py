@@ -48,9 +48,9 @@ Report = Callable[[int, int | None], None]
 def download(file: PublishedFile, folder: Path, http: HttpClient, report: Report) -> StoredFile:
     """Fetches a file into a folder.
 
-    If the transfer breaks, the fetched bytes are kept. The next call fetches the rest if the server
-    can tell that the file is unchanged, and else the whole file. Content that differs from the
-    published file is deleted.
+    If the transfer breaks, the fetched bytes are kept. The next call fetches only the rest if the
+    server can tell that the file is unchanged. If the server cannot tell this, the next call
+    fetches the whole file. Content that differs from the published file is deleted.
 
     Raises:
         RegistryError: The file cannot be fetched or written, or differs from the published one.
@@ -134,8 +134,8 @@ class _Transfer:
                 if limit is not None and done > limit:  # more bytes could fill the disk
                     _refuse(self.file, self.target, f"has more than {limit} bytes", self.part)
         except httpx2.TransportError as error:
-            # A try has progressed if it got further than all tries before. After some tries
-            # without progress, `HttpClient.retry` gives up.
+            # A try has progressed if it got further in the file than all earlier tries. After some
+            # tries without progress, `HttpClient.retry` gives up.
             broken = TransientError(
                 f"the connection broke after {done} of {total or 'an unknown number of'} bytes"
             )

@@ -124,7 +124,8 @@ def _is_list_of_models(value: Any) -> bool:
 def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:
     """Returns the best entry of the index for a reference.
 
-    The release status decides, and among entries of equal status the architecture.
+    The entry with the best release status is chosen. Among entries of equal status, the entry with
+    the best architecture is chosen.
 
     Raises:
         NotPublishedError: The index has no entry for the language pair or the architecture.
@@ -163,7 +164,7 @@ def _rank(value: Any, order: Sequence[str]) -> int:
 
 
 def _roles(files: Mapping[str, Any]) -> list[str]:
-    """Returns the keys of the needed files: weights, vocabularies, and any shortlist.
+    """Returns the keys of the needed files: weights, vocabularies, and the shortlist if present.
 
     Raises:
         KeyError: A needed file is missing.

@@ -75,7 +75,8 @@ class HttpClient:
     def open(self, url: str, headers: Mapping[str, str]) -> Iterator[httpx2.Response]:
         """Sends one request; the caller reads the body of the response.
 
-        A response with status 416 is yielded too: the requested range is not in the file.
+        A response with status 416 is yielded too. This status means that the file does not
+        have the requested range.
 
         Raises:
             TransientError: The request, or reading the body, failed; a later try may succeed.
@@ -167,7 +168,7 @@ def request_error(url: str, error: httpx2.RequestError) -> Exception:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields an error and the errors that it was raised from."""
+    """Yields an error, then the error that caused it, and so on."""
     each: BaseException | None = error
     while each is not None:
         yield each

@@ -65,7 +65,7 @@ class Hub:
     Args:
         endpoint: Address of the registry.
         http: Client that repeats failed calls.
-        is_offline: Whether only Hugging Face's cache may be read; HF_HUB_OFFLINE also sets this.
+        is_offline: Whether only Hugging Face's cache may be read; HF_HUB_OFFLINE also does this.
     """
 
     def __init__(self, endpoint: str, http: HttpClient, is_offline: bool = False) -> None:
@@ -153,7 +153,7 @@ class Hub:
         api = hf.HfApi(self.endpoint, token=self._token, library_name="regard")
         try:
             info = api.model_info(name, revision=revision, files_metadata=True)
-        except HfHubHTTPError:  # some are also ValueErrors, which are caught below
+        except HfHubHTTPError:  # some of these are ValueErrors, which the next clause catches
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DownloadError(f"{shown(url)} does not describe a model: {error!r}") from error
