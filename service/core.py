@@ -15,9 +15,9 @@ from service.metrics.definitions import Metrics
 from service.metrics.ended import Ended
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Reservation
+from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.rates import Rates
 from service.scheduling.scheduler import Scheduler
-from service.scheduling.sharing import SentenceSharing
 from service.scheduling.submission import Submission
 from service.settings import Settings
 from service.settings.keys import RateLimits

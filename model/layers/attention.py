@@ -54,9 +54,9 @@ def attention(
     For 64 rows of 8 heads and 32 keys, the explicit form takes 235 µs, and the fused kernel takes
     322 µs. Also, padding of the keys does not change the bits of the explicit form's result.
 
-    On a GPU without RowLengths, the fused kernel also computes a single query. The fused kernel
-    needs one launch, reads keys and values once, and keeps the scores on the chip. The explicit
-    form needs five small launches.
+    On a GPU, the fused kernel computes single queries too, unless the bias is a RowLengths. The
+    fused kernel needs one launch, reads keys and values once, and keeps the scores on the chip. The
+    explicit form needs five small launches.
 
     Args:
         query: (..., T, K).

@@ -26,8 +26,8 @@ FIRST_WEIGHT = 2.0
 """Value and weight of a sample that is always present. It sets the margin until samples arrive."""
 
 RATE_ERROR = 0.05
-"""Share of the predicted time that is always part of the margin. If the measured rate is wrong, all
-predictions are wrong until the first of the predicted requests have ended."""
+"""Share of the predicted time that is always part of the margin. It covers errors of the measured
+rate. The samples show such an error only later, when the first predicted requests have ended."""
 
 MAX_STRETCH = 1.5
 """Largest margin, as a multiple of the predicted time. After an overload the samples are large.
@@ -98,7 +98,12 @@ class Margin:
 
 
 def margin_of(expected: float, num_bins: int) -> float:
-    """Returns the margin in seconds for the sample at the end of the first `num_bins` bins."""
+    """Returns the margin of a request, in seconds, for the largest sample of a bin.
+
+    Args:
+        expected: Predicted time in seconds.
+        num_bins: Number of the bin, counted from 1.
+    """
     margin = RATE_ERROR * expected + (LOWEST + BIN * num_bins) * math.sqrt(expected)
     return min(margin, MAX_STRETCH * expected)
 

@@ -14,8 +14,8 @@ from service.errors import DeadlineExceededError, InternalError, NotFoundError
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
 from service.items.translation import TranslationItem
+from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.scheduler import Scheduler
-from service.scheduling.sharing import SentenceSharing
 from tests.unit.scheduling import (
     FakeWorker,
     assert_idle,
