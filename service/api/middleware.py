@@ -35,7 +35,7 @@ from service.errors import (
 )
 from service.http_server.drain import Drain
 from service.http_server.loop_load import LoopLoad, too_many
-from service.http_server.request_connection import ADMITTED_KEY
+from service.http_server.request_connection import ADMITTED_KEY, ARRIVED_KEY
 from service.metrics.ended import Ended
 from service.tasks.backend import Recorder
 from service.tasks.context import RequestContext
@@ -101,6 +101,7 @@ class RequestMiddleware:
         tasks = self.tasks if dialect is OWN else dialect.tasks
         context = RequestContext(request_id(scope), task=tasks.get(path), address=address(scope))
         state = scope.setdefault("state", {})
+        context.started = state.get(ARRIVED_KEY, context.started)
         state["context"], state["error_shape"] = context, dialect.error_shape
         state["scope"] = dialect.scope
         cors = self.access.origins.response_headers(scope["headers"])

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from service.http_server.loop_load import LoopLoad
-from service.http_server.request_connection import ADMITTED_KEY
+from service.http_server.request_connection import ADMITTED_KEY, ARRIVED_KEY
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -138,7 +138,8 @@ class RefusingProtocol(HttpToolsProtocol):
     def _count(self, template: Template) -> None:
         """Counts a request of the turn; sets `refusal` if the request is to be refused early."""
         is_admitted = self.early.load.admits(self.client[0] if self.client else "")
-        self.scope["state"][ADMITTED_KEY] = is_admitted
+        state = self.scope["state"]
+        state[ADMITTED_KEY], state[ARRIVED_KEY] = is_admitted, self.early.load.turn_began
         is_next = self.cycle is None or self.cycle.response_complete
         can_write = is_next and not self.flow.write_paused  # the client reads its responses
         if is_admitted or not can_write or not self.early.suffices(self.headers):

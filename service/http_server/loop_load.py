@@ -110,6 +110,11 @@ class LoopLoad:
         turn.handled[client] += 1
         return True
 
+    @property
+    def turn_began(self) -> float:
+        """Time at which this turn began, or the present time if it has no request yet."""
+        return self.clock() if self._turn is None else self._turn.began
+
     def _share(self, client: str) -> int:
         """Returns the largest number of requests of a client in a turn."""
         share = max(1, self.limit // self._num_clients)

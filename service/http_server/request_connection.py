@@ -19,6 +19,13 @@ ADMITTED_KEY = "is_admitted"
 The flag is missing if the connection has not counted the request.
 """
 
+ARRIVED_KEY = "arrived"
+"""Name of a time in the same state, by time.perf_counter: when the turn of the request began.
+
+In a long turn, a request waits some time before the application sees it. Its deadline counts from
+the beginning of the turn. The time is missing if the connection has not counted the request.
+"""
+
 
 def connection_of(scope: Scope) -> "Connection | None":
     """Returns the connection of a request; None if an ASGI client in this process sent it."""

@@ -102,6 +102,17 @@ def test_connection_serves_requests_after_a_refusal(
     assert asked(connection)[0] == 200
 
 
+def test_deadline_counts_from_the_beginning_of_the_turn(
+    serve_live: ServeLive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve_live()
+    began = property(lambda load: load.clock() - 5)
+    monkeypatch.setattr(type(server.early.load), "turn_began", began)
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, LIMIT_SECONDS)) as opened:
+        assert asked(opened, X_Request_Timeout_Ms="4000")[0] == 504
+        assert asked(opened, X_Request_Timeout_Ms="60000")[0] == 200
+
+
 def test_refusals_are_counted(refusing: Refusing, connection: http.client.HTTPConnection) -> None:
     for _ in range(3):
         assert asked(connection)[0] == 429

@@ -211,3 +211,18 @@ def test_overload_ends_when_few_requests_arrive_in_bursts() -> None:
                 turns.cpu += 0.002  # until the next requests arrive
 
     run(test)
+
+
+def test_turn_began_with_its_first_request() -> None:
+    async def check() -> None:
+        now = 1.0
+        load = LoopLoad(lambda: now, lambda: 0.0)
+        assert load.turn_began == 1.0
+        load.admits("client")
+        now = 1.5
+        load.admits("client")
+        assert load.turn_began == 1.0
+        await end_turn()
+        assert load.turn_began == 1.5
+
+    asyncio.run(check())
