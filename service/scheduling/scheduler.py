@@ -184,7 +184,8 @@ class Scheduler:
             needed = expected + queue.margin.seconds_for(expected)
             if needed > seconds:
                 raise late(needed, seconds)
-        if queue.pace.is_known(occupancy):  # an assumed rate would distort the measured errors
+        # An assumed rate would distort the measured errors, and so would the time of other models.
+        if queue.pace.is_known(occupancy) and len(jobs) == submission.total:
             submission.prediction = Prediction(queue.margin, expected, seconds)
 
     def _dispatch_soon(self) -> None:

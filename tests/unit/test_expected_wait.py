@@ -1,12 +1,16 @@
 """Admission by expected wait, in simulated overloads."""
 
 import random
+import time
 from collections.abc import Callable
 
 import pytest
 
+from service.items.translation import TRANSLATE
 from service.scheduling import margin
 from service.scheduling.pace import MAX_STRETCH, MIN_SAMPLES, Pace
+from service.scheduling.scheduler import Scheduler
+from tests.unit.scheduling import MODELS, FakeWorker, deadline, run, sentences
 from tests.unit.simulation import Clock, Simulation
 
 SECONDS = 60.0
@@ -197,3 +201,21 @@ def test_pace_follows_a_change_within_seconds() -> None:
     for number in range(60):
         pace.add(work=50, seconds=1.0, occupancy=10, now=10 + number / 10)
     assert pace.seconds_for(100, 10) == pytest.approx(2.0, rel=0.1)
+
+
+def test_prediction_of_one_model_is_not_compared_with_the_time_of_two() -> None:
+    async def check(scheduler: Scheduler) -> None:
+        FakeWorker(scheduler)
+        for model in MODELS:
+            for _ in range(100):
+                scheduler.queues[TRANSLATE][model].pace.add(10.0, 1.0, 4.0, time.perf_counter())
+        items = [sentences(1, model=model)[0] for model in MODELS]
+        begun = [scheduler.submit([item], deadline()) for item in items]
+        one = scheduler.submit(sentences(2), deadline())
+        two = scheduler.submit([sentences(1, model=model)[0] for model in MODELS], deadline())
+        assert one.prediction is not None
+        assert two.prediction is None
+        for submission in (*begun, one, two):
+            submission.close()
+
+    run(check)
