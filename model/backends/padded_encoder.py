@@ -43,8 +43,8 @@ class PaddedBatch(EncoderBatch):
         self.num_layers = len(self.layers)
         self.num_tokens = source.numel()
         length = source.shape[1]
-        # The position table of a text encoder may have no positions after the longest text. Padding
-        # tokens therefore get no larger positions than the longest text.
+        # The position table of a text encoder may end where the longest text of this batch ends.
+        # Padding tokens therefore get no larger positions than the tokens of this text.
         positions = torch.arange(length, device=source.device)
         positions = positions.clamp_max(max(lengths, default=length) - 1)
         self.positions = positions.expand_as(source)  # (B, S)

@@ -95,7 +95,7 @@ def _outer_names(config: ModelConfig) -> list[Name]:
 
 
 def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Returns a map from an embedding table's name in `name_pairs` to its other names in a file."""
+    """Returns the other names that a file may have for a matrix, by the matrix's first name."""
     if config.shared_embeddings:
         return {SHARED: (SOURCE, TARGET, OUTPUT)}
     return {TARGET: (OUTPUT,)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape
 from itertools import count, groupby
-from typing import Any, Union
+from typing import Any
 
 from lxml import etree
 
@@ -59,7 +59,7 @@ class Unit:
     is_ordered: bool = False
 
 
-Node = Union[str, Unit]  # noqa: UP007  # A string cannot stand beside `|`.
+Node = str | Unit
 """A part of a text: words, or an inline element."""
 
 
