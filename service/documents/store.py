@@ -1,8 +1,8 @@
 """Keeps translated documents in a folder for a limited time.
 
 All HTTP processes of a server share the folder, so each process can serve every document. A
-document has a file with its state in JSON. When the document has been translated, a second file
-has the translation. The names of both files begin with the id of the document.
+document has a file with its state in JSON. A second file contains the translation, as soon as the
+translation is ready. The names of both files begin with the id of the document.
 """
 
 import json

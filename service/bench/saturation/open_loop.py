@@ -14,7 +14,7 @@ TICK_SECONDS = 0.001
 """Time between two rounds of sending and receiving. A request may be sent this much too late.
 
 In each round, several requests are sent and several replies are read. A client that wakes up for
-each of them takes a third more CPU time from the server.
+each of them takes 0.030 ms of CPU time for a request, not 0.021 ms.
 """
 
 
