@@ -176,6 +176,14 @@ class Decoder(nn.Module):
                 all_self.append(self_weights)
         return self.norm(x), all_self, all_cross if return_weights else []
 
+    def logits_of(self, hidden: Tensor, ids: Tensor) -> Tensor:
+        """Returns float32 logits (B, U) of some vocabulary ids (U) for hidden states (B, D)."""
+        bias = self.output_bias[ids]
+        if self.int8_output is None:
+            return self.multiply(hidden, self.output_weight[ids], None, bias)
+        rows, scales = self.int8_output.rows(ids), self.int8_output.scales[ids]
+        return self.multiply(hidden, rows, scales, bias)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (..., V) for hidden states (..., D)."""
         parts = self.output_weight, self.output_scales, self.output_bias

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from model.architectures.embedding import NO_TOKEN
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Ids
+from model.architectures.shortlist import Ids, Shortlist
+from model.inspection.capture import Slices
 from model.sequence import BatchStats, Sequence
 
 
@@ -76,6 +77,20 @@ def first_token(sequence: Sequence) -> int:
     return NO_TOKEN if sequence.first_id is None else sequence.first_id
 
 
+class ForcedDecoder(Protocol):
+    """Decodes given targets with the code that also decodes the rows of a batch."""
+
+    def hidden(
+        self, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
+    ) -> Slices[list[Tensor]]:
+        """Returns the hidden states (T, D) from which the T tokens of each target are predicted.
+
+        Args:
+            sources: Source ids of each sentence, EOS included.
+            targets: Target ids of each sentence.
+        """
+
+
 class ModelRunner(Protocol):
     """Runs a model on its device, and holds the decoding state of all rows.
 
@@ -86,9 +101,14 @@ class ModelRunner(Protocol):
             read the tokens of the previous step. Each row then continues with its most probable
             token.
         tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
+        shortlist: Candidate ids of each sentence; None for the whole vocabulary.
+        forced_decoder: Decodes given targets; None if PyTorch computes the same hidden states in
+            one pass (`model.encoding.teacher_forced`).
     """
 
     model: EncoderDecoder
+    forced_decoder: ForcedDecoder | None
+    shortlist: Shortlist | None
     pipeline_depth: int
     tokens_per_call: int
 

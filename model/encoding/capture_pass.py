@@ -14,14 +14,8 @@ import torch
 from model.backends.encoder_batch import run_layers
 from model.backends.torch_encoder import PackableEncoder, PackedBatch
 from model.encoding.sliced_pass import SlicedPass
-from model.inspection.capture import (
-    AttentionSite,
-    Capture,
-    ProjectedHeads,
-    Result,
-    Slices,
-    new_captures,
-)
+from model.inspection.capture import AttentionSite, Capture, ProjectedHeads, Result, Slices
+from model.inspection.captures import new_captures
 from model.inspection.query import AttentionJob, AttentionKind
 
 SLICE_TOKENS = 128

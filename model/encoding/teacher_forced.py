@@ -10,6 +10,7 @@ Between two slices a worker can do other work.
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -17,6 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 from model.architectures.decoder import DecoderLayer
 from model.architectures.embedding import Embedding
 from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.shortlist import Ids, Shortlist
+from model.backends.base import ForcedDecoder
 from model.backends.cuda.staging import upload
 from model.encoding.capture_pass import (
     SLICE_TOKENS,
@@ -27,7 +30,7 @@ from model.encoding.capture_pass import (
     show,
 )
 from model.encoding.sliced_pass import batches
-from model.inspection.capture import AttentionSite, ProjectedHeads, Slices
+from model.inspection.capture import AttentionSite, DecoderOutput, ProjectedHeads, Slices
 from model.inspection.query import AttentionJob, AttentionKind, check_job
 from model.layers.attention import MultiHeadAttention, attention, mask_bias
 from model.layers.ssru import SSRU
@@ -41,6 +44,12 @@ class TeacherForcedPass(CapturePass):
         jobs: Jobs with sentences and translations. The queries of the jobs name existing layers
             and heads.
         slice_tokens: Approximate number of tokens in a slice.
+        shortlist: Candidate ids of each sentence, for queries about probabilities; None for the
+            whole vocabulary.
+        forced_decoder: Computes the hidden states for queries about probabilities; None to compute
+            them in the same pass as the attention. If native code translates, only native code
+            gets the same hidden states. In this pass, some values would be rounded to another
+            int8, and log-probabilities would differ by up to 0.4.
 
     Raises:
         InputError: A job cannot be computed.
@@ -51,8 +60,12 @@ class TeacherForcedPass(CapturePass):
         model: EncoderDecoder,
         jobs: Sequence[AttentionJob],
         slice_tokens: int = SLICE_TOKENS,
+        shortlist: Shortlist | None = None,
+        forced_decoder: ForcedDecoder | None = None,
     ) -> None:
         self.model = model
+        self.shortlist = shortlist
+        self.forced_decoder = forced_decoder
         for job in jobs:
             check_job(model.config, job)
         super().__init__(jobs, model.device, slice_tokens)
@@ -62,7 +75,44 @@ class TeacherForcedPass(CapturePass):
         for needs_target in (True, False):
             chosen = [each for each in self.captured if each.job.needs_target is needs_target]
             for batch in batches(chosen, lambda each: each.lengths, self.slice_tokens):
-                yield from TeacherForcedBatch(self.model, batch, self.slice_tokens).run()
+                yield from self._run(batch)
+
+    def _run(self, batch: list[CapturedJob]) -> Slices[None]:
+        scored = [each for each in batch if each.job.needs_output]
+        is_forced_apart = self.forced_decoder is not None
+        whole = TeacherForcedBatch(
+            self.model, batch, self.slice_tokens, bool(scored) and not is_forced_apart
+        )
+        hidden = yield from whole.run()
+        if not scored:
+            return
+        if self.forced_decoder is not None:
+            hidden = yield from self.forced_decoder.hidden(
+                [each.job.source for each in scored], [each.job.target for each in scored]
+            )
+        else:
+            pairs = zip(batch, hidden, strict=True)
+            hidden = [states for each, states in pairs if each.job.needs_output]
+        for each, states in zip(scored, hidden, strict=True):
+            yield from self._show_output(each, states)
+
+    def _show_output(self, captured: CapturedJob, hidden: Tensor) -> Slices[None]:
+        """Shows the decoder's output for one sentence to the captures that need it."""
+        job = captured.job
+        logits = self.model.decoder.logits_of
+        output = DecoderOutput(hidden, job.target, self._candidates(job.source), logits)
+        for capture in captured.captures:
+            if capture.needs_output:
+                yield from capture.observe_output(output)
+
+    def _candidates(self, source: list[int]) -> Ids:
+        """Returns the ids from which the decoder chooses the translation of a sentence."""
+        config = self.model.config
+        if self.shortlist is None:
+            ids = np.arange(config.target_vocab_size)
+        else:
+            ids = self.shortlist.ids(source)
+        return ids[~np.isin(ids, config.forbidden_ids)]
 
 
 class TeacherForcedBatch:
@@ -75,10 +125,15 @@ class TeacherForcedBatch:
         model: The model.
         captured: Jobs and their captures.
         slice_tokens: Approximate number of tokens in a slice.
+        needs_output: Whether `run` returns the decoder's hidden states.
     """
 
     def __init__(
-        self, model: EncoderDecoder, captured: list[CapturedJob], slice_tokens: int
+        self,
+        model: EncoderDecoder,
+        captured: list[CapturedJob],
+        slice_tokens: int,
+        needs_output: bool = False,
     ) -> None:
         self.model = model
         self.captured = captured
@@ -92,21 +147,34 @@ class TeacherForcedBatch:
         }
         self.last = {kind: last_layer(captured, kind) for kind in AttentionKind}
         self.last_decoder = max(self.last[AttentionKind.DECODER], self.last[AttentionKind.CROSS])
+        if needs_output:
+            self.last_decoder = len(model.decoder.layers)  # the pass does not end at a layer
 
-    def run(self) -> Slices[None]:
-        """Runs encoder and decoder as far as the queries need them."""
+    def run(self) -> Slices[list[Tensor]]:
+        """Runs encoder and decoder as far as the queries need them.
+
+        Returns:
+            The hidden states (T, D) from which the T tokens of each target are predicted. The list
+            is empty without `needs_output`.
+        """
         is_whole = self.last_decoder >= 0
+        if not is_whole and self.last[AttentionKind.ENCODER] < 0:
+            return []
         last = None if is_whole else self.last[AttentionKind.ENCODER]
         batch = yield from run_encoder(self.model.encoder, self.captured, self.slice_tokens, last)
         if is_whole:
             memory = batch.read()[: sum(self.sources)]  # without the padding text
-            yield from self.decode(memory[None])
+            return (yield from self.decode(memory[None]))
+        return []
 
-    def decode(self, memory: Tensor) -> Slices[None]:
+    def decode(self, memory: Tensor) -> Slices[list[Tensor]]:
         """Runs the decoder over the targets, shifted right by one.
 
         Args:
             memory: Encoder output (1, N, D).
+
+        Returns:
+            The hidden states, as `run` returns them.
         """
         decoder = self.model.decoder
         x = self._embed(decoder.embedding, [self._inputs(each.job) for each in self.captured])
@@ -114,15 +182,16 @@ class TeacherForcedBatch:
         for number, layer in enumerate(layers):
             x = yield from self._mix_tokens(number, layer, x)
             if number == self.last_decoder > self.last[AttentionKind.CROSS]:
-                return
+                return []
             query = layer.cross_attention.project_query(layer.cross_residual.before(x))
             key, value = decoder.project_layer_cross_kv(layer, memory)
             site = AttentionSite(AttentionKind.CROSS, number)
             y = yield from self._attend(site, layer.cross_attention, query, key, value)
             x = layer.cross_residual.after(x, y)
             if number == self.last_decoder:
-                return
+                return []
             x = yield from self._feed_forward(layer, x)
+        return list(torch.split(decoder.norm(x)[0], self.targets))
 
     def _inputs(self, job: AttentionJob) -> list[int]:
         inputs: list[int] = self.model.decoder_inputs(torch.tensor([job.target]))[0].tolist()

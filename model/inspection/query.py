@@ -124,8 +124,31 @@ class TraceQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbabilityQuery:
+    """A query for the probabilities from which the decoder chooses each target token.
+
+    Attributes:
+        top: Number of likeliest tokens to return at each position.
+        named: Ids whose probability and rank are returned at each position.
+        first_id: Id of the forced first token of the target; None if no token is forced.
+    """
+
+    top: int
+    named: tuple[int, ...] = ()
+    first_id: int | None = None
+
+    @property
+    def kinds(self) -> tuple[AttentionKind, ...]:
+        """Returns no kind: the query is not about attention."""
+        return ()
+
+
+Query = AttentionQuery | TraceQuery | ProbabilityQuery
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionJob:
-    """A sentence, its translation, and the attention queries about them.
+    """A sentence, its translation, and the queries about them.
 
     Attributes:
         source: Source ids, EOS included; or the ids of a text to embed, special tokens included.
@@ -136,7 +159,7 @@ class AttentionJob:
 
     source: list[int]
     target: list[int]
-    queries: tuple[AttentionQuery | TraceQuery, ...]
+    queries: tuple[Query, ...]
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
@@ -146,7 +169,12 @@ class AttentionJob:
     @property
     def needs_target(self) -> bool:
         """Returns whether a query is about the decoder."""
-        return any(kind is not AttentionKind.ENCODER for kind in self.kinds)
+        return self.needs_output or any(kind is not AttentionKind.ENCODER for kind in self.kinds)
+
+    @property
+    def needs_output(self) -> bool:
+        """Returns whether a query is about the decoder's output."""
+        return any(isinstance(query, ProbabilityQuery) for query in self.queries)
 
 
 def attention_layers(config: InspectedConfig) -> dict[AttentionKind, int]:
@@ -311,8 +339,10 @@ def check_job(config: ModelConfig, job: AttentionJob) -> None:
     check_ids("source", job.source, config.source_vocab_size)
     if job.needs_target and not job.target:
         kinds = [kind for kind in job.kinds if kind is not AttentionKind.ENCODER]
-        raise AttentionQueryError(
-            f"{listed(kinds)} attention needs a target, but the target has no tokens"
-        )
+        wanted = f"{listed(kinds)} attention" if kinds else "a query for probabilities"
+        raise AttentionQueryError(f"{wanted} needs a target, but the target has no tokens")
     if job.target:
         check_ids("target", job.target, config.target_vocab_size)
+    for query in job.queries:
+        if isinstance(query, ProbabilityQuery) and query.named:
+            check_ids("named token", query.named, config.target_vocab_size)

@@ -100,7 +100,12 @@ def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
     executables = {
         TRANSLATE: engine,
         EMBED: begin_embedding,
-        ATTENTION: partial(TeacherForcedPass, model),
+        ATTENTION: partial(
+            TeacherForcedPass,
+            model,
+            shortlist=engine.runner.shortlist,
+            forced_decoder=engine.runner.forced_decoder,
+        ),
     }
     precision = str(model.precision)
     rows = engine.limits.max_rows

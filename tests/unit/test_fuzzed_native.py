@@ -152,7 +152,7 @@ class RawCalls:
 
 
 class TranslatorCalls(RawCalls):
-    names = ("enter", "decode", "logits", "attention", "copy", "leave")
+    names = ("enter", "decode", "logits", "hidden", "attention", "copy", "leave")
 
     def __init__(self, chance: random.Random, library: Library) -> None:
         super().__init__(chance, library)
@@ -188,6 +188,11 @@ class TranslatorCalls(RawCalls):
         stride = min(self.number(VOCAB_SIZE), VOCAB_SIZE)
         places = address(rows), address(logits)
         return self.library.batch_logits(self.batch, count, *places, stride)
+
+    def hidden(self) -> Any:
+        count = self.chance.randint(0, 8)
+        rows, states = self.numbers(count, 7), np.zeros((8, 128), np.float32)
+        return self.library.batch_hidden(self.batch, count, address(rows), address(states))
 
     def attention(self) -> Any:
         weights = np.zeros(4096, np.float32)

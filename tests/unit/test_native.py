@@ -12,7 +12,7 @@ from torch import nn
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends.native import runner as native
-from model.backends.native.library import LIBRARIES, Library, load_libraries
+from model.backends.native.library import LIBRARIES, Library, check, load_libraries
 from model.backends.native.runner import NativeRunner, can_serve
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
@@ -316,8 +316,8 @@ def test_row_without_recorded_attention_has_no_weights(library: Library) -> None
 def test_memory_that_runs_out_is_an_error() -> None:
     """The library is not asked to fail for real: the test's process would go with it."""
     with pytest.raises(MemoryError, match="native code"):
-        native.check(-1)
-    native.check(0)
+        check(-1)
+    check(0)
 
 
 @each_library

@@ -18,8 +18,9 @@ from model.encoding.forced_pass import encode, forced_pass
 from model.encoding.sliced_pass import batches
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError
-from model.inspection import capture
-from model.inspection.capture import Slices, new_captures
+from model.inspection import maps as map_capture
+from model.inspection.capture import Slices
+from model.inspection.captures import new_captures
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -155,7 +156,7 @@ def test_no_slice_works_on_more_than_its_tokens(
     for module, name in (
         (teacher_forced, "attention"),
         (torch_encoder, "attention"),
-        (capture, "attention_weights"),
+        (map_capture, "attention_weights"),
     ):
         monkeypatch.setattr(module, name, partial(rows, whole=getattr(module, name)))
 
@@ -349,6 +350,7 @@ def test_jobs_of_all_sorts_share_a_pass(model: EncoderDecoder, precision: str) -
             assert isinstance(alone, AttentionTrace)
             assert_allclose(found.z, alone.z, rtol=0, atol=tolerance)
             continue
+        assert isinstance(found, dict)
         assert isinstance(alone, dict)
         assert_maps_close(found, alone, tolerance)
         assert isinstance(query, AttentionQuery)

@@ -21,8 +21,15 @@ from model.architectures.embedding import NO_TOKEN
 from model.architectures.encoder import Encoder
 from model.architectures.output import FullOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Ids
-from model.backends.base import CompletedStep, Decoded, DecodeStep, Scores, first_token
+from model.architectures.shortlist import Ids, Shortlist
+from model.backends.base import (
+    CompletedStep,
+    Decoded,
+    DecodeStep,
+    ForcedDecoder,
+    Scores,
+    first_token,
+)
 from model.backends.cuda.graphs import Function, Graphs, Shape
 from model.backends.cuda.row_attention import row_attention
 from model.backends.cuda.staging import Downloads, Slot, Uploads, upload
@@ -94,6 +101,8 @@ class CudaRunner:
 
     pipeline_depth = 1
     tokens_per_call = 1
+    forced_decoder: ForcedDecoder | None = None
+    shortlist: Shortlist | None = None
 
     def __init__(self, model: EncoderDecoder, limits: EngineLimits) -> None:
         config, device = model.config, model.device

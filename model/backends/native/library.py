@@ -148,6 +148,9 @@ class TextWeights(Structure):
 STRUCTURES = (MatrixSpec, WeightList, Sizes, Weights, ShortlistSpec, TextSizes, TextWeights)
 """The structures of all calls, in the order of regard_structures in batch.cpp."""
 
+OUT_OF_MEMORY = -1
+"""Status of a native call that could not allocate memory. guarded.h returns the same value."""
+
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "is_supported": (c_int, []),
     "structures": (c_int, [c_void_p]),
@@ -162,6 +165,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 5]),
     "batch_decode": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
     "batch_logits": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int64]),
+    "batch_hidden": (c_int, [c_void_p, c_int, *[c_void_p] * 2]),
     "batch_attention": (c_int, [c_void_p, c_int, c_int64, c_void_p]),
     "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
     "batch_leave": (c_int, [c_void_p, c_int]),
@@ -176,6 +180,19 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "text_batch_feed_forward": (c_int, [c_void_p, *[c_int] * 3]),
     "text_batch_read": (c_int, [c_void_p, c_int, c_void_p]),
 }
+
+
+def check(status: int) -> None:
+    """Raises an error for a failed call of the native code.
+
+    Raises:
+        MemoryError: The native code could not allocate memory.
+        RuntimeError: The native code refused the arguments.
+    """
+    if status == OUT_OF_MEMORY:
+        raise MemoryError("the native code could not allocate memory")
+    if status:
+        raise RuntimeError("the native code refused its arguments")
 
 
 def address(array: NDArray[Any]) -> int:

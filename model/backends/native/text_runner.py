@@ -21,9 +21,10 @@ from model.backends.native.library import (
     TextWeights,
     WeightList,
     address,
+    check,
     int32,
 )
-from model.backends.native.runner import LANES, check
+from model.backends.native.runner import LANES
 from model.config import NormPosition
 from model.embedding_config import TextEncoderConfig
 from model.quantization.asymmetric import AsymmetricInt8Linear

@@ -55,6 +55,10 @@ int regard_batch_logits(Batch* batch, int count, const int32_t* scored, float* l
     return guarded([&] { batch->logits(count, scored, logits, stride); });
 }
 
+int regard_batch_hidden(const Batch* batch, int count, const int32_t* rows, float* to) {
+    return guarded([&] { batch->read_hidden(count, rows, to); });
+}
+
 int regard_batch_attention(const Batch* batch, int row, int64_t count, float* to) {
     return guarded([&] { batch->read_attention(row, count, to); });
 }

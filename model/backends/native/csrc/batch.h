@@ -7,6 +7,7 @@
 #pragma once
 
 #include "self_cache.h"
+#include "ssru_cells.h"
 #include "transformer.h"
 
 namespace regard {
@@ -29,13 +30,12 @@ public:
           next_position(max_rows),
           first_ids(max_rows, NO_TOKEN),
           attention(max_rows),
+          cells(sizes.decoder == DecoderKind::SSRU ? sizes.decoder_layers : 0, max_rows,
+                sizes.d_model),
           self_cache(sizes.decoder_layers, max_rows, sizes.heads, sizes.d_model / sizes.heads),
           sublayers({sizes.d_model, sizes.ffn, sizes.activation, sizes.is_pre_norm != 0,
                      sizes.norms_keys != 0}),
-          encoder(model.encoder, sizes.heads, sizes.d_model / sizes.heads, sublayers) {
-        if (sizes.decoder == DecoderKind::SSRU)
-            cells.assign((size_t)sizes.decoder_layers * max_rows * sizes.d_model, 0.0f);
-    }
+          encoder(model.encoder, sizes.heads, sizes.d_model / sizes.heads, sublayers) {}
 
     // Encodes sentences and assigns rows to each, from `row` on.
     //   copies: number of rows of each sentence
@@ -96,11 +96,7 @@ public:
         float* all = scores.reserve(model.full_output ? model.full_output->width()
                                                       : round_up(sizes.target_vocab, LANES));
         for (int i = 0; i < count; i++) {
-            int row = scored[i], size = sizes.target_vocab;
-            auto place = std::lower_bound(first_rows.begin(), first_rows.end(), row);
-            require(has_logits && place != first_rows.end() && *place == row,
-                    "the last call did not decode one token of the row");
-            int line = place - first_rows.begin();
+            int row = scored[i], line = line_of(row), size = sizes.target_vocab;
             if (model.full_output) {
                 model.full_output->logits(hidden, line, all);
             } else {
@@ -114,6 +110,14 @@ public:
             std::fill_n(to, size, NEVER);
             to[given_id(row)] = 0.0f;
         }
+    }
+
+    // Writes the hidden states (count, D) of some rows, from which the last decode step chose their
+    // tokens. The last call must be a `decode` of one step that decoded these rows.
+    void read_hidden(int count, const int32_t* wanted, float* to) const {
+        size_t d = sizes.d_model;
+        for (int i = 0; i < count; i++)
+            std::memcpy(to + i * d, stream.get() + line_of(wanted[i]) * d, d * sizeof(float));
     }
 
     // Writes the recorded cross-attention of a row, (tokens so far, length of the sentence).
@@ -141,7 +145,7 @@ public:
             sentences[i]->rows++;
         }
         if (sizes.decoder == DecoderKind::SSRU)
-            copy_cells(count, from, to);
+            cells.copy(count, from, to);
         else
             self_cache.copy(count, from, to);
         for (int i = 0; i < count; i++) {
@@ -176,7 +180,7 @@ private:
     std::vector<int> next_position;   // next position of each row
     std::vector<int32_t> first_ids;   // given first token of each row, or NO_TOKEN
     std::vector<Record> attention;    // one record for each row
-    std::vector<float> cells;         // (layers, rows, D), of a decoder with SSRUs
+    SsruCells cells;                  // of a decoder with SSRUs
     SelfCache self_cache;             // of a decoder with self-attention
     std::vector<std::unique_ptr<Sentence>> sentences;
     std::vector<Sentence*> unused;
@@ -190,10 +194,18 @@ private:
     Sublayers<Quantized> sublayers;
     Encoder<Quantized> encoder;
     Quantized hidden;                 // inputs of the output layer in the last step
-    Buffer<float> stream, scores, column, saved;
+    Buffer<float> stream, scores, column;
 
     void check_used(int row) const {
         require(row >= 0 && row < (int)rows.size() && rows[row], "there is no such row");
+    }
+
+    // Returns the line of a row in the last decode step.
+    int line_of(int row) const {
+        auto place = std::lower_bound(first_rows.begin(), first_rows.end(), row);
+        require(has_logits && place != first_rows.end() && *place == row,
+                "the last call did not decode one token of the row");
+        return place - first_rows.begin();
     }
 
     // Checks the arguments of `enter`; returns the number of tokens.
@@ -213,10 +225,6 @@ private:
         check_used(row);
         require(token >= NO_TOKEN && token < sizes.target_vocab, "a token is wrong");
         require(next_position[row] + steps <= sizes.positions, "a target is too long");
-    }
-
-    float* cell(int layer, int row) {
-        return cells.data() + ((size_t)layer * rows.size() + row) * sizes.d_model;
     }
 
     Sentence* take_sentence() {
@@ -250,24 +258,11 @@ private:
         first_ids[row] = first_id;
         attention[row].is_on = is_recorded;
         attention[row].weights.clear();
-        if (sizes.decoder == DecoderKind::SSRU)
-            for (int layer = 0; layer < sizes.decoder_layers; layer++)
-                std::fill_n(cell(layer, row), sizes.d_model, 0.0f);
+        cells.reset(row);
     }
 
     // Returns the token that was given for a row's last position, or NO_TOKEN.
     int32_t given_id(int row) const { return next_position[row] == 1 ? first_ids[row] : NO_TOKEN; }
-
-    void copy_cells(int count, const int32_t* from, const int32_t* to) {
-        int d = sizes.d_model;
-        float* copies = saved.reserve((size_t)count * d);
-        for (int layer = 0; layer < sizes.decoder_layers; layer++) {
-            for (int i = 0; i < count; i++)
-                std::memcpy(copies + (size_t)i * d, cell(layer, from[i]), d * sizeof(float));
-            for (int i = 0; i < count; i++)
-                std::memcpy(cell(layer, to[i]), copies + (size_t)i * d, d * sizeof(float));
-        }
-    }
 
     void decode_step(const int32_t* tokens, int32_t* best) {
         int d = sizes.d_model, n = active.size();
@@ -334,22 +329,12 @@ private:
         }
     }
 
-    // Source: Kim et al. 2019, "From Research to Production and Back", section 3.1.
     void run_ssru(const DecoderLayer& layer, int index, float* x, int n) {
-        int d = sizes.d_model;
-        float* gates = sublayers.projected.reserve((size_t)n * 2 * d);
-        float* y = sublayers.context.reserve((size_t)n * d);
+        size_t d = sizes.d_model;
+        float* gates = sublayers.projected.reserve(n * 2 * d);
+        float* y = sublayers.context.reserve(n * d);
         sublayers.apply(layer.ssru_gates, sublayers.before(layer.ssru_norm, x, n), n, gates);
-        for (int r = 0; r < n; r++) {
-            const float *update = gates + (size_t)r * 2 * d, *forget = update + d;
-            float* c = cell(index, active[r]);
-            for (int i = 0; i < d; i += LANES) {
-                Floats f = sigmoid(load(forget + i)), u = load(update + i);
-                Floats next = fma(f, load(c + i), (broadcast(1.0f) - f) * u);
-                store(c + i, next);
-                store(y + (size_t)r * d + i, max(next, broadcast(0.0f)));
-            }
-        }
+        for (int r = 0; r < n; r++) cells.advance(index, active[r], gates + r * 2 * d, y + r * d);
         sublayers.after(layer.ssru_norm, x, y, n);
     }
 

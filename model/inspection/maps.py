@@ -1,0 +1,192 @@
+"""Captures attention maps: the weights of some layers and heads, or weights times value norms.
+
+Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
+number of attending tokens, and S the number of attended tokens.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from model.inspection.capture import AttentionSite, Capture, ProjectedHeads, Slices
+from model.inspection.query import (
+    AttentionKind,
+    AttentionMaps,
+    AttentionNorm,
+    AttentionQuery,
+    Reduction,
+)
+from model.layers.attention import MultiHeadAttention, attention_weights
+from model.quantization.int8 import Int8Linear
+
+
+class MapsCapture(Capture):
+    """Captures attention maps.
+
+    It computes the weights from queries and keys in float32, even for a bfloat16 model. The sum of
+    each row is therefore very close to 1.
+
+    Args:
+        query: Query of the maps.
+        maps: Tensors of the result (layers, heads, T, S), filled with zeros.
+        slice_rows: Number of rows of a map (attending tokens) that a slice computes.
+    """
+
+    def __init__(
+        self, query: AttentionQuery, maps: dict[AttentionKind, Tensor], slice_rows: int
+    ) -> None:
+        self.query = query
+        self.maps = maps
+        self.slice_rows = slice_rows
+        if query.reduce is Reduction.ROLLOUT:
+            for result in maps.values():
+                result[0, 0].fill_diagonal_(1.0)  # a rollout starts with the identity
+
+    def layers(self, kind: AttentionKind) -> Collection[int]:
+        """Returns the layers of the query."""
+        return self.query.layers.get(kind, ())
+
+    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
+        """Merges one layer into the result, slice by slice."""
+        layers, is_rollout = self.query.layers[site.kind], self.query.reduce is Reduction.ROLLOUT
+        result, merge = self.maps[site.kind], MERGES[self.query.reduce]
+        merged = torch.empty_like(result) if is_rollout else result
+        heads = self._select(projected)
+        for first in range(0, result.shape[2], self.slice_rows):
+            if first:
+                yield
+            rows = slice(first, first + self.slice_rows)
+            merge(merged[:, :, rows], heads.values(rows), layers.index(site.layer), len(layers))
+        if is_rollout:
+            result[0, 0] = rollout_step(merged[0, 0]) @ result[0, 0]
+
+    def _select(self, projected: ProjectedHeads) -> "ChosenHeads":
+        numbers, norms = self.query.heads, None
+        query, key = chosen(projected.query, numbers), chosen(projected.key, numbers)
+        if self.query.norm is AttentionNorm.VALUE_NORMS:
+            matrices = chosen(head_matrices(projected.module), numbers)
+            norms = value_norms(chosen(projected.value, numbers), matrices)[:, None, :]
+        bias = projected.bias
+        if bias is not None and bias.dim() == 3:
+            bias = chosen(bias, numbers)
+        return ChosenHeads(query, key, bias, norms)
+
+    def result(self) -> AttentionMaps:
+        """Returns the map (layers, heads, T, S) of each kind."""
+        return {kind: values.cpu().numpy() for kind, values in self.maps.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenHeads:
+    """The selected heads of one layer, in float32.
+
+    Attributes:
+        query: Queries (H, T, K).
+        key: Keys (H, S, K).
+        bias: Term added to the scores, (T, S) or (H, T, S), or None.
+        norms: Factors of the weights (H, 1, S), or None.
+    """
+
+    query: Tensor
+    key: Tensor
+    bias: Tensor | None
+    norms: Tensor | None
+
+    def values(self, rows: slice) -> Tensor:
+        """Returns the weights of some rows (H, rows, S), times the norms if there are any."""
+        bias = None if self.bias is None else self.bias[..., rows, :]
+        weights = attention_weights(self.query[:, rows], self.key, bias)
+        return weights if self.norms is None else weights.mul_(self.norms)
+
+
+def chosen(heads: Tensor, numbers: tuple[int, ...]) -> Tensor:
+    """Returns some of the heads (H, ...) in float32.
+
+    Each head is selected as a view. A list of indices would first be copied to the device.
+    """
+    if numbers == tuple(range(len(heads))):
+        return heads.float()
+    return torch.stack([heads[number] for number in numbers]).float()
+
+
+Merge = Callable[[Tensor, Tensor, int, int], None]
+"""Merges the heads (H, T, S) of one layer into a result (layers, heads, T, S).
+
+Arguments: the result, the heads, the index of the layer in the query, the number of layers."""
+
+
+def keep(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Stores every head of the layer."""
+    result[index] = heads
+
+
+def mean_heads(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Stores the mean over the heads of the layer."""
+    result[index, 0] = heads.mean(dim=0)
+
+
+def max_heads(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Stores the maximum over the heads of the layer."""
+    result[index, 0] = heads.amax(dim=0)
+
+
+def add_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Adds the layer's share to the mean over all layers and heads."""
+    result[0, 0].add_(heads.mean(dim=0), alpha=1.0 / count)
+
+
+def last_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Stores the mean over the heads of the layer, from which one rollout step is computed."""
+    result[0, 0] = heads.mean(dim=0)
+
+
+MERGES: dict[Reduction, Merge] = {
+    Reduction.NONE: keep,
+    Reduction.MEAN_HEADS: mean_heads,
+    Reduction.MAX_HEADS: max_heads,
+    Reduction.MEAN_LAYERS_HEADS: add_mean,
+    Reduction.ROLLOUT: last_mean,
+}
+
+
+def rollout_step(weights: Tensor) -> Tensor:
+    """Returns a layer's factor of a rollout (T, T): half its weights, half the identity.
+
+    Rollout is the product of these factors, with the first layer on the right.
+
+    Source: Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers", section 3:
+    A = 0.5 W + 0.5 I, with rows that sum to 1.
+    """
+    mixed = 0.5 * (weights + torch.eye(len(weights), device=weights.device))
+    return mixed / mixed.sum(dim=-1, keepdim=True)
+
+
+def float_weight(linear: nn.Module) -> Tensor:
+    """Returns the matrix (out, in) of a linear layer, as floats even for an int8 layer."""
+    weight = linear.float_weight if isinstance(linear, Int8Linear) else linear.weight
+    return cast("Tensor", weight)
+
+
+def head_matrices(module: MultiHeadAttention) -> Tensor:
+    """Returns the matrix W_O of the output projection in parts (H, K, D), one for each head."""
+    weight = float_weight(module.out)  # (D, H * K)
+    return weight.view(len(weight), module.num_heads, -1).permute(1, 2, 0)
+
+
+def value_norms(value: Tensor, matrices: Tensor) -> Tensor:
+    """Multiplies the values by their head's part of W_O, and returns the norms of the products.
+
+    Args:
+        value: Values (H, S, K).
+        matrices: Parts of W_O (H, K, D), from `head_matrices`.
+
+    Returns:
+        The norms (H, S).
+
+    Source: Kobayashi et al. 2020, section 3, without the factor of the attention weight.
+    """
+    norms: Tensor = torch.linalg.vector_norm(value @ matrices, dim=-1)
+    return norms

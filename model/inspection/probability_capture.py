@@ -1,0 +1,170 @@
+"""Captures the probabilities at each position of a target from the decoder's output.
+
+The logits of all candidates are never in memory at once: the vocabulary is read part by part. Each
+part updates the sum of the exponentials, the entropy, the likeliest tokens and the ranks.
+
+Shapes: T is the number of target tokens, and U the number of candidates in a part. M is the number
+of tokens that are compared with all candidates: the target token of a position, and the named
+tokens.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.inspection.capture import Capture, DecoderOutput, Slices
+from model.inspection.probabilities import TokenProbabilities
+from model.inspection.query import ProbabilityQuery
+
+PART_PRODUCTS = 1 << 28
+"""Approximate number of multiplications in a part, which takes a few milliseconds on a CPU."""
+
+NEVER = float("-inf")
+
+
+class ProbabilityCapture(Capture):
+    """Captures the answer to one query for probabilities.
+
+    Args:
+        query: Query for the probabilities.
+    """
+
+    needs_output = True
+
+    def __init__(self, query: ProbabilityQuery) -> None:
+        self.query = query
+        self.distribution: Distribution | None = None
+        self.candidates = np.empty(0, np.int64)
+        self.target: list[int] = []
+
+    def observe_output(self, output: DecoderOutput) -> Slices[None]:
+        """Computes the logits of all candidates, part by part."""
+        device, (length, width) = output.hidden.device, output.hidden.shape
+        self.target, self.candidates = output.target, output.candidates
+        compared = torch.tensor(
+            [[token, *self.query.named] for token in output.target], device=device
+        )  # (T, M)
+        distribution = self.distribution = Distribution(
+            self._logits_at(output, compared), compared, self.query.top
+        )
+        size = max(1, PART_PRODUCTS // (length * width))
+        for first in range(0, len(self.candidates), size):
+            yield
+            ids = torch.from_numpy(self.candidates[first : first + size]).to(device)
+            logits = output.logits(output.hidden, ids)
+            self._force_first(logits, ids[None])
+            distribution.add(logits, ids)
+        yield
+
+    def _logits_at(self, output: DecoderOutput, compared: Tensor) -> Tensor:
+        """Returns the logits (T, M) of other tokens at each position."""
+        ids, columns = torch.unique(compared, return_inverse=True)
+        logits = output.logits(output.hidden, ids).gather(1, columns)
+        self._force_first(logits, compared[:1])
+        return logits
+
+    def _force_first(self, logits: Tensor, ids: Tensor) -> None:
+        """Gives the first token of the target, if it is forced, the probability 1.
+
+        Args:
+            logits: Logits, one row for each position; changed in place.
+            ids: Ids of the columns (1, columns).
+        """
+        if self.query.first_id is not None:
+            logits[:1].masked_fill_(ids != self.query.first_id, NEVER)
+
+    def result(self) -> TokenProbabilities:
+        """Returns the probabilities, on the host."""
+        assert self.distribution is not None
+        found = self.distribution
+        log_probs, ranks = found.compared_log_probs.cpu().numpy(), found.ranks.cpu().numpy()
+        ids, likeliest = found.likeliest()
+        return TokenProbabilities(
+            log_probs=log_probs[:, 0],
+            ranks=ranks[:, 0],
+            entropies=found.entropies.cpu().numpy(),
+            likeliest=ids.cpu().numpy(),
+            likeliest_log_probs=likeliest.cpu().numpy(),
+            named_log_probs=log_probs[:, 1:],
+            named_ranks=ranks[:, 1:],
+            is_candidate=np.isin(self.target, self.candidates),
+            is_named_candidate=np.isin(self.query.named, self.candidates),
+            num_candidates=len(self.candidates),
+        )
+
+
+class Distribution:
+    """The distribution over the candidates at each position, from parts of the candidates.
+
+    Args:
+        compared: Logits of the compared tokens (T, M).
+        compared_ids: Ids of these tokens (T, M).
+        top: Number of likeliest candidates to keep.
+    """
+
+    def __init__(self, compared: Tensor, compared_ids: Tensor, top: int) -> None:
+        self.compared = compared
+        self.compared_ids = compared_ids
+        self.top = top
+        self.ranks = torch.ones_like(compared_ids)
+        positions = compared[:, 0].double()
+        self.largest = torch.full_like(positions, NEVER)
+        self.total = torch.zeros_like(positions)  # sum of e = exp(logit - largest logit)
+        self.weighted = torch.zeros_like(positions)  # sum of e · (logit - largest logit)
+        self.top_logits = compared.new_empty(len(compared), 0)
+        self.top_ids = compared_ids[:, :0]
+
+    def add(self, logits: Tensor, ids: Tensor) -> None:
+        """Adds a part of the candidates.
+
+        Args:
+            logits: Logits of the part (T, U); -inf for a token that cannot be chosen.
+            ids: Ids of the part (U).
+        """
+        largest = torch.maximum(self.largest, logits.amax(dim=1).double())
+        # No logit may be finite so far. The difference of two infinities is not a number.
+        reference = largest.clamp_min(torch.finfo(torch.float32).min)
+        shift = (self.largest - reference).clamp_min(torch.finfo(torch.float32).min)
+        factor = shift.exp()
+        self.weighted = factor * (self.weighted + shift * self.total)
+        self.total = factor * self.total
+        distances = (logits - reference[:, None].float()).clamp_min(torch.finfo(torch.float32).min)
+        exponentials = distances.exp()
+        self.total += exponentials.sum(dim=1).double()
+        self.weighted += (exponentials * distances).sum(dim=1).double()
+        self.largest = largest
+        self._rank(logits, ids)
+        self._keep_largest(logits, ids)
+
+    def _rank(self, logits: Tensor, ids: Tensor) -> None:
+        """Counts the candidates that are likelier than each compared token."""
+        for column in range(self.compared.shape[1]):
+            is_other = ids != self.compared_ids[:, column : column + 1]  # (T, U)
+            is_larger = logits > self.compared[:, column : column + 1]
+            self.ranks[:, column] += (is_larger & is_other).sum(dim=1)
+
+    def _keep_largest(self, logits: Tensor, ids: Tensor) -> None:
+        every = torch.cat([self.top_logits, logits], dim=1)
+        every_id = torch.cat([self.top_ids, ids.expand(len(logits), -1)], dim=1)
+        self.top_logits, columns = every.topk(min(self.top, every.shape[1]), dim=1)
+        self.top_ids = every_id.gather(1, columns)
+
+    @property
+    def log_total(self) -> Tensor:
+        """Returns the logarithm of the sum of the exponentials of all logits (T)."""
+        return self.largest + self.total.log()
+
+    @property
+    def compared_log_probs(self) -> Tensor:
+        """Returns the log-probabilities of the compared tokens (T, M)."""
+        return (self.compared.double() - self.log_total[:, None]).float()
+
+    @property
+    def entropies(self) -> Tensor:
+        """Returns the entropy at each position (T), in nats."""
+        return (self.total.log() - self.weighted / self.total).clamp_min(0.0).float()
+
+    def likeliest(self) -> tuple[Tensor, Tensor]:
+        """Returns the ids and the log-probabilities of the likeliest candidates, (T, k) each."""
+        log_probs = (self.top_logits.double() - self.log_total[:, None]).float()
+        return self.top_ids.masked_fill(log_probs == NEVER, -1), log_probs

@@ -1,0 +1,48 @@
+"""Captures the whole computation of one token's attention in one head."""
+
+from collections.abc import Collection
+
+from torch import Tensor
+
+from model.inspection.capture import AttentionSite, Capture, ProjectedHeads, Slices
+from model.inspection.maps import float_weight
+from model.inspection.query import AttentionKind, TraceQuery
+from model.inspection.trace import AttentionTrace, trace_attention
+
+
+class TraceCapture(Capture):
+    """Captures the inputs of one token's attention: its query, and the attended keys and values.
+
+    Args:
+        query: Query of the trace.
+    """
+
+    def __init__(self, query: TraceQuery) -> None:
+        self.query = query
+        self.tensors: list[Tensor] = []
+
+    def layers(self, kind: AttentionKind) -> Collection[int]:
+        """Returns the layer of the query."""
+        return (self.query.layer,) if kind is self.query.kind else ()
+
+    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
+        """Captures the inputs of the computation.
+
+        In the decoder's self-attention, a token attends to itself and to earlier tokens. Only the
+        keys and values of these tokens are captured.
+        """
+        token = self.query.query
+        end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]
+        attended = [projected.key[:, :end], projected.value[:, :end]]
+        out = projected.module.out
+        weight = float_weight(out)
+        bias = weight.new_zeros(len(weight)) if out.bias is None else out.bias
+        self.tensors = [projected.query[:, token], *attended, weight, bias]
+        if projected.bias is not None and projected.bias.dim() == 3:
+            self.tensors.append(projected.bias[:, token])
+        yield from ()  # nothing to yield: the work is a single slice
+
+    def result(self) -> AttentionTrace:
+        """Returns the trace, computed on the host."""
+        query, key, value, *others = (t.float().cpu().numpy() for t in self.tensors)
+        return trace_attention(query, key, value, self.query.head, *others)
