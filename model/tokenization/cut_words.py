@@ -10,7 +10,8 @@ For any place in the word, a few candidates can be listed, and at least one cand
 Either the place itself is an edge, or a token begins before the place and ends behind it. In the
 second case, the beginning of this token is an edge. So the candidates are the place, and the
 beginning of each vocabulary entry that stands across the place. `word[:candidate]` is tokenised for
-every candidate. One candidate is an edge, so the tokens with which all results begin are stable.
+every candidate. One candidate is an edge, and its result is right. Tokens with which all results
+begin are therefore right too: they are stable.
 
 In BPE the property also holds in the other direction: the tokens behind an edge are the same as if
 `word[edge:]` were the whole word. So a word that is cut on the left can have stable tokens.
@@ -20,8 +21,8 @@ every token, even a token far from the cut.
 
 Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
 of the result. In Unigram the property follows from the Viterbi algorithm, but only for the tokens
-before an edge. The algorithm adds scores from left to right, and rounds each sum. So another
-beginning of the word may change the choice between two segmentations with equal scores.
+before an edge. The algorithm adds scores from left to right, and rounds each sum. Two segmentations
+may have equal exact sums. The rounding, and so the choice, then depends on the word's beginning.
 """
 
 from collections.abc import Sequence

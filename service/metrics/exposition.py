@@ -24,8 +24,8 @@ SHARE = 0.05
 class Exposition:
     """Renders the metrics of a registry for any number of scrapers.
 
-    Scrapes that wait at the same time get the same text, whose rendering begins after all of them
-    have arrived. After each slice of a rendering, other work gets as much time as the slice took.
+    Scrapes that arrive during a rendering wait for its end. They all get the text of the next
+    rendering. After each slice of a rendering, other work gets as much time as the slice took.
 
     Args:
         registry: Registry of the metrics.

@@ -46,8 +46,8 @@ class LimitSettings(BaseModel):
     )
     max_pending_detections: PositiveInt = Field(
         64,
-        description="Largest number of requests of one HTTP process whose languages wait for their "
-        "detection. Further requests get 429. Short texts do not wait.",
+        description="Largest number of requests that wait for language detection in one HTTP "
+        "process. Further requests get 429. Short texts do not wait.",
     )
     share_sentences: bool = Field(
         True, description="Compute equal sentences that are in progress at the same time only once."

@@ -57,7 +57,7 @@ from service.workers.messages import (
     Unloaded,
     WorkerConfig,
 )
-from service.workers.time_slicing import TimeShare
+from service.workers.time_share import TimeShare
 
 logger = logging.getLogger("regard.worker")
 

@@ -27,7 +27,7 @@ from service.workers.messages import (
     Report,
     Stop,
 )
-from service.workers.time_slicing import TimeShare
+from service.workers.time_share import TimeShare
 from service.workers.worker import HOLD_ROWS, HOLD_TOKENS, Worker
 from tests.unit.worker_talk import Start, config, sentences, talks, tokens_of
 from tests.workers import ECHO_CONFIG, Script, until

@@ -9,7 +9,7 @@ import torch
 from service.tasks.table import EMBEDDING_SHARE
 from service.workers.executors.turns import OLDEST_SHARE
 from service.workers.messages import Compute
-from service.workers.time_slicing import MAX_CREDIT_SECONDS
+from service.workers.time_share import MAX_CREDIT_SECONDS
 from service.workers.worker import HOLD_ROWS, REPORT_SECONDS
 from tests.unit.worker_bench import (
     ATTENTION_SLICE_SECONDS,

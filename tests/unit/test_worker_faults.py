@@ -20,7 +20,7 @@ from service.workers.messages import (
     Unload,
     Unloaded,
 )
-from service.workers.time_slicing import TimeShare
+from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
 from tests.unit.worker_talk import Start, config, files, sentences, talks
 from tests.workers import EchoEngine, Script, until

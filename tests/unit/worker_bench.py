@@ -32,7 +32,7 @@ from service.workers.executors.attention import AttentionExecutor
 from service.workers.loading import LoadedModel, Loaders
 from service.workers.messages import Abort, Compute, ExecutorSpec, Report, WorkerConfig
 from service.workers.model_set import ModelSet
-from service.workers.time_slicing import TimeShare
+from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
 from tests.attention_jobs import random_pairs
 from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model

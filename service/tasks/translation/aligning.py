@@ -54,8 +54,8 @@ def _align(
 ) -> list[Alignment]:
     """Returns the alignment of each sentence; its words are spans in the whole text.
 
-    The spans count code points, in the text for source words and in its translation for target
-    words.
+    The spans count code points. Source words are spans of the text, and target words are spans of
+    its translation.
 
     Args:
         text: A text.

@@ -1,6 +1,6 @@
 """Computes attention in a worker: sentence pairs or texts of one model, slice by slice.
 
-A slice takes one to five milliseconds; `service.workers.time_slicing` decides when it runs.
+A slice takes one to five milliseconds; `service.workers.time_share` decides when it runs.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
