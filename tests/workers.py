@@ -173,6 +173,7 @@ class EchoEngine:
         self.limits = limits
         self.script = script
         self.model = SimpleNamespace(device=torch.device("cpu"), precision=Precision.FLOAT32)
+        self.runner = SimpleNamespace(shortlist=None, forced_decoder=None)
         self.config = ECHO_CONFIG
         self.clear()
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.api.attention.schemas import AttentionRequest, StepsRequest
+from service.api.attention.schemas import AttentionRequest
+from service.api.attention.steps_schema import StepsRequest
 from service.api.request.parameters import describe
 from service.tasks.attention.requests import View
 

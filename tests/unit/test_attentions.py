@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import RequestTooLargeError
+from service.tasks.attention.arrays import largest, rounded
 from service.tasks.attention.query import check_values
 from service.tasks.attention.requests import Kind
-from service.tasks.attention.results import largest, rounded
 from tests.attention import SOURCE, TARGET, made_up_item
 
 FLOATS = st.floats(0, 100, width=32)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from service.api.attention.schemas import AttentionRequest, StepsRequest
+from service.api.attention.schemas import AttentionRequest
+from service.api.attention.steps_schema import StepsRequest
 from service.api.error_texts import text_of
 from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
 from service.api.openai.schemas import EmbeddingsRequest

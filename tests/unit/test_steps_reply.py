@@ -11,8 +11,8 @@ from model.inspection.query import AttentionKind, TraceQuery
 from model.inspection.trace import trace_attention
 from model.tokenization.tokenizer import Tokenizer
 from service.api.attention.response_schemas import StepsResponse
-from service.api.attention.schemas import Include
 from service.api.attention.steps import SHOWN_VALUES, shortest, steps_body
+from service.api.attention.steps_schema import Include
 from service.api.responses import json_chunks
 from service.tasks.alignment.aligner import Pair
 from service.tasks.attention.results import TraceResult

@@ -5,7 +5,7 @@ A client that reads the decimal number as float32 gets the same bits.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from service.api.attention.schemas import Format
 from service.api.request.accept import preferred
 from service.tasks.attention.labels import Labels
+from service.tasks.attention.probabilities import Probabilities
 from service.tasks.attention.results import (
     Attention,
     PairAttention,
@@ -80,6 +81,7 @@ def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
     pairs = alignment.pairs
     if decimals is not None:
         pairs = [(source, target, round(weight, decimals)) for source, target, weight in pairs]
+    probabilities = item.probabilities
     return {
         "source": source,
         "target": _labels_body(item.target),
@@ -89,6 +91,31 @@ def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
             "target_words": alignment.target_words,
             "pairs": pairs,
             "pharaoh": alignment.pharaoh,
+        },
+        **({} if probabilities is None else {"probabilities": probabilities_body(probabilities)}),
+    }
+
+
+def probabilities_body(probabilities: Probabilities) -> dict[str, Any]:
+    """Returns the probabilities of a translation. JSON has null in place of minus infinity."""
+    found = probabilities.found
+    return {
+        "num_candidates": found.num_candidates,
+        "log_probs": found.log_probs,
+        "ranks": found.ranks,
+        "entropies": found.entropies,
+        "is_candidate": found.is_candidate,
+        "likeliest": {
+            "tokens": probabilities.likeliest,
+            "ids": found.likeliest,
+            "log_probs": found.likeliest_log_probs,
+        },
+        "named": {
+            "tokens": probabilities.named,
+            "ids": probabilities.named_ids,
+            "is_candidate": found.is_named_candidate,
+            "log_probs": found.named_log_probs,
+            "ranks": found.named_ranks,
         },
     }
 
@@ -118,7 +145,11 @@ def _attention_body(attention: Attention) -> dict[str, Any]:
 
 
 def arrays(items: Sequence[SequenceAttention]) -> dict[str, NDArray[Any]]:
-    """Returns the matrices by name, such as `item0.cross`; `top_k` adds `item0.cross.indices`."""
+    """Returns the arrays by name.
+
+    Examples are `item0.cross`, with `top_k` `item0.cross.indices`, and with `probabilities`
+    `item0.probabilities.likeliest.ids`.
+    """
     named: dict[str, NDArray[Any]] = {}
     for number, item in enumerate(items):
         for attention in item.attentions:
@@ -126,22 +157,36 @@ def arrays(items: Sequence[SequenceAttention]) -> dict[str, NDArray[Any]]:
             named[name] = attention.data
             if attention.indices is not None:
                 named[f"{name}.indices"] = attention.indices
+        if isinstance(item, PairAttention) and item.probabilities is not None:
+            body = probabilities_body(item.probabilities)
+            named.update(dict(_arrays_of(body, f"item{number}.probabilities")))
     return named
 
 
+def _arrays_of(body: Mapping[str, Any], name: str) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yields the arrays in a body, with their names."""
+    for key, value in body.items():
+        if isinstance(value, np.ndarray):
+            yield f"{name}.{key}", value
+        elif isinstance(value, Mapping):
+            yield from _arrays_of(value, f"{name}.{key}")
+
+
 def metadata(body: Mapping[str, Any]) -> bytes:
-    """Returns the JSON of a body without its matrices."""
-    items = [
-        {
-            **item,
-            "attentions": [
-                {name: a[name] for name in a if name not in ("data", "indices")}
-                for a in item["attentions"]
-            ],
+    """Returns the JSON of a body without its arrays."""
+    return orjson.dumps(_without_arrays(body))
+
+
+def _without_arrays(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            name: _without_arrays(member)
+            for name, member in value.items()
+            if not isinstance(member, np.ndarray)
         }
-        for item in body["items"]
-    ]
-    return orjson.dumps({**body, "items": items})
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return [_without_arrays(each) for each in value]
+    return value
 
 
 def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:

@@ -72,6 +72,47 @@ class AlignmentBody(BaseModel):
     pharaoh: str = Field(description="The same pairs in Pharaoh format, such as `0-0 1-2`.")
 
 
+class LikeliestBody(BaseModel):
+    """The likeliest tokens at each position, likeliest first."""
+
+    tokens: list[list[str]] = Field(
+        description="A list is shorter than `top_k` if fewer tokens have a probability above 0."
+    )
+    ids: list[list[int]] = Field(description="-1 stands for a missing token.")
+    log_probs: list[list[float | None]] = Field(description="null stands for a missing token.")
+
+
+class NamedBody(BaseModel):
+    """The named tokens, with their log-probability and rank at each position."""
+
+    tokens: list[str]
+    ids: list[int]
+    is_candidate: list[bool]
+    log_probs: list[list[float | None]] = Field(description="null means that it cannot be chosen.")
+    ranks: list[list[int]] = Field(
+        description="1 plus the number of candidates with a larger probability."
+    )
+
+
+class ProbabilitiesBody(BaseModel):
+    """The probabilities at each position of the target, with natural logarithms.
+
+    The probabilities of all candidates sum to 1. A token that is no candidate is compared with the
+    candidates.
+    """
+
+    num_candidates: int = Field(description="Number of tokens among which the decoder chooses.")
+    log_probs: list[float | None] = Field(description="Log-probability of each target token.")
+    ranks: list[int] = Field(
+        description="Rank of each target token: 1 plus the number of candidates with a larger "
+        "probability."
+    )
+    entropies: list[float] = Field(description="Entropy at each position, in nats.")
+    is_candidate: list[bool] = Field(description="Whether each target token is a candidate.")
+    likeliest: LikeliestBody
+    named: NamedBody
+
+
 class AttentionItemBody(BaseModel):
     """The attention of one text or, with `split`, of one sentence.
 
@@ -82,6 +123,9 @@ class AttentionItemBody(BaseModel):
     target: TargetLabelsBody | None = Field(None, description="Absent with task `embed`.")
     attentions: list[AttentionBody]
     alignment: AlignmentBody | None = Field(None, description="Absent with task `embed`.")
+    probabilities: ProbabilitiesBody | None = Field(
+        None, description="Absent unless the request has `probabilities`."
+    )
 
 
 class AttentionUsage(BaseModel):

@@ -12,8 +12,9 @@ from service.api.attention.formats import (
     safetensors_bytes,
 )
 from service.api.attention.response_schemas import AttentionResponse, BertvizResponse, StepsResponse
-from service.api.attention.schemas import AttentionRequest, Format, StepsRequest
+from service.api.attention.schemas import AttentionRequest, Format
 from service.api.attention.steps import steps_body
+from service.api.attention.steps_schema import StepsRequest
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING
 from service.api.request.body import check_number

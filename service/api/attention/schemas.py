@@ -1,4 +1,4 @@
-"""Schemas of the requests of /attention and /attention/steps.
+"""Schema of the requests of /attention, and the parameters that /attention/steps has too.
 
 The schemas refuse requests whose faults can be found without looking at a model.
 """
@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     StrictInt,
+    StrictStr,
     ValidationInfo,
     model_validator,
 )
@@ -29,14 +31,16 @@ from service.tasks.attention.requests import (
     Kind,
     Level,
     Norm,
+    ProbabilityOptions,
     Reduce,
-    TraceRequest,
     View,
 )
 
 Format = Literal["json", "npz", "safetensors", "bertviz"]
-Include = Literal["vectors", "output", "output_weight"]
 Task = Literal["translate", "embed"]
+
+MAX_NAMED_TOKENS = 100
+"""Largest number of tokens that a request for probabilities may name."""
 
 HAS_TARGET = {"translate": True, "embed": False}
 """Maps a task to True if the task reads each text together with a translation."""
@@ -46,6 +50,7 @@ OF_TRANSLATION = {
     "source": None,
     "target": None,
     "target_text": None,
+    "probabilities": None,
     "split": False,
     "alignment_layer": None,
     "alignment_head": None,
@@ -92,6 +97,13 @@ def check_head(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def check_probabilities(value: Any) -> Any:
+    """Accepts only an object or null."""
+    if value is not None and not isinstance(value, dict):
+        refuse('probabilities parameter must be an object, such as {"top_k": 5}')
+    return value
+
+
 Numbers = Annotated[
     Literal["all"] | list[int],
     Field(json_schema_extra=not_empty),
@@ -100,6 +112,24 @@ Numbers = Annotated[
 """Numbers of layers or heads, or `all`."""
 
 Decimals = Annotated[int, Field(ge=0, le=9), NotBool]
+
+
+class ProbabilitiesQuestion(BaseModel):
+    """The probabilities of the target tokens that a request asks for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    top_k: Positive = Field(5, description="Number of likeliest tokens at each position.")
+    tokens: ListOf[StrictInt | StrictStr] = Field(
+        [],
+        description="Words or vocabulary ids. At each position, the first token of a word, or the "
+        "token of an id, gets its log-probability and its rank.",
+        max_length=MAX_NAMED_TOKENS,
+    )
+
+    def options(self) -> ProbabilityOptions:
+        """Returns the options in the form that `service.tasks.attention` takes."""
+        return ProbabilityOptions(self.top_k, self.tokens)
 
 
 class AttentionQuestion(Parameters):
@@ -202,6 +232,13 @@ class AttentionRequest(AttentionQuestion):
     decimals: Decimals | None = Field(
         None, description="Decimals to which values are rounded; by default they are not rounded."
     )
+    probabilities: Annotated[ProbabilitiesQuestion | None, BeforeValidator(check_probabilities)] = (
+        Field(
+            None,
+            description="Return also the probability of each target token, the likeliest tokens, "
+            "and the probability of each token in `tokens`. `{}` selects the defaults.",
+        )
+    )
     format: Format | None = Field(
         None,
         description="By default the header Accept decides: npz for application/x-npz, safetensors "
@@ -255,6 +292,7 @@ class AttentionRequest(AttentionQuestion):
             norm=self.norm,
             needs_equal_layers=self.format == "bertviz",
             view=self.view,
+            probabilities=None if self.probabilities is None else self.probabilities.options(),
             alignment_layer=self.alignment_layer,
             alignment_head=self.alignment_head,
             alignment_shift=self.alignment_shift,
@@ -322,6 +360,8 @@ class AttentionRequest(AttentionQuestion):
                 f"bertviz shows every head, so it refuses reduce {self.reduce}; "
                 "leave reduce out or use none"
             )
+        if self.format == "bertviz" and self.probabilities is not None:
+            refuse("bertviz has no probabilities; leave probabilities out, or use another format")
         if self.format == "bertviz" and self.top_k is not None:
             refuse(f"bertviz needs whole rows, so it refuses top_k {self.top_k}; leave top_k out")
         return self
@@ -329,66 +369,6 @@ class AttentionRequest(AttentionQuestion):
 
 def _shape(texts: str | list[str] | list[str | None]) -> str:
     return "one text" if isinstance(texts, str) else f"a list of {len(texts)}"
-
-
-class StepsRequest(AttentionQuestion):
-    """The body of `POST /attention/steps`, as JSON."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {"text": "The cat sat.", "source": "en", "target": "pt", "query": 2}
-        }
-    )
-
-    text: str = Field(description="Text, read as one sequence.", json_schema_extra=not_empty)
-    target_text: str | None = Field(
-        None, description="Translation of the text; by default the model's own translation."
-    )
-    kind: Kind = Field(
-        "cross", description="`encoder`, `decoder` or `cross`; with `embed` always encoder."
-    )
-    layer: StrictInt = Field(-1, description="Number of the layer; -1 is the last layer.")
-    head: StrictInt = Field(0, description="Number of the head; -1 is the last head.")
-    query: StrictInt = Field(
-        description="Number of the token whose attention is computed. Negative numbers count from "
-        "the end. It is a source token for `encoder`, and a target token for `decoder` and `cross`."
-    )
-    include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
-        [],
-        description="Parts to add to the response: `vectors` (query, keys, values), `output` (all "
-        "heads times W_O), `output_weight` (the matrix W_O).",
-    )
-
-    def trace(self) -> TraceRequest:
-        """Returns the request in the form that `service.tasks.attention` takes."""
-        return TraceRequest(
-            source=self.source,
-            target=self.target,
-            model=self.model,
-            prompt_name=self.prompt_name,
-            text=self.text,
-            target_text=self.target_text,
-            kind=self.kind,
-            layer=self.layer,
-            head=self.head,
-            query=self.query,
-        )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, fields: Any) -> Any:
-        """Adds the default that depends on the task."""
-        if isinstance(fields, dict) and not has_target(fields.get("task")):
-            return {**fields, "kind": fields.get("kind") or "encoder"}
-        return fields
-
-    @model_validator(mode="after")
-    def _check_text(self) -> Self:
-        if not self.text:
-            refuse("missing text parameter")
-        if not self.has_target:
-            check_embedded([self.kind])
-        return self
 
 
 def check_embedded(kinds: Iterable[Kind]) -> None:

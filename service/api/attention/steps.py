@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from model.inspection.query import AttentionKind
 from model.inspection.trace import AttentionTrace
-from service.api.attention.schemas import Include
+from service.api.attention.steps_schema import Include
 from service.tasks.attention.labels import Labels, token_labels
 from service.tasks.attention.results import TraceResult
 

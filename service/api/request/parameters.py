@@ -213,7 +213,7 @@ def _text(fault: ErrorDetails, name: str, where: str) -> ErrorText:
     if kind == "missing":
         return error_texts.missing(where)
     if kind == "extra_forbidden":
-        return error_texts.unknown(name)
+        return error_texts.unknown(where)
     if kind == "literal_error":
         choices = fault["ctx"]["expected"].replace("'", "")
         return error_texts.not_supported(value, where, choices)

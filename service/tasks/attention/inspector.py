@@ -10,7 +10,7 @@ from model.inspection.query import (
     AttentionMaps,
     AttentionQuery,
     InspectedConfig,
-    TraceQuery,
+    Query,
 )
 from model.inspection.trace import AttentionTrace
 from model.tokenization.tokenizer import TokenizedText
@@ -19,6 +19,7 @@ from service.items.result import Result
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.alignment.aligner import capture
+from service.tasks.attention.probabilities import check_size as check_probabilities
 from service.tasks.attention.query import check_size, trace_query
 from service.tasks.attention.requests import InspectionRequest, ModelChoice, TraceRequest, View
 from service.tasks.attention.results import InspectionResult, SequenceAttention, TraceResult
@@ -69,7 +70,7 @@ class Queries(Protocol[SequenceT_contra]):
         """Query for the attention that the request asks for."""
 
     @property
-    def all(self) -> tuple[AttentionQuery, ...]:
+    def all(self) -> tuple[Query, ...]:
         """All queries about one sequence; `attention` is the first.
 
         The result of a sequence has the answers in this order.
@@ -229,14 +230,14 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
     ) -> None:
         limit = self.settings.max_attention_values
         check_size(queries.attention, num_tokens, request.view.top_k, limit)
+        if request.probabilities is not None:
+            check_probabilities(request.probabilities, [target for _, target in num_tokens], limit)
 
     def _deadline(self, context: RequestContext) -> float:
         return context.deadline(self.settings.request_timeout_seconds)
 
 
-def item_of(
-    model: str, sequence: InspectedSequence, queries: tuple[AttentionQuery | TraceQuery, ...]
-) -> AttentionItem:
+def item_of(model: str, sequence: InspectedSequence, queries: tuple[Query, ...]) -> AttentionItem:
     """Returns the work item of queries about one sequence."""
     target = sequence.target
     ids = [] if target is None else target.ids

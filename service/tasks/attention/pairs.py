@@ -1,12 +1,13 @@
 """Makes the attention and the alignment of sentence pairs from the results of the workers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from model.inspection.query import AttentionMaps, AttentionQuery, Reduction
+from model.inspection.query import AttentionMaps, AttentionQuery, Query, Reduction
 from service.items.result import Result
 from service.tasks.alignment.aligner import Pair
 from service.tasks.alignment.alignment import Alignment, align
+from service.tasks.attention.probabilities import Scoring
 from service.tasks.attention.query import Aligner
 from service.tasks.attention.requests import View
 from service.tasks.attention.results import Attention, PairAttention, pair_attention
@@ -27,15 +28,18 @@ class PairQueries:
     Attributes:
         attention: Query for the attention that the request asks for.
         aligner: Cross-attention that aligns the words of each pair.
+        scoring: Query for the probabilities of the target tokens; None if they are not requested.
     """
 
     attention: AttentionQuery
     aligner: Aligner
+    scoring: Scoring | None = None
 
     @property
-    def all(self) -> tuple[AttentionQuery, ...]:
+    def all(self) -> tuple[Query, ...]:
         """Queries about each pair, in the order in which its result answers them."""
-        return self.attention, self.aligner.query
+        queries = self.attention, self.aligner.query
+        return queries if self.scoring is None else (*queries, self.scoring.query)
 
     def assemble(
         self, pairs: Sequence[Pair], results: Sequence[Result], start: str, view: View
@@ -50,10 +54,14 @@ class PairQueries:
         """
         items = []
         for pair, result in zip(pairs, results, strict=True):
-            maps, cross = result.value
+            maps, cross = result.value[:2]
             alignment = align_pair(pair, cross, self.aligner)
             found = attentions(self.attention, maps)
-            items.append(pair_attention(pair.source, pair.target, start, found, alignment, view))
+            item = pair_attention(pair.source, pair.target, start, found, alignment, view)
+            if self.scoring is not None:
+                scores = self.scoring.read(result.value[2], view.decimals)
+                item = replace(item, probabilities=scores)
+            items.append(item)
         return items
 
 

@@ -31,6 +31,20 @@ class View:
     decimals: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProbabilityOptions:
+    """Selects the probabilities of target tokens that a client gets.
+
+    Attributes:
+        top_k: Number of likeliest tokens at each position.
+        tokens: Words or vocabulary ids. The first token of a word, or the token of an id, is
+            compared with the candidates at each position.
+    """
+
+    top_k: int = 5
+    tokens: Sequence[str | int] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
     """Names the model of a request, by its name or by its languages.
@@ -64,6 +78,7 @@ class InspectionRequest(ModelChoice):
         needs_equal_layers: Whether each kind must have the same number of layers, as the BertViz
             format requires.
         view: Form in which the matrices are returned.
+        probabilities: Probabilities of the target tokens that are returned too; None for none.
         alignment_layer: Layer whose cross-attention aligns words; None for the model's default.
         alignment_head: Head that aligns words, or `mean`; None for the model's default.
         alignment_shift: 0 if a decode step's attention aligns the token that the step predicts, 1
@@ -80,6 +95,7 @@ class InspectionRequest(ModelChoice):
     norm: Norm = "weights"
     needs_equal_layers: bool = False
     view: View = View()
+    probabilities: ProbabilityOptions | None = None
     alignment_layer: int | None = None
     alignment_head: int | Literal["mean"] | None = None
     alignment_shift: int | None = None

@@ -15,7 +15,9 @@ from model.inspection.trace import AttentionTrace
 from model.tokenization.tokenizer import TokenizedText
 from service.tasks.alignment.alignment import Alignment
 from service.tasks.alignment.words import input_spans, merge, word_spans
+from service.tasks.attention.arrays import largest, rounded
 from service.tasks.attention.labels import Labels, token_labels, word_labels
+from service.tasks.attention.probabilities import Probabilities
 from service.tasks.attention.requests import Kind, View
 
 
@@ -54,12 +56,15 @@ class PairAttention:
         attentions: Attention of each requested kind.
         alignment: Word alignment. It gives each word as a span of token indices, also if the labels
             are words.
+        probabilities: Probabilities of the target tokens, also if the labels are words; None if
+            they are not requested.
     """
 
     source: Labels
     target: Labels
     attentions: list[Attention]
     alignment: Alignment
+    probabilities: Probabilities | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +172,3 @@ def _cut(attention: Attention, view: View) -> Attention:
     if view.top_k is not None:
         data, indices = largest(data, view.top_k)
     return replace(attention, data=rounded(data, view.decimals), indices=indices)
-
-
-def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Returns the `count` largest values of each row, largest first, and their columns.
-
-    Equal values keep the order of their columns. Rows with at most `count` values keep all values.
-    """
-    order = np.argsort(-data, axis=-1, kind="stable")[..., :count]
-    return np.take_along_axis(data, order, axis=-1), order.astype(np.int32)
-
-
-def rounded(data: NDArray[np.float32], decimals: int | None) -> NDArray[np.float32]:
-    """Rounds values so that JSON writes them with at most `decimals` decimals."""
-    if decimals is None:
-        return data
-    return np.round(data.astype(np.float64), decimals).astype(np.float32)

@@ -19,6 +19,7 @@ from service.tasks.alignment.aligner import Pair, resident
 from service.tasks.attention.directions import choose_direction
 from service.tasks.attention.inspector import Inspector
 from service.tasks.attention.pairs import PairQueries
+from service.tasks.attention.probabilities import Scoring
 from service.tasks.attention.query import aligner_of, attention_query, start_token
 from service.tasks.attention.requests import InspectionRequest, ModelChoice
 from service.tasks.attention.tokenization import item_name, nothing_to_read, tokenize_one
@@ -88,7 +89,11 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         aligner = aligner_of(
             model.config, request.alignment_layer, request.alignment_head, request.alignment_shift
         )
-        return PairQueries(query, aligner)
+        if request.probabilities is None:
+            return PairQueries(query, aligner)
+        vocabularies = model.direction.vocabularies
+        scoring = Scoring.of(request.probabilities, vocabularies.target, vocabularies.first_id)
+        return PairQueries(query, aligner, scoring)
 
     async def _tokenize(
         self, texts: Sequence[str], model: LoadedDirection, is_split: bool, context: RequestContext

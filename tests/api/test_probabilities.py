@@ -1,0 +1,129 @@
+"""The field `probabilities` of POST /attention, with the built-in models."""
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.api.servers import Server
+from tests.api.test_attention import CAT, ask, asking, item
+
+pytestmark = pytest.mark.checkpoint
+
+POOL = "She swam in the pool."
+
+
+def probabilities(server: Server, text: str = CAT, **fields: Any) -> dict[str, Any]:
+    found = item(server, text, **fields)["probabilities"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_log_probabilities_are_those_of_the_translation(real_server: Server) -> None:
+    """Translate returns the scores of its own decode steps."""
+    body = {"q": POOL, "source": "en", "target": "pt", "return_scores": True}
+    (score,) = real_server.post("/translate", json=body).json()["scores"]
+    expected = [token["log_prob"] for token in score["tokens"]]
+    found = probabilities(real_server, POOL, probabilities={})
+    np.testing.assert_allclose(found["log_probs"], expected, rtol=0, atol=1e-4)
+    assert found["ranks"] == [1] * len(expected)
+
+
+def test_likeliest_tokens_are_sorted_and_contain_the_chosen_one(real_server: Server) -> None:
+    found = probabilities(real_server, POOL, probabilities={"top_k": 3})
+    likeliest = found["likeliest"]
+    target = item(real_server, POOL)["target"]
+    assert [tokens[0] for tokens in likeliest["tokens"]] == target["tokens"]
+    assert [ids[0] for ids in likeliest["ids"]] == target["ids"]
+    first = [row[0] for row in likeliest["log_probs"]]
+    assert first == pytest.approx(found["log_probs"], abs=1e-4)
+    for row in likeliest["log_probs"]:
+        assert len(row) == 3
+        assert row == sorted(row, reverse=True)
+    assert all(found["is_candidate"])
+    assert max(found["entropies"]) < np.log(found["num_candidates"])
+
+
+def test_named_tokens_are_compared(real_server: Server) -> None:
+    """The Portuguese word for a pool is likely, the word for a lake is not even a candidate."""
+    target = item(real_server, POOL)["target"]
+    place = target["tokens"].index("▁piscina")
+    named = probabilities(real_server, POOL, probabilities={"tokens": ["lago", "piscina", 3]})[
+        "named"
+    ]
+    assert named["tokens"] == ["▁lago", "▁piscina", "."]
+    assert named["ids"][2] == 3
+    assert named["ranks"][place][1] == 1
+    lake, pool, _ = named["log_probs"][place]
+    assert lake < pool - 5
+    assert named["is_candidate"][1]
+
+
+def test_translation_of_the_client_has_probabilities_too(real_server: Server) -> None:
+    text = "Ela nadou no lago."
+    found = probabilities(real_server, POOL, target_text=text, probabilities={"top_k": 1})
+    own = probabilities(real_server, POOL, probabilities={"top_k": 1})
+    assert sum(found["log_probs"]) < sum(own["log_probs"])
+    assert max(found["ranks"]) > 1
+
+
+def test_each_text_has_its_own(real_server: Server) -> None:
+    together = ask(real_server, [CAT, POOL], probabilities={})["items"]
+    for text, found in zip([CAT, POOL], together, strict=True):
+        assert found["probabilities"] == probabilities(real_server, text, probabilities={})
+
+
+def test_without_the_field_there_are_none(real_server: Server) -> None:
+    assert "probabilities" not in item(real_server)
+
+
+def test_numbers_are_rounded(real_server: Server) -> None:
+    exact = probabilities(real_server, probabilities={})
+    found = probabilities(real_server, probabilities={}, decimals=2)
+    assert found["log_probs"] == pytest.approx(exact["log_probs"], abs=0.005)
+    assert all(value == round(value, 2) for value in found["log_probs"])
+
+
+@pytest.mark.parametrize("chosen", ["npz", "safetensors"])
+def test_binary_formats_have_the_same_numbers(real_server: Server, chosen: str) -> None:
+    wanted = {"top_k": 2, "tokens": ["gato"]}
+    body = probabilities(real_server, probabilities=wanted)
+    response = real_server.post("/attention", json=asking(probabilities=wanted, format=chosen))
+    if chosen == "npz":
+        arrays = dict(np.load(io.BytesIO(response.content)))
+    else:
+        arrays = safetensors.numpy.load(response.content)
+    name = "item0.probabilities"
+    np.testing.assert_allclose(arrays[f"{name}.log_probs"], body["log_probs"], rtol=1e-6)
+    np.testing.assert_array_equal(arrays[f"{name}.likeliest.ids"], body["likeliest"]["ids"])
+    np.testing.assert_array_equal(arrays[f"{name}.named.ranks"], body["named"]["ranks"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "message"),
+    [
+        ({"probabilities": {"tokens": [" "]}}, 400, "a text without tokens; send a word or an id"),
+        ({"probabilities": {"tokens": [32000]}}, 400, "the vocabulary has ids 0 to 31999"),
+        ({"probabilities": {"tokens": ["a"] * 101}}, 400, "100"),
+        ({"probabilities": {"top_k": 0}}, 400, "probabilities[top_k] parameter must be >= 1"),
+        ({"probabilities": {"top": 3}}, 400, "there is no probabilities[top] parameter"),
+        ({"probabilities": True}, 400, 'must be an object, such as {"top_k": 5}'),
+        ({"probabilities": {}, "format": "bertviz"}, 400, "bertviz has no probabilities"),
+        ({"probabilities": {"top_k": 10**6}}, 413, "lower probabilities.top_k"),
+    ],
+)
+def test_wrong_request_is_refused(
+    real_server: Server, fields: dict[str, Any], status: int, message: str
+) -> None:
+    response = real_server.post("/attention", json=asking(**fields))
+    assert response.status_code == status
+    assert message in response.json()["error"]
+
+
+def test_embedded_text_has_none(real_server: Server) -> None:
+    body = {"text": CAT, "task": "embed", "probabilities": {}}
+    response = real_server.post("/attention", json=body)
+    assert response.status_code == 400
+    assert "probabilities is only for translations" in response.json()["error"]
