@@ -41,7 +41,7 @@ from model.engine.engine import Engine
 from model.layers.attention import MultiHeadAttention
 from model.sequence import EngineLimits, Finished
 from model.sequence import Sequence as SourceSequence
-from service.bench.quality import Scorer
+from service.bench.correctness.quality import Scorer
 
 CPU = torch.device("cpu")
 LIMITS = EngineLimits(max_rows=64)

@@ -1,6 +1,7 @@
 """The command `regard bench`, which measures a server over HTTP.
 
-Its subcommands are quality, consistency, load, attention, mixed, bulk, overload and alignment.
+Its subcommands are quality, consistency, load, attention, mixed, bulk, overload, alignment
+and detachment.
 """
 
 from collections.abc import Iterator
@@ -16,13 +17,14 @@ import uvloop
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from service.bench.alignment import run_alignment
 from service.bench.attention import run_attention
 from service.bench.client import Address, BenchError
-from service.bench.consistency import run_consistency
+from service.bench.correctness.alignment import run_alignment
+from service.bench.correctness.consistency import run_consistency
+from service.bench.correctness.detachment import run_detachment
+from service.bench.correctness.quality import Scorer
 from service.bench.load import parse_clients, run_load, with_ratios
 from service.bench.mixed import Clients, Interval, num_rounds, run_mixed
-from service.bench.quality import Scorer
 from service.bench.saturation.bulk import run_bulk
 from service.bench.saturation.overload import (
     SMALLEST_SHARE,
@@ -36,6 +38,7 @@ from service.bench.tables import (
     attention_table,
     bulk_table,
     consistency_table,
+    detachment_table,
     figure,
     load_table,
     mixed_table,
@@ -264,6 +267,27 @@ def alignment(
         with _server(url) as base_url:
             report = uvloop.run(run_alignment(base_url, pair, sentences, batch))
     _show(report, alignment_table(report), as_json)
+
+
+@app.command()
+def detachment(
+    source: Annotated[Path, _LINES],
+    reference: Annotated[Path, _LINES],
+    pair: Annotated[str, _PAIR] = "en-pt",
+    batch: Annotated[int, typer.Option(min=1, help="sentences per request")] = 32,
+    url: Annotated[str | None, _URL] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Measure how well the detachment score tells shuffled pairs of lines from true pairs.
+
+    A true pair is a line of --source and its line of --reference. A shuffled pair has another
+    line of --reference.
+    """
+    with _errors_shown():
+        sentences, translations = read_lines(source), read_parallel(source, reference)
+        with _server(url) as base_url:
+            report = uvloop.run(run_detachment(base_url, pair, sentences, translations, batch))
+    _show(report, detachment_table(report), as_json)
 
 
 @app.command()

@@ -9,12 +9,13 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from service.bench.alignment import AlignmentReport
 from service.bench.attention import WARMUP_SECONDS, AttentionReport
-from service.bench.consistency import LIST_SIZE, ConsistencyReport
+from service.bench.correctness.alignment import AlignmentReport
+from service.bench.correctness.consistency import LIST_SIZE, ConsistencyReport
+from service.bench.correctness.detachment import DetachmentReport
+from service.bench.correctness.quality import QualityReport
 from service.bench.load import LoadReport
 from service.bench.mixed import KindFigures, MixedReport
-from service.bench.quality import QualityReport
 from service.bench.saturation.bulk import BulkReport
 from service.bench.saturation.overload import CLIENTS, OverloadReport
 
@@ -136,6 +137,15 @@ def alignment_table(report: AlignmentReport) -> Table:
     }
     for name, share in shares.items():
         table.add_row(name, str(share.aligned), str(share.total), f"{share.percent:.1f}")
+    return table
+
+
+def detachment_table(report: DetachmentReport) -> Table:
+    """Returns a table with the scores of true and of shuffled pairs."""
+    table = Table(f"{report.sentences} sentences", "median score", box=box.SIMPLE)
+    table.add_row("with their own translations", f"{report.true_median:.3f}")
+    table.add_row("with translations of other lines", f"{report.shuffled_median:.3f}")
+    table.add_row("area under the ROC curve", f"{report.area:.4f}")
     return table
 
 

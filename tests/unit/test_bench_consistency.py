@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.bench.consistency import LIST_SIZE, differing_lines, restore
+from service.bench.correctness.consistency import LIST_SIZE, differing_lines, restore
 from service.bench.translation import in_lists
 from tests.unit.bench_server import FakeTranslator, bench, served
 

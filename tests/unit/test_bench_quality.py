@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.bench.client import BenchError
-from service.bench.quality import Scorer
+from service.bench.correctness.quality import Scorer
 from service.bench.sentences import read_lines
 from service.bench.translation import split_pair
 from tests.unit.bench_server import Answer, FakeTranslator, bench, reply_bytes, served

@@ -81,7 +81,12 @@ def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
     pairs = alignment.pairs
     if decimals is not None:
         pairs = [(source, target, round(weight, decimals)) for source, target, weight in pairs]
-    probabilities = item.probabilities
+    others: dict[str, Any] = {}
+    if item.detachment is not None:
+        score = item.detachment
+        others["detachment"] = score if decimals is None else round(score, decimals)
+    if item.probabilities is not None:
+        others["probabilities"] = probabilities_body(item.probabilities)
     return {
         "source": source,
         "target": _labels_body(item.target),
@@ -92,7 +97,7 @@ def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
             "pairs": pairs,
             "pharaoh": alignment.pharaoh,
         },
-        **({} if probabilities is None else {"probabilities": probabilities_body(probabilities)}),
+        **others,
     }
 
 

@@ -123,6 +123,12 @@ class AttentionItemBody(BaseModel):
     target: TargetLabelsBody | None = Field(None, description="Absent with task `embed`.")
     attentions: list[AttentionBody]
     alignment: AlignmentBody | None = Field(None, description="Absent with task `embed`.")
+    detachment: float | None = Field(
+        None,
+        description="Distance from the attention of the whole translation to equal attention, 0 to "
+        "1. A high value is a sign of a translation that does not follow its source. Absent unless "
+        "the request has `detachment`.",
+    )
     probabilities: ProbabilitiesBody | None = Field(
         None, description="Absent unless the request has `probabilities`."
     )

@@ -51,6 +51,7 @@ OF_TRANSLATION = {
     "target": None,
     "target_text": None,
     "probabilities": None,
+    "detachment": False,
     "split": False,
     "alignment_layer": None,
     "alignment_head": None,
@@ -239,6 +240,9 @@ class AttentionRequest(AttentionQuestion):
             "and the probability of each token in `tokens`. `{}` selects the defaults.",
         )
     )
+    detachment: bool = Field(
+        False, description="Return also a score of how far each translation is from its source."
+    )
     format: Format | None = Field(
         None,
         description="By default the header Accept decides: npz for application/x-npz, safetensors "
@@ -293,6 +297,7 @@ class AttentionRequest(AttentionQuestion):
             needs_equal_layers=self.format == "bertviz",
             view=self.view,
             probabilities=None if self.probabilities is None else self.probabilities.options(),
+            has_detachment=self.detachment,
             alignment_layer=self.alignment_layer,
             alignment_head=self.alignment_head,
             alignment_shift=self.alignment_shift,
@@ -360,8 +365,9 @@ class AttentionRequest(AttentionQuestion):
                 f"bertviz shows every head, so it refuses reduce {self.reduce}; "
                 "leave reduce out or use none"
             )
-        if self.format == "bertviz" and self.probabilities is not None:
-            refuse("bertviz has no probabilities; leave probabilities out, or use another format")
+        for name in ("probabilities", "detachment"):
+            if self.format == "bertviz" and getattr(self, name):
+                refuse(f"bertviz has no {name}; leave {name} out, or use another format")
         if self.format == "bertviz" and self.top_k is not None:
             refuse(f"bertviz needs whole rows, so it refuses top_k {self.top_k}; leave top_k out")
         return self

@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from model.inspection.query import AttentionMaps, AttentionQuery, Query, Reduction
 from service.items.result import Result
 from service.tasks.alignment.aligner import Pair
 from service.tasks.alignment.alignment import Alignment, align
+from service.tasks.alignment.detachment import detachment
 from service.tasks.attention.probabilities import Scoring
 from service.tasks.attention.query import Aligner
 from service.tasks.attention.requests import View
@@ -29,17 +33,21 @@ class PairQueries:
         attention: Query for the attention that the request asks for.
         aligner: Cross-attention that aligns the words of each pair.
         scoring: Query for the probabilities of the target tokens; None if they are not requested.
+        detaching: Query for the cross-attention of the detachment score; None if the score is not
+            requested.
     """
 
     attention: AttentionQuery
     aligner: Aligner
     scoring: Scoring | None = None
+    detaching: AttentionQuery | None = None
 
     @property
     def all(self) -> tuple[Query, ...]:
         """Queries about each pair, in the order in which its result answers them."""
-        queries = self.attention, self.aligner.query
-        return queries if self.scoring is None else (*queries, self.scoring.query)
+        scoring = None if self.scoring is None else self.scoring.query
+        queries = self.attention, self.aligner.query, scoring, self.detaching
+        return tuple(query for query in queries if query is not None)
 
     def assemble(
         self, pairs: Sequence[Pair], results: Sequence[Result], start: str, view: View
@@ -54,21 +62,30 @@ class PairQueries:
         """
         items = []
         for pair, result in zip(pairs, results, strict=True):
-            maps, cross = result.value[:2]
+            maps, cross, *others = result.value
             alignment = align_pair(pair, cross, self.aligner)
             found = attentions(self.attention, maps)
             item = pair_attention(pair.source, pair.target, start, found, alignment, view)
             if self.scoring is not None:
-                scores = self.scoring.read(result.value[2], view.decimals)
+                scores = self.scoring.read(others.pop(0), view.decimals)
                 item = replace(item, probabilities=scores)
+            if self.detaching is not None:
+                score = detachment(weights_of(others.pop(0)))
+                item = replace(item, detachment=score)
             items.append(item)
         return items
 
 
 def align_pair(pair: Pair, cross: AttentionMaps, aligner: Aligner) -> Alignment:
     """Aligns the words of a sentence pair by the cross-attention that `aligner` asked for."""
-    (weights,) = cross.values()  # (1, 1, T, S): T target tokens, S source tokens
-    return align(weights[0, 0], pair.source, pair.target, aligner.shift)
+    return align(weights_of(cross), pair.source, pair.target, aligner.shift)
+
+
+def weights_of(cross: AttentionMaps) -> NDArray[np.float32]:
+    """Returns the cross-attention (T, S) of T target tokens to S source tokens."""
+    (maps,) = cross.values()  # (1, 1, T, S)
+    weights: NDArray[np.float32] = maps[0, 0]
+    return weights
 
 
 def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:

@@ -119,6 +119,15 @@ def aligner_of(
     return Aligner(query, shift)
 
 
+def detachment_query(config: ModelConfig) -> AttentionQuery:
+    """Returns the query for the cross-attention of the detachment score.
+
+    It is the mean over the heads of the last layer, as in the paper that
+    `service.tasks.alignment.detachment` names.
+    """
+    return resolve_query(config, [AttentionKind.CROSS], [-1], None, Reduction.MEAN_HEADS)
+
+
 def default_shift(config: ModelConfig, layer: int) -> int:
     """Returns the shift of a layer: 0 for a layer that was trained to align, and 1 for any other.
 

@@ -79,6 +79,7 @@ class InspectionRequest(ModelChoice):
             format requires.
         view: Form in which the matrices are returned.
         probabilities: Probabilities of the target tokens that are returned too; None for none.
+        has_detachment: Whether the detachment score of each pair is returned too.
         alignment_layer: Layer whose cross-attention aligns words; None for the model's default.
         alignment_head: Head that aligns words, or `mean`; None for the model's default.
         alignment_shift: 0 if a decode step's attention aligns the token that the step predicts, 1
@@ -96,6 +97,7 @@ class InspectionRequest(ModelChoice):
     needs_equal_layers: bool = False
     view: View = View()
     probabilities: ProbabilityOptions | None = None
+    has_detachment: bool = False
     alignment_layer: int | None = None
     alignment_head: int | Literal["mean"] | None = None
     alignment_shift: int | None = None

@@ -56,6 +56,7 @@ class PairAttention:
         attentions: Attention of each requested kind.
         alignment: Word alignment. It gives each word as a span of token indices, also if the labels
             are words.
+        detachment: Score of `service.tasks.alignment.detachment`; None if it is not requested.
         probabilities: Probabilities of the target tokens, also if the labels are words; None if
             they are not requested.
     """
@@ -64,6 +65,7 @@ class PairAttention:
     target: Labels
     attentions: list[Attention]
     alignment: Alignment
+    detachment: float | None = None
     probabilities: Probabilities | None = None
 
 

@@ -20,7 +20,12 @@ from service.tasks.attention.directions import choose_direction
 from service.tasks.attention.inspector import Inspector
 from service.tasks.attention.pairs import PairQueries
 from service.tasks.attention.probabilities import Scoring
-from service.tasks.attention.query import aligner_of, attention_query, start_token
+from service.tasks.attention.query import (
+    aligner_of,
+    attention_query,
+    detachment_query,
+    start_token,
+)
 from service.tasks.attention.requests import InspectionRequest, ModelChoice
 from service.tasks.attention.tokenization import item_name, nothing_to_read, tokenize_one
 from service.tasks.backend import Backend
@@ -89,11 +94,11 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         aligner = aligner_of(
             model.config, request.alignment_layer, request.alignment_head, request.alignment_shift
         )
-        if request.probabilities is None:
-            return PairQueries(query, aligner)
-        vocabularies = model.direction.vocabularies
-        scoring = Scoring.of(request.probabilities, vocabularies.target, vocabularies.first_id)
-        return PairQueries(query, aligner, scoring)
+        scoring, vocabularies = None, model.direction.vocabularies
+        if request.probabilities is not None:
+            scoring = Scoring.of(request.probabilities, vocabularies.target, vocabularies.first_id)
+        detaching = detachment_query(model.config) if request.has_detachment else None
+        return PairQueries(query, aligner, scoring, detaching)
 
     async def _tokenize(
         self, texts: Sequence[str], model: LoadedDirection, is_split: bool, context: RequestContext

@@ -1,0 +1,1 @@
+"""Measures of the translations themselves: quality, consistency, alignment and detachment."""

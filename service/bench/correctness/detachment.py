@@ -1,0 +1,96 @@
+"""Measures how well the detachment score tells wrong translations from right ones.
+
+Each line is scored with its own translation, and with the translation of another line. A good score
+is nearly always higher for the translation of another line.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+
+from service.bench.client import Address, send_once
+from service.bench.translation import LIST_TIMEOUT_SECONDS, split_pair, unusable
+
+
+@dataclass(frozen=True, slots=True)
+class DetachmentReport:
+    """Detachment scores of pairs of lines.
+
+    Attributes:
+        sentences: Number of lines.
+        true_median: Median score of the lines with their own translations.
+        shuffled_median: Median score of the lines with the translations of other lines.
+        area: Area under the ROC curve. It is the probability that a shuffled pair has a higher
+            score than a true pair. Chance gives 0.5, and perfect separation gives 1.
+    """
+
+    sentences: int
+    true_median: float
+    shuffled_median: float
+    area: float
+
+
+async def run_detachment(
+    url: str, pair: str, sentences: Sequence[str], translations: Sequence[str], batch: int
+) -> DetachmentReport:
+    """Scores true pairs and shuffled pairs.
+
+    Args:
+        url: Address of the server.
+        pair: Source and target language, such as `en-pt`.
+        sentences: Lines of the source language, at least two.
+        translations: Their translations.
+        batch: Number of pairs in a request.
+
+    Raises:
+        BenchError: A request failed.
+    """
+    address = Address.parse(url)
+    true = await _scores(address, pair, sentences, translations, batch)
+    shuffled = await _scores(address, pair, sentences, shifted(translations), batch)
+    return DetachmentReport(
+        len(sentences),
+        float(np.median(true)),
+        float(np.median(shuffled)),
+        area_under_curve(true, shuffled),
+    )
+
+
+def shifted(lines: Sequence[str], seed: int = 0) -> list[str]:
+    """Returns the lines in a random order in which no line keeps its place."""
+    order = [*range(len(lines))]
+    random.Random(seed).shuffle(order)
+    next_of = dict(zip(order, [*order[1:], order[0]], strict=True))
+    return [lines[next_of[index]] for index in range(len(lines))]
+
+
+def area_under_curve(lower: Sequence[float], higher: Sequence[float]) -> float:
+    """Returns the share of pairs of scores in which the second score is higher; ties count half."""
+    low, high = np.array(lower), np.array(higher)[:, None]
+    return float((high > low).mean() + (high == low).mean() / 2)
+
+
+async def _scores(
+    address: Address, pair: str, sentences: Sequence[str], translations: Sequence[str], batch: int
+) -> list[float]:
+    source, target = split_pair(pair)
+    found: list[float] = []
+    for start in range(0, len(sentences), batch):
+        texts = [*sentences[start : start + batch]]
+        fields = {
+            "text": texts,
+            "target_text": [*translations[start : start + batch]],
+            "source": source,
+            "target": target,
+            "top_k": 1,
+            "detachment": True,
+        }
+        request = address.request("POST", "/attention", orjson.dumps(fields))
+        reply = await send_once(address, request, LIST_TIMEOUT_SECONDS)
+        if reply.status != 200:
+            raise unusable(reply, len(texts))
+        found += [item["detachment"] for item in orjson.loads(reply.body)["items"]]
+    return found
