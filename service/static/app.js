@@ -1,23 +1,23 @@
 // Creates the parts of the page and connects them.
 
-import { WordLights } from './alignment.js';
-import { get } from './api.js';
-import { Controls } from './controls.js';
-import { makeCopy } from './copy.js';
-import { CurlLine } from './curl.js';
-import { byId, element } from './dom.js';
-import { Downloads } from './downloads.js';
-import { Heads } from './heads.js';
-import { HeatMap } from './heatmap.js';
-import { Languages } from './languages.js';
-import { LookPanel } from './look.js';
-import { Models } from './models.js';
-import { Notice } from './notice.js';
-import { OtherTranslations } from './others.js';
-import { DEFAULTS, Store, fromFragment, toFragment } from './state.js';
-import { StepsPanel } from './steps.js';
-import { TaskChoice } from './task.js';
-import { TranslationPanel } from './translation.js';
+import { WordLights } from './translate/alignment.js';
+import { get } from './common/api.js';
+import { Controls } from './look/controls.js';
+import { makeCopy } from './common/copy.js';
+import { CurlLine } from './common/curl.js';
+import { byId, element } from './common/dom.js';
+import { Downloads } from './look/downloads.js';
+import { Heads } from './look/heads.js';
+import { HeatMap } from './look/heatmap.js';
+import { Languages } from './translate/languages.js';
+import { LookPanel } from './look/look.js';
+import { Models } from './look/models.js';
+import { Notice } from './common/notice.js';
+import { OtherTranslations } from './translate/others.js';
+import { DEFAULTS, Store, fromFragment, toFragment } from './common/state.js';
+import { StepsPanel } from './look/steps.js';
+import { TaskChoice } from './translate/task.js';
+import { TranslationPanel } from './translate/translation.js';
 
 const EXAMPLES = [
   'The kids were scared of the lions, so they left right away.',

@@ -11,7 +11,7 @@ from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error
 from tests.workers import Script
 
-NAMES = sorted(path.name for path in FOLDER.iterdir())
+NAMES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*"))
 PATHS = ["/", *(f"/static/{name}" for name in NAMES)]
 CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -26,7 +26,11 @@ def referenced(name: str) -> set[str]:
     text = (FOLDER / name).read_text("utf-8")
     if name.endswith(".html"):
         return {*re.findall(r'(?:src|href)="static/([^"]+)"', text)}
-    return {*re.findall(r"from '\./([^']+)'", text)} if name.endswith(".js") else set()
+    if not name.endswith(".js"):
+        return set()
+    folder = (FOLDER / name).parent
+    found = [(folder / path).resolve() for path in re.findall(r"from '(\.[^']+)'", text)]
+    return {str(path.relative_to(FOLDER)) for path in found}
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -1,6 +1,6 @@
 // The controls of the attention view: kind, layer, words or tokens, measure.
 
-import { byId, element, renderRadios, setText } from './dom.js';
+import { byId, element, renderRadios, setText } from '../common/dom.js';
 
 const KINDS = {
   cross: ['Translation → text', 'Cross-attention'],

@@ -1,9 +1,9 @@
 // The upper half of the page: a text and its translation.
 
-import { Latest } from './api.js';
+import { Latest } from '../common/api.js';
 import { sentenceOf } from './alignment.js';
-import { makeCopy } from './copy.js';
-import { byId, element, setText } from './dom.js';
+import { makeCopy } from '../common/copy.js';
+import { byId, element, setText } from '../common/dom.js';
 import { translatedSentences } from './sentences.js';
 
 const TYPING_MILLISECONDS = 300;

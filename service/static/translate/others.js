@@ -1,7 +1,7 @@
 // Other translations of the same text. The reader can choose one in place of the model's own.
 
-import { Latest, post } from './api.js';
-import { byId, element } from './dom.js';
+import { Latest, post } from '../common/api.js';
+import { byId, element } from '../common/dom.js';
 
 const NUM_OTHERS = 3;
 

@@ -1,9 +1,9 @@
 // Downloads: the drawing as SVG and PNG, the numbers as npz.
 
-import { ApiError, postForFile } from './api.js';
-import { element } from './dom.js';
+import { ApiError, postForFile } from '../common/api.js';
+import { element } from '../common/dom.js';
 import { drawFigure } from './figure.js';
-import { palette } from './palette.js';
+import { palette } from '../common/palette.js';
 
 const WIDTH = 960;
 const SCALE = 2;

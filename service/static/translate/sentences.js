@@ -1,6 +1,6 @@
 // The stream of a translation: sentence by sentence, as the server translates them.
 
-import { connectionLost, errorOf, postForLines } from './api.js';
+import { connectionLost, errorOf, postForLines } from '../common/api.js';
 
 /**
  * A translated sentence, with the white space around it.

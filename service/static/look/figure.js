@@ -1,7 +1,7 @@
 // Draws a heat map as SVG, for the page and for downloads.
 
-import { hex, isLight, rampColour } from './palette.js';
-import { decimal, splitMark } from './text.js';
+import { hex, isLight, rampColour } from '../common/palette.js';
+import { decimal, splitMark } from '../common/text.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const FAMILY = '"Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';

@@ -1,6 +1,6 @@
 // The served models, and the attention that they can show.
 
-import { get } from './api.js';
+import { get } from '../common/api.js';
 
 /**
  * Number of layers and heads by kind of attention.

@@ -1,9 +1,9 @@
 // The heat map on the page: the pointer and the arrow keys move one cursor.
 
-import { element, setText, tokenParts } from './dom.js';
+import { element, setText, tokenParts } from '../common/dom.js';
 import { drawFigure, moveCursor } from './figure.js';
-import { palette } from './palette.js';
-import { decimal } from './text.js';
+import { palette } from '../common/palette.js';
+import { decimal } from '../common/text.js';
 
 const MAX_TABLE_CELLS = 20000;
 

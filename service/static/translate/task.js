@@ -1,6 +1,6 @@
 // The task for a text: translate it, or embed it with another model.
 
-import { byId, renderRadios } from './dom.js';
+import { byId, renderRadios } from '../common/dom.js';
 import { fillMenu } from './languages.js';
 
 const TASKS = [

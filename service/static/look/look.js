@@ -1,11 +1,11 @@
 // The lower half of the page: where the model looks.
 
-import { Latest, post } from './api.js';
+import { Latest, post } from '../common/api.js';
 import * as attention from './attention.js';
 import { describe, sidesOf } from './controls.js';
-import { byId, setText } from './dom.js';
+import { byId, setText } from '../common/dom.js';
 import { settled } from './models.js';
-import { decimal, spoken } from './text.js';
+import { decimal, spoken } from '../common/text.js';
 
 const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'vectors'];
 

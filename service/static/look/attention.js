@@ -1,6 +1,6 @@
 // Converts a view to the body of POST /attention, and the reply to tables of numbers.
 
-import { tokenName } from './text.js';
+import { tokenName } from '../common/text.js';
 
 const DECIMALS = 5;
 

@@ -1,6 +1,6 @@
 // The served language pairs, and the menus of languages.
 
-import { element } from './dom.js';
+import { element } from '../common/dom.js';
 
 /** The served languages, as GET /languages lists them. */
 export class Languages {

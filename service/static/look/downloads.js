@@ -1,6 +1,6 @@
 // The buttons that save the heat map and its numbers.
 
-import { byId } from './dom.js';
+import { byId } from '../common/dom.js';
 import { npzFile, pngFile, save, svgFile } from './export.js';
 
 /** Saves the heat map as PNG or SVG, and its numbers as npz. */

@@ -1,10 +1,10 @@
 // The computation of one token in one head: softmax(QKᵀ/√d)V with its numbers, column by column.
 
-import { Latest, post } from './api.js';
+import { Latest, post } from '../common/api.js';
 import { stepsBody } from './attention.js';
-import { byId, element, setText, tokenParts } from './dom.js';
-import { scaleOf, strip } from './strip.js';
-import { decimal, percent, spoken, tokenName } from './text.js';
+import { byId, element, setText, tokenParts } from '../common/dom.js';
+import { scaleOf, strip } from '../common/strip.js';
+import { decimal, percent, spoken, tokenName } from '../common/text.js';
 
 const KINDS = { cross: 'Cross-attention', encoder: 'Encoder', decoder: 'Decoder' };
 

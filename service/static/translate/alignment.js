@@ -1,7 +1,7 @@
 // The alignment of the words of a text and its translation, and the highlights that show it.
 
-import { element, setText } from './dom.js';
-import { listed, percent, unitOffsets } from './text.js';
+import { element, setText } from '../common/dom.js';
+import { listed, percent, unitOffsets } from '../common/text.js';
 
 /**
  * The words of both sides as spans of UTF-16 units, and their pairs.

@@ -1,7 +1,7 @@
 // Small heat maps of all heads of a layer and their mean. One of them is shown large.
 
-import { element } from './dom.js';
-import { palette, rampColour } from './palette.js';
+import { element } from '../common/dom.js';
+import { palette, rampColour } from '../common/palette.js';
 
 /** Radio buttons with a small heat map each. */
 export class Heads {
