@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.architectures.token_parts import TokenParts
 from model.config import ModelConfig
 from model.layers.positions import sinusoid_table
 from model.quantization.int8 import QuantizedMatrix
@@ -46,11 +47,15 @@ class Embedding(nn.Module):
             positions: Positions (B, T), from 0.
             max_position: Largest position that `positions` may contain.
         """
+        return self.parts(tokens, positions, max_position).embedded
+
+    def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
+        """Returns the embeddings and their summands; the arguments are those of `forward`."""
         self.ensure_length(max_position)
         vectors = self._vectors(tokens.clamp_min(0)) * self.scale
         vectors = vectors.masked_fill((tokens == NO_TOKEN).unsqueeze(-1), 0.0)
-        embedded: Tensor = vectors + F.embedding(positions, self.table)
-        return embedded
+        position = F.embedding(positions, self.table)
+        return TokenParts(vectors, position, vectors + position)
 
     def _vectors(self, tokens: Tensor) -> Tensor:
         if self.quantized is None:

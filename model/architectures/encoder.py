@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding
+from model.architectures.token_parts import TokenParts
 from model.config import LayerConfig, ModelConfig
 from model.layers.attention import MultiHeadAttention
 from model.layers.feed_forward import FeedForward
@@ -39,10 +40,19 @@ class EncoderLayer(nn.Module):
         """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
         return self.self_residual.after(x, self.self_attention.merge(heads))
 
+    @property
+    def attention_norm(self) -> nn.Module | None:
+        """Returns the layer norm after the sum with attention; None in a pre-norm layer."""
+        return self.self_residual.norm_after
+
+    def run_feed_forward(self, x: Tensor) -> Tensor:
+        """Returns the output (B, S, D) of the feed-forward sublayer, not yet added to x."""
+        y: Tensor = self.feed_forward(self.feed_forward_residual.before(x))
+        return y
+
     def add_feed_forward(self, x: Tensor) -> Tensor:
         """Returns x (B, S, D) after the feed-forward sublayer."""
-        y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y)
+        return self.feed_forward_residual.after(x, self.run_feed_forward(x))
 
 
 class Encoder(nn.Module):
@@ -68,6 +78,10 @@ class Encoder(nn.Module):
         """Returns the input (B, S, D) of the first layer; see Embedding."""
         embedded: Tensor = self.embedding(tokens, positions, max_position)
         return embedded
+
+    def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
+        """Returns the input of the first layer and its summands; see Embedding."""
+        return self.embedding.parts(tokens, positions, max_position)
 
     def biases(self, length: int) -> list[None]:
         """Returns None for each layer: the scores get no bias."""

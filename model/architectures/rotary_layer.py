@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.architectures.encoder import Heads
+from model.architectures.token_parts import TokenParts
 from model.embedding_config import TextEncoderConfig
 from model.layers.attention import MultiHeadAttention
 from model.layers.feed_forward import ACTIVATIONS
@@ -24,8 +25,12 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Returns (B, S, D) for ids (B, S). The layers use the positions; this module does not."""
-        y: Tensor = self.norm(F.embedding(tokens, self.tokens))
-        return y
+        return self.parts(tokens, positions).embedded
+
+    def parts(self, tokens: Tensor, positions: Tensor) -> TokenParts:
+        """Returns the embeddings before and after the norm; there are no vectors of positions."""
+        x = F.embedding(tokens, self.tokens)
+        return TokenParts(x, None, self.norm(x))
 
 
 class GatedFeedForward(nn.Module):
@@ -76,10 +81,18 @@ class RotaryLayer(nn.Module):
         """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
         return x + self.self_attention.merge(heads)
 
+    @property
+    def attention_norm(self) -> None:
+        """None, because the layer is a pre-norm layer."""
+
+    def run_feed_forward(self, x: Tensor) -> Tensor:
+        """Returns the output (B, S, D) of the feed-forward sublayer, not yet added to x."""
+        y: Tensor = self.feed_forward(self.feed_forward_norm(x))
+        return y
+
     def add_feed_forward(self, x: Tensor) -> Tensor:
         """Returns x (B, S, D) after the feed-forward sublayer."""
-        y: Tensor = self.feed_forward(self.feed_forward_norm(x))
-        return x + y
+        return x + self.run_feed_forward(x)
 
 
 def new_norm(config: TextEncoderConfig) -> nn.LayerNorm:

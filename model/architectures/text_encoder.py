@@ -19,6 +19,7 @@ from model.architectures.rotary_layer import (
     new_norm,
     window_bias,
 )
+from model.architectures.token_parts import TokenParts
 from model.embedding_config import TextEncoderConfig
 
 MAX_DISTANCE = 128
@@ -45,11 +46,15 @@ class TextEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Returns (B, S, D) for ids and positions (B, S); positions count from 0 in each text."""
+        return self.parts(tokens, positions).embedded
+
+    def parts(self, tokens: Tensor, positions: Tensor) -> TokenParts:
+        """Returns the embeddings and their summands; the token's vector includes token type 0."""
         x = F.embedding(tokens, self.tokens)
         if self.types is not None:
             x = x + self.types[0]
-        y: Tensor = self.norm(x + F.embedding(positions + self.position_offset, self.positions))
-        return y
+        position = F.embedding(positions + self.position_offset, self.positions)
+        return TokenParts(x, position, self.norm(x + position))
 
 
 class RelativeBias(nn.Module):
@@ -124,6 +129,10 @@ class TextEncoder(nn.Module):
         """Returns the input (B, S, D) of the first layer; `max_position` is not needed."""
         embedded: Tensor = self.embedding(tokens, positions)
         return embedded
+
+    def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
+        """Returns the input of the first layer and its summands; see `embed`."""
+        return self.embedding.parts(tokens, positions)
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
         """Returns the bias (1, 1 or H, S, S) of each layer for S tokens; None for no bias.

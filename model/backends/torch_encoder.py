@@ -6,12 +6,13 @@ from itertools import groupby
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.architectures.encoder import Heads
+from model.architectures.token_parts import TokenParts
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import EncoderBatch
-from model.inspection.capture import ProjectedHeads
+from model.inspection.capture import LayerRest, ProjectedHeads
 from model.layers.attention import MultiHeadAttention, attention
 
 TOKEN_MULTIPLE = 4
@@ -34,6 +35,13 @@ class PackableLayer(Protocol):
     def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
         """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
 
+    @property
+    def attention_norm(self) -> nn.Module | None:
+        """Layer norm after the sum with attention; None in a pre-norm layer."""
+
+    def run_feed_forward(self, x: Tensor) -> Tensor:
+        """Returns the output (B, S, D) of the feed-forward sublayer, not yet added to x."""
+
     def add_feed_forward(self, x: Tensor) -> Tensor:
         """Returns x (B, S, D) after the feed-forward sublayer."""
 
@@ -51,6 +59,9 @@ class PackableEncoder(Protocol):
 
     def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
         """Returns the input (B, S, D) of the first layer."""
+
+    def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
+        """Returns the input of the first layer and its summands."""
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
         """Returns the bias (1, 1 or H, S, S) of each layer for S tokens; None for no bias."""
@@ -108,9 +119,9 @@ class PackedBatch(EncoderBatch):
         longest = max(self.segments)
         tokens = [token for ids in sequences for token in ids] + [0] * padding
         positions = [index for length in self.segments for index in range(length)]
-        ids = upload(tokens, encoder.device)[None]  # (1, N)
+        self.tokens = upload(tokens, encoder.device)[None]  # (1, N)
         self.positions = upload(positions, encoder.device)[None]  # (1, N)
-        self.x = encoder.embed(ids, self.positions, longest - 1)  # (1, N, D)
+        self.x = encoder.embed(self.tokens, self.positions, longest - 1)  # (1, N, D)
         self.biases = encoder.biases(longest)
         self.bias: Tensor | None = None  # of the current layer
         self.heads: Heads | None = None  # of the current layer
@@ -143,17 +154,36 @@ class PackedBatch(EncoderBatch):
         """Returns the hidden states (N, D) after the last layer (EncoderBatch)."""
         return self.encoder.finish(self.x)[0]
 
+    def embedded(self) -> Iterator[TokenParts]:
+        """Yields the input (1, S, D) of the first layer and its summands, for each text."""
+        parts = self.encoder.parts(self.tokens, self.positions, max(self.segments) - 1)
+        first = 0
+        for length in self.segments:
+            text = slice(first, first + length)
+            position = None if parts.position is None else parts.position[:, text]
+            yield TokenParts(parts.token[:, text], position, parts.embedded[:, text])
+            first += length
+
     def projected(self, layer: int) -> Iterator[ProjectedHeads]:
         """Yields queries, keys and values of each text in the layer computed last."""
         assert self.heads is not None
         module = self.layers[layer].self_attention
-        parts = (torch.split(heads[0], self.segments, dim=1) for heads in self.heads)
-        for query, key, value in zip(*parts, strict=True):
+        rest = self._rest(self.layers[layer])
+        parts = [torch.split(heads[0], self.segments, dim=1) for heads in self.heads]
+        streams = torch.split(self.x[0], self.segments)
+        for query, key, value, stream in zip(*parts, streams, strict=True):
             length = query.shape[1]
             bias = None
             if self.bias is not None:
                 bias = self.bias[0, :, :length, :length].expand(len(query), length, length)
-            yield ProjectedHeads(query, key, value, bias, module)
+            yield ProjectedHeads(query, key, value, bias, module, stream, rest)
+
+    def _rest(self, layer: PackableLayer) -> LayerRest:
+        return LayerRest(
+            layer.attention_norm,
+            lambda x: layer.run_feed_forward(x[None])[0],
+            lambda x: layer.add_feed_forward(x[None])[0],
+        )
 
     def _attended(self, first: int, end: int) -> Iterator[Tensor]:
         """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, in parts."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from model.architectures.token_parts import TokenParts
 from model.backends.encoder_batch import run_layers
 from model.backends.torch_encoder import PackableEncoder, PackedBatch
 from model.encoding.sliced_pass import SlicedPass
@@ -40,6 +41,17 @@ class CapturedJob:
     def layers(self, kind: AttentionKind) -> set[int]:
         """Returns the layers in which the captures need this kind of attention."""
         return {layer for capture in self.captures for layer in capture.layers(kind)}
+
+    @property
+    def needs_embedding(self) -> bool:
+        """Returns whether a capture needs the input of the first layer."""
+        return any(capture.needs_embedding for capture in self.captures)
+
+    def show_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
+        """Shows the input of the encoder, or of the decoder, to the captures."""
+        for capture in self.captures:
+            if capture.needs_embedding:
+                capture.observe_embedding(kind, parts)
 
 
 class CapturePass(SlicedPass):
@@ -91,6 +103,9 @@ def run_encoder(
         The batch after the last layer that runs.
     """
     batch = PackedBatch(encoder, [each.job.source for each in captured])
+    if any(each.needs_embedding for each in captured):
+        for each, parts in zip(captured, batch.embedded(), strict=False):
+            each.show_embedding(AttentionKind.ENCODER, parts)
 
     def observe(layer: int) -> Slices[None]:
         return show(captured, AttentionSite(AttentionKind.ENCODER, layer), batch.projected(layer))

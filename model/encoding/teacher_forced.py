@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures.decoder import DecoderLayer
 from model.architectures.embedding import Embedding
+from model.architectures.encoder import Heads
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import ForcedDecoder
@@ -30,7 +31,13 @@ from model.encoding.capture_pass import (
     show,
 )
 from model.encoding.sliced_pass import batches
-from model.inspection.capture import AttentionSite, DecoderOutput, ProjectedHeads, Slices
+from model.inspection.capture import (
+    AttentionSite,
+    DecoderOutput,
+    LayerRest,
+    ProjectedHeads,
+    Slices,
+)
 from model.inspection.query import AttentionJob, AttentionKind, check_job
 from model.layers.attention import MultiHeadAttention, attention, mask_bias
 from model.layers.ssru import SSRU
@@ -177,16 +184,18 @@ class TeacherForcedBatch:
             The hidden states, as `run` returns them.
         """
         decoder = self.model.decoder
-        x = self._embed(decoder.embedding, [self._inputs(each.job) for each in self.captured])
+        x = self._embed(decoder.embedding)
         layers = cast("list[DecoderLayer]", list(decoder.layers))
         for number, layer in enumerate(layers):
-            x = yield from self._mix_tokens(number, layer, x)
+            x = yield from self._mix_tokens(number, layer, x, memory)
             if number == self.last_decoder > self.last[AttentionKind.CROSS]:
                 return []
             query = layer.cross_attention.project_query(layer.cross_residual.before(x))
             key, value = decoder.project_layer_cross_kv(layer, memory)
+            heads = query, key, value
             site = AttentionSite(AttentionKind.CROSS, number)
-            y = yield from self._attend(site, layer.cross_attention, query, key, value)
+            rests = [rest_after_cross(layer)] * len(self.captured)
+            y = yield from self._attend(site, layer.cross_attention, heads, x, rests)
             x = layer.cross_residual.after(x, y)
             if number == self.last_decoder:
                 return []
@@ -197,35 +206,52 @@ class TeacherForcedBatch:
         inputs: list[int] = self.model.decoder_inputs(torch.tensor([job.target]))[0].tolist()
         return inputs
 
-    def _embed(self, embedding: Embedding, sequences: list[list[int]]) -> Tensor:
-        """Returns embeddings (1, N, D) of sequences; positions start at 0 in each sequence."""
+    def _embed(self, embedding: Embedding) -> Tensor:
+        """Returns embeddings (1, N, D) of the inputs; positions start at 0 in each sentence."""
+        sequences = [self._inputs(each.job) for each in self.captured]
+        longest = max(map(len, sequences)) - 1
         tokens = [token for sequence in sequences for token in sequence]
         positions = [index for sequence in sequences for index in range(len(sequence))]
-        inputs = (upload(each, self.model.device)[None] for each in (tokens, positions))
-        embedded: Tensor = embedding(*inputs, max(map(len, sequences)) - 1)
+        ids, places = (upload(each, self.model.device)[None] for each in (tokens, positions))
+        embedded: Tensor = embedding(ids, places, longest)
+        first = 0
+        for each, sequence in zip(self.captured, sequences, strict=True):
+            end = first + len(sequence)
+            if each.needs_embedding:
+                parts = embedding.parts(ids[:, first:end], places[:, first:end], longest)
+                each.show_embedding(AttentionKind.DECODER, parts)
+            first = end
         return embedded
 
     def _attend(
         self,
         site: AttentionSite,
         module: MultiHeadAttention,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        heads: Heads,
+        x: Tensor,
+        rests: Sequence[LayerRest],
     ) -> Slices[Tensor]:
         """Returns the output (1, N, D) of an attention sublayer.
 
-        Each sentence is computed separately. Query, key and value are (1, H, N, K).
+        Each sentence is computed separately.
+
+        Args:
+            site: The sublayer.
+            module: Its module.
+            heads: Queries, keys and values, (1, H, N, K) each.
+            x: Residual stream (1, N, D) before the sublayer.
+            rests: The rest of the layer after the sublayer, for each sentence.
         """
         rows, columns = self.lengths[site.kind]
-        sizes = zip((query, key, value), (rows, columns, columns), strict=True)
-        parts = [torch.split(heads, lengths, dim=2) for heads, lengths in sizes]
+        sizes = zip(heads, (rows, columns, columns), strict=True)
+        parts = [torch.split(tensor, lengths, dim=2) for tensor, lengths in sizes]
+        streams = torch.split(x[0], rows)
         attended: list[Tensor] = []
         projected: list[ProjectedHeads] = []
-        for q, k, v in zip(*parts, strict=True):
+        for q, k, v, stream, rest in zip(*parts, streams, rests, strict=True):
             bias = causal_bias(q) if site.kind is AttentionKind.DECODER else None
             attended += yield from self._attend_within(q, k, v, bias)
-            projected.append(ProjectedHeads(q[0], k[0], v[0], bias, module))
+            projected.append(ProjectedHeads(q[0], k[0], v[0], bias, module, stream, rest))
         yield
         yield from show(self.captured, site, projected)
         return module.merge(torch.cat(attended, dim=2))
@@ -246,7 +272,9 @@ class TeacherForcedBatch:
             attended.append(attention(query[:, :, rows], key, value, chosen)[0])
         return attended
 
-    def _mix_tokens(self, number: int, layer: DecoderLayer, x: Tensor) -> Slices[Tensor]:
+    def _mix_tokens(
+        self, number: int, layer: DecoderLayer, x: Tensor, memory: Tensor
+    ) -> Slices[Tensor]:
         residual, token_mixer = layer.token_mixer_residual, layer.token_mixer
         if isinstance(token_mixer, SSRU):
             y = yield from self._run_cells(token_mixer, residual.before(x))
@@ -255,8 +283,26 @@ class TeacherForcedBatch:
         inner = residual.before(x)
         query = token_mixer.project_query(inner)
         key, value = layer.project_key_value(token_mixer, residual.key_value_input(x, inner))
-        y = yield from self._attend(site, token_mixer, query, key, value)
+        memories = torch.split(memory, self.sources, dim=1)
+        rests = [self._rest_after_self(layer, each) for each in memories]
+        y = yield from self._attend(site, token_mixer, (query, key, value), x, rests)
         return residual.after(x, y)
+
+    def _rest_after_self(self, layer: DecoderLayer, memory: Tensor) -> LayerRest:
+        """Returns what a layer computes after self-attention for one sentence.
+
+        Args:
+            layer: The layer.
+            memory: Encoder output (1, S, D) of the sentence.
+        """
+
+        def finish(x: Tensor) -> Tensor:
+            query = layer.cross_attention.project_query(layer.cross_residual.before(x[None]))
+            heads, _ = attention(query, *self.model.decoder.project_layer_cross_kv(layer, memory))
+            y = layer.cross_residual.after(x[None], layer.cross_attention.merge(heads))
+            return rest_after_cross(layer).finish(y[0])
+
+        return LayerRest(layer.token_mixer_residual.norm_after, None, finish)
 
     def _run_cells(self, ssru: SSRU, x: Tensor) -> Slices[Tensor]:
         """Runs an SSRU over x (1, N, D), one position of all sentences at a time."""
@@ -279,6 +325,21 @@ class TeacherForcedBatch:
             parts.append(residual.after(part, layer.feed_forward(residual.before(part))))
             yield
         return torch.cat(parts, dim=1)
+
+
+def rest_after_cross(layer: DecoderLayer) -> LayerRest:
+    """Returns what a decoder layer computes after cross-attention."""
+    residual = layer.feed_forward_residual
+
+    def feed_forward(x: Tensor) -> Tensor:
+        output: Tensor = layer.feed_forward(residual.before(x[None]))[0]
+        return output
+
+    return LayerRest(
+        layer.cross_residual.norm_after,
+        feed_forward,
+        lambda x: residual.after(x, feed_forward(x)),
+    )
 
 
 def causal_bias(query: Tensor) -> Tensor:

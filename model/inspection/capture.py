@@ -11,14 +11,16 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from model.architectures.token_parts import TokenParts
 from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import AttentionKind, AttentionMaps
+from model.inspection.states import TokenStates
 from model.inspection.trace import AttentionTrace
 from model.layers.attention import MultiHeadAttention
 
-Result = AttentionMaps | AttentionTrace | TokenProbabilities
+Result = AttentionMaps | AttentionTrace | TokenStates | TokenProbabilities
 
 T = TypeVar("T")
 Slices = Generator[None, None, T]
@@ -34,6 +36,30 @@ class AttentionSite:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerRest:
+    """The rest of a layer after an attention sublayer.
+
+    Attributes:
+        norm: Layer norm after the residual sum; None in a pre-norm layer, which has no such norm.
+        feed_forward: Returns the output (N, D) of the feed-forward sublayer, without the residual
+            sum, for the stream (N, D) before it. None if another attention sublayer comes first.
+        finish: Returns the output (N, D) of the layer for the stream (N, D) after the attention
+            sublayer. The rows may be any tokens of the sentence, in any number.
+    """
+
+    norm: nn.Module | None
+    feed_forward: Callable[[Tensor], Tensor] | None
+    finish: Callable[[Tensor], Tensor]
+
+    def add(self, stream: Tensor, output: Tensor) -> Tensor:
+        """Returns the stream (N, D) after a sublayer with this output (N, D)."""
+        if self.norm is None:
+            return stream + output
+        added: Tensor = self.norm(stream + output)
+        return added
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectedHeads:
     """The queries, keys and values of one sentence in one attention sublayer, for all heads.
 
@@ -46,6 +72,8 @@ class ProjectedHeads:
             head (H, T, S), from relative positions or a window. The bias is -inf where a query does
             not attend.
         module: The attention sublayer.
+        stream: Residual stream (T, D) before the sublayer.
+        rest: The rest of the layer after the sublayer.
     """
 
     query: Tensor
@@ -53,6 +81,8 @@ class ProjectedHeads:
     value: Tensor
     bias: Tensor | None
     module: MultiHeadAttention
+    stream: Tensor
+    rest: LayerRest
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +109,19 @@ class Capture(ABC):
 
     Attributes:
         needs_output: Whether the query needs the decoder's output.
+        needs_embedding: Whether the query needs the input of the first layer.
     """
 
     needs_output = False
+    needs_embedding = False
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
         """Returns the layers in which the query needs this kind of attention."""
         return ()
+
+    def observe_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
+        """Captures the input (1, T, D) of the encoder, or of the decoder if that is the kind."""
+        raise NotImplementedError  # only queries that need the embedding override this method
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
         """Captures one layer of the query, on the device; expects the layers in order."""

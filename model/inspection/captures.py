@@ -5,7 +5,14 @@ import torch
 from model.inspection.capture import Capture
 from model.inspection.maps import MapsCapture
 from model.inspection.probability_capture import ProbabilityCapture
-from model.inspection.query import AttentionJob, ProbabilityQuery, Query, TraceQuery
+from model.inspection.query import (
+    AttentionJob,
+    ProbabilityQuery,
+    Query,
+    StatesQuery,
+    TraceQuery,
+)
+from model.inspection.states_capture import StatesCapture
 from model.inspection.trace_capture import TraceCapture
 
 
@@ -26,6 +33,8 @@ def _new_capture(
 ) -> Capture:
     if isinstance(query, TraceQuery):
         return TraceCapture(query)
+    if isinstance(query, StatesQuery):
+        return StatesCapture(query)
     if isinstance(query, ProbabilityQuery):
         return ProbabilityCapture(query)
     maps = {kind: torch.zeros(query.shape(kind, *lengths), device=device) for kind in query.kinds}

@@ -122,6 +122,31 @@ class TraceQuery:
         """Returns the kind of the query."""
         return (self.kind,)
 
+    @property
+    def states(self) -> "StatesQuery":
+        """Returns the query for the vectors of the same token in the same layer."""
+        return StatesQuery(self.kind, self.layer, self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class StatesQuery:
+    """A query for the vectors of one token, from the input of a layer to its output.
+
+    Attributes:
+        kind: Kind of the attention sublayer.
+        layer: Number of the layer, from 0.
+        query: Position of the attending token, from 0.
+    """
+
+    kind: AttentionKind
+    layer: int
+    query: int
+
+    @property
+    def kinds(self) -> tuple[AttentionKind, ...]:
+        """Returns the kind of the query."""
+        return (self.kind,)
+
 
 @dataclass(frozen=True, slots=True)
 class ProbabilityQuery:
@@ -143,7 +168,7 @@ class ProbabilityQuery:
         return ()
 
 
-Query = AttentionQuery | TraceQuery | ProbabilityQuery
+Query = AttentionQuery | TraceQuery | StatesQuery | ProbabilityQuery
 
 
 @dataclass(frozen=True, slots=True)

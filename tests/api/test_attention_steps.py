@@ -111,3 +111,20 @@ def test_given_translation_and_model_are_taken(real_server: Server) -> None:
     assert (body["model"], body["target"]["text"]) == ("pt-en", "A cat.")
     assert body["query"]["predicted"] == "</s>"
     assert steps(real_server, query=0, text=CAT)["source"]["text"] == CAT
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross"])
+def test_block_leads_from_layer_to_layer(real_server: Server, kind: str) -> None:
+    below, above = (
+        steps(real_server, query=2, kind=kind, layer=layer, include=["block", "output"])
+        for layer in (0, 1)
+    )
+    block = below["block"]
+    embedding = block["embedding"]
+    total = np.add(embedding["token"], embedding["position"])
+    np.testing.assert_allclose(total, embedding["sum"], atol=1e-5)
+    assert embedding == above["block"]["embedding"]
+    np.testing.assert_allclose(block["attention"], below["output"]["result"], atol=0.2)
+    if kind == "encoder":
+        np.testing.assert_allclose(block["input"], embedding["sum"], atol=1e-6)
+        np.testing.assert_allclose(block["output"], above["block"]["input"], atol=0.2)

@@ -153,6 +153,16 @@ def test_steps_recompute_to_z(server: AnyServer, reference: Reference) -> None:
     assert "bias" not in body["rows"][0]
 
 
+def test_block_leads_from_layer_to_layer(server: AnyServer) -> None:
+    asked = {"text": WORDS, "task": "embed", "query": 4, "include": ["block"]}
+    blocks = [
+        server.post("/attention/steps", json={**asked, "layer": layer}).json()["block"]
+        for layer in (0, 1)
+    ]
+    assert_allclose(blocks[0]["output"], blocks[1]["input"], atol=1e-5)
+    assert blocks[0]["embedding"]["sum"] == blocks[0]["input"] != blocks[0]["output"]
+
+
 def test_steps_show_what_relative_positions_add(
     serve: Serve, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

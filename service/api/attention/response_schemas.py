@@ -223,6 +223,32 @@ class StepsOutput(BaseModel):
     )
 
 
+class StepsEmbedding(BaseModel):
+    """The vectors of the token below the first layer."""
+
+    token: list[float]
+    position: list[float] | None = Field(
+        description="Vector of the position; null if the model adds no such vector."
+    )
+    sum: list[float] = Field(
+        description="Input of the first layer: the sum, normalised in some models."
+    )
+
+
+class StepsBlock(BaseModel):
+    """The vectors of the token in the layer, if `include` contains `block`."""
+
+    embedding: StepsEmbedding
+    input: list[float] = Field(description="Vector before the attention sublayer.")
+    attention: list[float] = Field(description="All heads times W_O, plus b_O.")
+    attended: list[float] = Field(description="input + attention, normalised in a post-norm model.")
+    feed_forward: list[float] | None = Field(
+        description="Output of the feed-forward sublayer. Null for the decoder's self-attention, "
+        "which cross-attention follows."
+    )
+    output: list[float] = Field(description="Output of the layer.")
+
+
 class StepsResponse(BaseModel):
     """Attention of one token in one head, step by step."""
 
@@ -239,3 +265,4 @@ class StepsResponse(BaseModel):
     z: list[float] = Field(description="Sum of weight × v.")
     vectors: StepsVectors | None = None
     output: StepsOutput | None = None
+    block: StepsBlock | None = None

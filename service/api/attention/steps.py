@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.inspection.query import AttentionKind
+from model.inspection.states import TokenStates
 from model.inspection.trace import AttentionTrace
 from service.api.attention.steps_schema import Include
 from service.tasks.attention.labels import Labels, token_labels
@@ -44,6 +45,8 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
         body["vectors"] = {"q": steps.query, "k": steps.key, "v": steps.value}
     if "output" in include or "output_weight" in include:
         body["output"] = output_body(steps, "output_weight" in include)
+    if found.states is not None:
+        body["block"] = block_body(found.states)
     return body
 
 
@@ -101,6 +104,19 @@ def output_body(steps: AttentionTrace, with_weight: bool) -> dict[str, NDArray[n
         "result": steps.result,
     }
     return {**body, "weight": steps.output_weight} if with_weight else body
+
+
+def block_body(states: TokenStates) -> dict[str, Any]:
+    """Returns the vectors of the token, from the input of the layer to its output."""
+    embedding = {"token": states.token, "position": states.position, "sum": states.embedded}
+    return {
+        "embedding": embedding,
+        "input": states.input,
+        "attention": states.attention,
+        "attended": states.attended,
+        "feed_forward": states.feed_forward,
+        "output": states.output,
+    }
 
 
 def shortest(value: np.float32) -> float:

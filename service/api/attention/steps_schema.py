@@ -13,7 +13,7 @@ from service.api.attention.schemas import (
 from service.api.request.parameters import ListOf, not_empty, refuse
 from service.tasks.attention.requests import Kind, TraceRequest
 
-Include = Literal["vectors", "output", "output_weight"]
+Include = Literal["vectors", "output", "output_weight", "block"]
 
 
 class StepsRequest(AttentionQuestion):
@@ -41,7 +41,8 @@ class StepsRequest(AttentionQuestion):
     include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],
         description="Parts to add to the response: `vectors` (query, keys, values), `output` (all "
-        "heads times W_O), `output_weight` (the matrix W_O).",
+        "heads times W_O), `output_weight` (the matrix W_O), `block` (the token's vectors from the "
+        "input of the layer to its output).",
     )
 
     def trace(self) -> TraceRequest:
@@ -57,6 +58,7 @@ class StepsRequest(AttentionQuestion):
             layer=self.layer,
             head=self.head,
             query=self.query,
+            has_states="block" in self.include,
         )
 
     @model_validator(mode="before")

@@ -12,6 +12,7 @@ from model.inspection.query import (
     InspectedConfig,
     Query,
 )
+from model.inspection.states import TokenStates
 from model.inspection.trace import AttentionTrace
 from model.tokenization.tokenizer import TokenizedText
 from service.items.attention import AttentionItem
@@ -151,10 +152,14 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         sources = await self._tokenize([request.text], model, False, context)
         (sequence,) = await self._complete(model, sources, [request.target_text], context)
         query = trace_query(model.config, request, *lengths(sequence))
-        items = [item_of(model.name, sequence, (query,))]
+        states_queries = (query.states,) if request.has_states else ()
+        items = [item_of(model.name, sequence, (query, *states_queries))]
         (result,) = await capture(items, self.backend, self.settings, context)
         trace = cast("AttentionTrace", result.value[0])
-        return TraceResult(model.name, query, sequence.source, sequence.target, model.start, trace)
+        states = cast("TokenStates", result.value[1]) if request.has_states else None
+        return TraceResult(
+            model.name, query, sequence.source, sequence.target, model.start, trace, states
+        )
 
     @abstractmethod
     async def _choose_model(

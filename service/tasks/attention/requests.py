@@ -115,6 +115,8 @@ class TraceRequest(ModelChoice):
         head: Index of the head.
         query: Index of the token whose attention is computed. It is a source token for the encoder,
             otherwise a target token.
+        has_states: Whether the vectors of the token, from the input of the layer to its output, are
+            returned too.
     """
 
     text: str
@@ -123,3 +125,4 @@ class TraceRequest(ModelChoice):
     layer: int = -1
     head: int = 0
     query: int = 0
+    has_states: bool = False

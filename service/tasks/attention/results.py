@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.inspection.query import TraceQuery
+from model.inspection.states import TokenStates
 from model.inspection.trace import AttentionTrace
 from model.tokenization.tokenizer import TokenizedText
 from service.tasks.alignment.alignment import Alignment
@@ -109,6 +110,8 @@ class TraceResult:
         target: Tokens of its translation; None for a text that is embedded.
         start: Spelling of the decoder's start token; "" if the model has no start token.
         trace: Numbers of every step.
+        states: Vectors of the token from the input of the layer to its output; None if they are not
+            requested.
     """
 
     model: str
@@ -117,6 +120,7 @@ class TraceResult:
     target: TokenizedText | None
     start: str
     trace: AttentionTrace
+    states: TokenStates | None = None
 
 
 def pair_attention(

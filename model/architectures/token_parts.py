@@ -1,0 +1,20 @@
+"""Defines the summands of a token's embedding."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TokenParts:
+    """The vectors whose sum, normalised in some models, enters the first layer.
+
+    Attributes:
+        token: Vectors of the tokens (B, T, D), scaled as the model scales them.
+        position: Vectors of the positions (B, T, D); None if the model does not add any.
+        embedded: Input (B, T, D) of the first layer.
+    """
+
+    token: Tensor
+    position: Tensor | None
+    embedded: Tensor
