@@ -9,6 +9,7 @@ import { byId, element } from './common/dom.js';
 import { Downloads } from './look/downloads.js';
 import { Heads } from './look/heads.js';
 import { HeatMap } from './look/heatmap.js';
+import { LanguageChoice, keptView, sayStatic } from './common/language.js';
 import { Languages } from './translate/languages.js';
 import { LookPanel } from './look/look.js';
 import { Models } from './look/models.js';
@@ -16,6 +17,10 @@ import { Notice } from './common/notice.js';
 import { OtherTranslations } from './translate/others.js';
 import { DEFAULTS, Store, fromFragment, toFragment } from './common/state.js';
 import { StepsPanel } from './look/steps.js';
+import * as lookTexts from './strings/look.js';
+import * as pageTexts from './strings/page.js';
+import * as stepsTexts from './strings/steps.js';
+import * as translateTexts from './strings/translate.js';
 import { TaskChoice } from './translate/task.js';
 import { TranslationPanel } from './translate/translation.js';
 
@@ -26,6 +31,8 @@ const EXAMPLES = [
 ];
 const EXAMPLE_LANGUAGE = 'en';
 
+sayStatic({ ...lookTexts, ...pageTexts, ...stepsTexts, ...translateTexts });
+const languageChoice = new LanguageChoice();
 const translateNotice = new Notice(byId('translate-notice'));
 
 async function start() {
@@ -45,7 +52,8 @@ async function start() {
 
 function build(served) {
   const { languages, models, embedders } = served;
-  const store = new Store(restored(served));
+  const store = new Store(restored(served, keptView() ?? location.hash));
+  languageChoice.view = () => toFragment(store.view);
   const look = buildLook(store, models);
   const tasks = new TaskChoice(store, embedders);
   const others = new OtherTranslations(store, new Notice(byId('others-notice')));
@@ -64,7 +72,7 @@ function build(served) {
     if (store.view.wanted !== null) translation.alignWanted(item, level);
   };
   offerExamples(translation, languages);
-  keepLink(store, () => restored(served));
+  keepLink(store, () => restored(served, location.hash));
   tasks.render(store.view);
   translation.restore();
 }
@@ -96,9 +104,9 @@ function buildLook(store, models) {
   return look;
 }
 
-/** Returns the view of the page's link, or the default view. */
-function restored({ languages, usualTarget, embedders }) {
-  const view = { ...(fromFragment(location.hash) ?? DEFAULTS) };
+/** Returns the view of a link's fragment, or the default view. */
+function restored({ languages, usualTarget, embedders }, fragment) {
+  const view = { ...(fromFragment(fragment) ?? DEFAULTS) };
   if (embedders.length === 0) view.task = 'translate';
   if (!embedders.includes(view.model)) view.model = null;
   const source = languages.isServed(view.source) ? view.source : 'auto';

@@ -1,6 +1,10 @@
 // Copies text to the clipboard, also if the page is not served over https.
 
+import { common } from '../strings/common.js';
 import { element, setText } from './dom.js';
+import { speaker } from './strings.js';
+
+const say = speaker(common);
 
 const SAID_MILLISECONDS = 1500;
 
@@ -10,7 +14,7 @@ export function makeCopy(button, text) {
   let timer = null;
   button.addEventListener('click', async () => {
     const isDone = await copied(text());
-    setText(button, isDone ? 'Copied' : 'Could not copy');
+    setText(button, say(isDone ? 'copied' : 'notCopied'));
     clearTimeout(timer);
     timer = setTimeout(() => setText(button, label), SAID_MILLISECONDS);
   });

@@ -1,21 +1,27 @@
 // Notices that explain an error to the reader and offer a way to continue.
 
+import { common } from '../strings/common.js';
 import { element, setText } from './dom.js';
+import { speaker } from './strings.js';
+
+const say = speaker(common);
 
 const MIN_WAIT_SECONDS = 2;
 
-// Title and detail by error_type. For a detail of null the page shows the server's own message.
-const WORDS = {
-  network: ['The server cannot be reached.', 'Your text is still here. Is the server running?'],
-  overloaded: ['The server is busy.', 'It has more requests than it can serve at the moment.'],
-  too_large: ['That is too much at once.', null],
-  unavailable: ['The server is not ready.', null],
-  deadline_exceeded: ['That took too long.', 'A shorter text may go through.'],
-  internal: ['The server failed.', 'The error has been logged, without your text.'],
-  unsupported_language: ['That language is not served.', null],
-  invalid_request: ['The server cannot do that.', null],
-  unknown: ['Something between here and the server failed.', 'Trying again may help.'],
-};
+// The error types whose title stands in the table of texts.
+const KNOWN = [
+  'network',
+  'overloaded',
+  'too_large',
+  'unavailable',
+  'deadline_exceeded',
+  'internal',
+  'unsupported_language',
+  'invalid_request',
+];
+
+// The types whose detail stands there too. For the others the page shows the server's own message.
+const EXPLAINED = ['network', 'overloaded', 'deadline_exceeded', 'internal', 'unknown'];
 
 const BY_STATUS = {
   413: 'too_large',
@@ -31,13 +37,13 @@ const BY_STATUS = {
  *     automatic retry.
  */
 export function explain(error) {
-  const type = error.type in WORDS ? error.type : 'unknown';
-  const known = type === 'unknown' ? (BY_STATUS[error.status] ?? type) : type;
-  const [title, fixed] = WORDS[known];
-  const isPassing = ['overloaded', 'unavailable'].includes(known) && error.retryAfter !== null;
+  const type = KNOWN.includes(error.type) ? error.type : (BY_STATUS[error.status] ?? 'unknown');
+  const isPassing = ['overloaded', 'unavailable'].includes(type) && error.retryAfter !== null;
   return {
-    title,
-    detail: fixed ?? (sentence(error.message) || WORDS.unknown[1]),
+    title: say(`${type}_title`),
+    detail: EXPLAINED.includes(type)
+      ? say(`${type}_detail`)
+      : sentence(error.message) || say('unknown_detail'),
     wait: isPassing ? Math.max(MIN_WAIT_SECONDS, error.retryAfter) : null,
   };
 }
@@ -83,8 +89,8 @@ export class Notice {
     this.#isNetwork = error.type === 'network';
     setText(this.title, title);
     setText(this.detail, detail);
-    setText(this.again, wait === null ? 'Try again' : 'Try now');
-    setText(this.reference, error.requestId ? `Reference ${error.requestId}` : '');
+    setText(this.again, say(wait === null ? 'tryAgain' : 'tryNow'));
+    setText(this.reference, error.requestId ? say('reference', { id: error.requestId }) : '');
     this.extra.hidden = way === null;
     if (way) setText(this.extra, way.label);
     this.extra.onclick = way?.act ?? null;
@@ -117,7 +123,7 @@ export class Notice {
       this.#again();
       return;
     }
-    setText(this.countdown, `Trying again in ${seconds} s`);
+    setText(this.countdown, say('countdown', { seconds }));
     this.#timer = setTimeout(() => this.#count(seconds - 1), 1000);
   }
 }

@@ -1,8 +1,12 @@
 // Draws a vector as a strip of colours: one cell a number, in the accent colour above 0, grey below.
 
+import { common } from '../strings/common.js';
 import { element } from './dom.js';
 import { palette, signedColour } from './palette.js';
+import { speaker } from './strings.js';
 import { decimal } from './text.js';
+
+const say = speaker(common);
 
 /** Returns the largest absolute value, above 0. */
 export function scaleOf(vectors) {
@@ -16,8 +20,8 @@ export function scaleOf(vectors) {
  * @param {string} name Description for screen readers.
  */
 export function strip(vector, scale, name) {
-  const range = `from ${decimal(Math.min(...vector))} to ${decimal(Math.max(...vector))}`;
-  const label = `${name}: ${vector.length} numbers ${range}`;
+  const [least, most] = [decimal(Math.min(...vector)), decimal(Math.max(...vector))];
+  const label = say('numbers', { name, count: vector.length, least, most });
   const canvas = element('canvas', {
     class: 'strip',
     role: 'img',

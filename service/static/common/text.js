@@ -1,5 +1,10 @@
 // Offsets of the API count code points; strings here count UTF-16 units.
 
+import { common } from '../strings/common.js';
+import { speaker } from './strings.js';
+
+const say = speaker(common);
+
 /**
  * Returns the index in UTF-16 units of every code point of a text, and of its end.
  * @param {string} text
@@ -13,7 +18,7 @@ export function unitOffsets(text, offsets = [0]) {
 /** Formats a share as a percentage: 62 %, below 1 %. */
 export function percent(share) {
   const value = share * 100;
-  if (value > 0 && value < 1) return 'below 1 %';
+  if (value > 0 && value < 1) return say('belowOne');
   return `${Math.round(value)} %`;
 }
 
@@ -24,8 +29,8 @@ export function decimal(value, digits = 3) {
 
 /** Returns a token for display; a token without text gets a name. */
 export function tokenName(token) {
-  if (token === '') return '⟨start⟩';
-  return token === '</s>' ? '⟨end⟩' : token;
+  if (token === '') return say('start');
+  return token === '</s>' ? say('end') : token;
 }
 
 /** Splits a token into the mark that begins a word, if any, and the rest. */
@@ -42,5 +47,5 @@ export function spoken(token) {
 /** Joins a list for reading: "a, b and c". */
 export function listed(words) {
   if (words.length < 2) return words.join('');
-  return `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
+  return say('listed', { most: words.slice(0, -1).join(', '), last: words.at(-1) });
 }

@@ -1,53 +1,51 @@
 // The controls of the attention view: kind, layer, words or tokens, measure.
 
 import { byId, element, renderRadios, setText } from '../common/dom.js';
+import { speaker } from '../common/strings.js';
+import { look } from '../strings/look.js';
 
-const KINDS = {
-  cross: ['Translation → text', 'Cross-attention'],
-  encoder: ['Text → text', 'Self-attention of the encoder'],
-  decoder: ['Translation → itself', 'Self-attention of the decoder'],
-};
+const say = speaker(look);
 
-const PLAIN = {
-  cross:
-    'Each row is a word of the translation. It shows where in the text the model looked while it wrote that word.',
-  encoder:
-    'Each row is a word of the text. It shows which words the model took into account to understand it.',
-  decoder:
-    'Each row is a word that was already written. It can look only at what stands before it.',
-  all: 'This is the mean of all layers and heads.',
-  rollout:
-    'Rollout follows attention down through all layers; half of each step is the word itself (Abnar and Zuidema, 2020).',
-  value_norms:
-    'Each weight is multiplied by the length of the word’s value vector: a word with much weight can still add little (Kobayashi et al., 2020).',
-};
+const KINDS = ['cross', 'encoder', 'decoder'];
+
+/** The choices that have a sentence of explanation. */
+const EXPLAINED = [...KINDS, 'all', 'rollout', 'value_norms'];
 
 const LEVELS = [
-  { value: 'word', label: 'Words' },
-  { value: 'token', label: 'Tokens', title: 'The pieces that the model works with' },
+  { value: 'word', label: say('words') },
+  { value: 'token', label: say('tokens'), title: say('tokensTitle') },
 ];
 
 const NORMS = [
-  { value: 'weights', label: 'Weights' },
-  { value: 'value_norms', label: 'Weights × values' },
+  { value: 'weights', label: say('weights') },
+  { value: 'value_norms', label: say('valueNorms') },
 ];
 
 /** Describes a view in a few words: "Cross-attention, layer 1, head 3". */
 export function describe({ kind, layer, head, norm }) {
-  const measure = norm === 'value_norms' && layer !== 'rollout' ? ', weights × values' : '';
-  const name = { cross: 'Cross-attention', encoder: 'Encoder', decoder: 'Decoder' }[kind];
-  if (layer === 'rollout') return `${name}, rollout`;
-  if (layer === 'all') return `${name}, mean of all layers and heads${measure}`;
-  return `${name}, layer ${layer}, ${head === 'mean' ? 'mean of heads' : `head ${head}`}${measure}`;
+  const name = say(`name_${kind}`);
+  if (layer === 'rollout') return say('describeRollout', { name });
+  const merged = layer === 'all' ? 'describeAll' : 'describeMean';
+  const isHead = layer !== 'all' && head !== 'mean';
+  const view = say(isHead ? 'describeHead' : merged, { name, layer, head });
+  return norm === 'value_norms' ? say('describeNorms', { view }) : view;
 }
 
 /** Returns the titles of a heat map's rows and columns. */
-export const sidesOf = ({ kind }) =>
-  ({
+export function sidesOf({ kind }) {
+  const sides = {
     cross: ['translation', 'text'],
     encoder: ['text', 'text'],
     decoder: ['written', 'written'],
-  })[kind];
+  };
+  return sides[kind].map((side) => say(`side_${side}`));
+}
+
+/** Explains the choices of a view. */
+function explained({ kind, layer, norm }, isMeasured) {
+  const chosen = [kind, layer, isMeasured ? norm : null];
+  return chosen.filter((choice) => EXPLAINED.includes(choice)).map((name) => say(`plain_${name}`));
+}
 
 /** The radio buttons and the menu of sentences above the heat map. */
 export class Controls {
@@ -66,11 +64,10 @@ export class Controls {
    * @param {string[]} sentences
    */
   render(view, shape, sentences) {
-    const kinds = Object.keys(KINDS).filter((kind) => kind in shape);
-    const choices = kinds.map((value) => ({
+    const choices = KINDS.filter((kind) => kind in shape).map((value) => ({
       value,
-      label: KINDS[value][0],
-      title: KINDS[value][1],
+      label: say(`kind_${value}`),
+      title: say(`selfAttention_${value}`),
     }));
     this.#radios('kind', choices, view.kind, { query: null });
     this.#radios('level', LEVELS, view.level, {});
@@ -78,8 +75,7 @@ export class Controls {
     byId('norm').disabled = view.layer === 'rollout';
     this.#layers(view, shape[view.kind].layers);
     this.#sentences(view, sentences);
-    const parts = [PLAIN[view.kind], PLAIN[view.layer], !byId('norm').disabled && PLAIN[view.norm]];
-    setText(byId('explained'), parts.filter(Boolean).join(' '));
+    setText(byId('explained'), explained(view, !byId('norm').disabled).join(' '));
   }
 
   #radios(name, options, chosen, rest) {
@@ -89,15 +85,15 @@ export class Controls {
 
   #layers({ layer, kind }, count) {
     const numbers = Array.from({ length: count }, (_, n) => ({ value: `${n}`, label: `${n}` }));
-    const all = count > 1 ? [{ value: 'all', label: 'All' }] : [];
-    const rollout = kind === 'cross' ? [] : [{ value: 'rollout', label: 'Rollout' }];
+    const all = count > 1 ? [{ value: 'all', label: say('all') }] : [];
+    const rollout = kind === 'cross' ? [] : [{ value: 'rollout', label: say('rollout') }];
     renderRadios(
       byId('layer'),
       'layer',
       [...numbers, ...all, ...rollout],
       String(layer),
       (value) => {
-        if (value in PLAIN) this.store.set({ layer: value, query: null });
+        if (EXPLAINED.includes(value)) this.store.set({ layer: value, query: null });
         else this.store.set({ layer: Number(value) });
       },
     );

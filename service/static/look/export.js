@@ -4,6 +4,10 @@ import { ApiError, postForFile } from '../common/api.js';
 import { element } from '../common/dom.js';
 import { drawFigure } from './figure.js';
 import { palette } from '../common/palette.js';
+import { speaker } from '../common/strings.js';
+import { look } from '../strings/look.js';
+
+const say = speaker(look);
 
 const WIDTH = 960;
 const SCALE = 2;
@@ -33,8 +37,7 @@ export async function pngFile(figure, caption) {
 }
 
 function tooLarge({ width, height }) {
-  const words = `${width} × ${height} pixels are more than this browser draws; save it as SVG`;
-  return new ApiError(words, { type: 'too_large' });
+  return new ApiError(say('pngTooLarge', { width, height }), { type: 'too_large' });
 }
 
 /** Returns the exact numbers of a request in NumPy's format. */

@@ -2,6 +2,10 @@
 
 import { element } from '../common/dom.js';
 import { palette, rampColour } from '../common/palette.js';
+import { speaker } from '../common/strings.js';
+import { look } from '../strings/look.js';
+
+const say = speaker(look);
 
 /** Radio buttons with a small heat map each. */
 export class Heads {
@@ -39,7 +43,7 @@ export class Heads {
 
   #option(name) {
     const value = String(name);
-    const label = name === 'mean' ? 'Mean' : `Head ${name}`;
+    const label = name === 'mean' ? say('mean') : say('head', { head: name });
     const input = element('input', { type: 'radio', name: 'head', value });
     input.addEventListener('change', () => this.choose(name));
     return element(

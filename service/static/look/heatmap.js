@@ -3,7 +3,11 @@
 import { element, setText, tokenParts } from '../common/dom.js';
 import { drawFigure, moveCursor } from './figure.js';
 import { palette } from '../common/palette.js';
+import { speaker } from '../common/strings.js';
 import { decimal } from '../common/text.js';
+import { look } from '../strings/look.js';
+
+const say = speaker(look);
 
 const MAX_TABLE_CELLS = 20000;
 
@@ -147,7 +151,7 @@ export class HeatMap {
     const isLarge = figure.rows.length * figure.columns.length > MAX_TABLE_CELLS;
     setText(
       this.table.querySelector('.too-large'),
-      isLarge ? 'Too large for a table: download it.' : '',
+      isLarge ? say('tooLarge') : '',
     );
     if (isLarge) return;
     const heads = figure.columns.map((label) =>

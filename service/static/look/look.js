@@ -5,7 +5,11 @@ import * as attention from './attention.js';
 import { describe, sidesOf } from './controls.js';
 import { byId, setText } from '../common/dom.js';
 import { settled } from './models.js';
+import { speaker } from '../common/strings.js';
 import { decimal, spoken } from '../common/text.js';
+import { look } from '../strings/look.js';
+
+const say = speaker(look);
 
 const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'vectors'];
 
@@ -55,12 +59,11 @@ export class LookPanel {
     const { view, tables, values } = this.#shown;
     const [from, to] = [spoken(tables.rows.labels[row]), spoken(tables.columns.labels[column])];
     const input = spoken(tables.inputs.labels[row] ?? '');
-    const after = view.kind === 'cross' && row > 0 ? `, written after “${input}”,` : '';
-    setText(
-      byId('readout'),
-      `“${from}”${after} looks at “${to}”: ${decimal(values[row][column], 4)}`,
-    );
-    setText(byId('open-steps'), `How is the row of “${from}” computed?`);
+    const isAfter = view.kind === 'cross' && row > 0;
+    const weight = decimal(values[row][column], 4);
+    const said = say(isAfter ? 'looksAtAfter' : 'looksAt', { from, input, to, weight });
+    setText(byId('readout'), said);
+    setText(byId('open-steps'), say('openSteps', { word: from }));
     byId('open-steps').hidden = false;
   }
 
@@ -106,14 +109,12 @@ export class LookPanel {
       this.#isNarrow = true;
       this.#load();
     };
-    const way = canNarrow ? { label: 'Ask for one head alone', act } : null;
+    const way = canNarrow ? { label: say('oneHead'), act } : null;
     this.notice.show(error, () => this.#load(), way);
   }
 
   #empty(translation) {
-    const words = 'Nothing was translated, so there is nothing to look into.';
-    const usual = 'Type something, or take one of the examples.';
-    setText(byId('look-empty'), translation !== null ? words : usual);
+    setText(byId('look-empty'), say(translation === null ? 'empty' : 'untranslated'));
     byId('look-empty').hidden = false;
     byId('look-body').hidden = true;
     this.notice.hide();
@@ -166,16 +167,14 @@ export class LookPanel {
     const { model, shape, sentences, view, subject, body, item } = found;
     if (shape === null) {
       this.#empty(null);
-      const isOne = model !== undefined;
-      const words = 'Two models translate this pair, by way of English: look at one after the other.';
-      setText(byId('look-empty'), isOne ? 'This model does not show where it looks.' : words);
+      setText(byId('look-empty'), say(model === undefined ? 'pivot' : 'closed'));
       return;
     }
     byId('look-empty').hidden = true;
     byId('look-body').hidden = false;
     this.curl.show('attention', body);
     const { id, dtype, device, revision } = model;
-    setText(byId('model'), `Model ${id}, ${dtype} on ${device}, revision ${revision}`);
+    setText(byId('model'), say('model', { id, dtype, device, revision }));
     this.controls.render(view, shape, sentences);
     this.#shown = { ...found, tables: attention.readTables(item) };
     this.#draw(view);
@@ -195,21 +194,18 @@ export class LookPanel {
     const [rowTitle, columnTitle] = sidesOf(view);
     const [rows, columns] = [tables.rows.labels, tables.columns.labels];
     const figure = { rows, columns, values, max, isCausal: tables.isCausal, rowTitle, columnTitle };
-    const size = `${rows.length} rows, ${columns.length} columns`;
+    const size = { rows: rows.length, columns: columns.length };
     setText(byId('max'), decimal(max, 2));
     setText(byId('look-title'), describe(view));
-    setText(
-      byId('readout'),
-      'Point at a cell, or move with the arrow keys; Enter opens the computation.',
-    );
+    setText(byId('readout'), say('howTo'));
     byId('open-steps').hidden = true;
-    this.map.show(figure, `${describe(view)}: ${size}`);
+    this.map.show(figure, say('size', { view: describe(view), ...size }));
   }
 
   #caption(view, model, { text, wanted }) {
     const target = wanted ?? this.#shown.item.target?.text;
     const shown = target === undefined ? text : `${text} → ${target}`;
-    return [describe(view), shown, `Regard, model ${model.id} ${model.revision}`];
+    return [describe(view), shown, say('captionModel', { id: model.id, revision: model.revision })];
   }
 
   #showSteps(view, subject) {

@@ -4,9 +4,11 @@ import { Latest, post } from '../common/api.js';
 import { stepsBody } from './attention.js';
 import { byId, element, setText, tokenParts } from '../common/dom.js';
 import { scaleOf, strip } from '../common/strip.js';
+import { speaker } from '../common/strings.js';
 import { decimal, percent, spoken, tokenName } from '../common/text.js';
+import { steps } from '../strings/steps.js';
 
-const KINDS = { cross: 'Cross-attention', encoder: 'Encoder', decoder: 'Decoder' };
+const say = speaker(steps);
 
 /** The part of the page that opens below the heat map. */
 export class StepsPanel {
@@ -97,11 +99,9 @@ export class StepsPanel {
   #render() {
     const { kind, layer, head, query, source, target } = this.#reply;
     const count = (kind === 'encoder' ? source : target).tokens.length;
-    setText(byId('steps-title'), `Step by step: “${asking(this.#reply)}”`);
-    setText(
-      byId('steps-place'),
-      `${KINDS[kind]}, layer ${layer}, head ${head}${putIn(this.#reply)}`,
-    );
+    setText(byId('steps-title'), say('title', { word: asking(this.#reply) }));
+    const place = say('place', { name: say(`name_${kind}`), layer, head });
+    setText(byId('steps-place'), place + putIn(this.#reply));
     byId('steps-before').disabled = query.index === 0;
     byId('steps-after').disabled = query.index === count - 1;
     byId('plain').replaceChildren(...plainWords(this.#reply));
@@ -116,7 +116,7 @@ function asking({ kind, query }) {
 }
 
 function putIn({ kind, query }) {
-  return kind === 'cross' ? `. The query is made after reading “${spoken(query.token)}”.` : '';
+  return kind === 'cross' ? say('putIn', { word: spoken(query.token) }) : '';
 }
 
 function best(rows) {
@@ -132,18 +132,13 @@ function plainWords(reply) {
   return [
     [
       'q · k',
-      `“${word}” asks with a query q, every token answers with a key k. The better they match, the larger the product: “${most}” has ${decimal(top.score, 2)}.`,
+      say('plainProduct', { word, most, score: decimal(top.score, 2) }),
     ],
-    [
-      `÷ √${size}`,
-      `Products of ${size} numbers grow with their count. Dividing by √${size} = ${root} keeps them in range.`,
-    ],
-    ...(hasBias(reply)
-      ? [['+ distance', 'This head adds a number for the distance of the two tokens.']]
-      : []),
-    ['softmax', `Scores become shares of one whole. “${most}” gets ${percent(top.weight)}.`],
-    ['× v', 'The value v of every token is multiplied by its share.'],
-    ['sum', `The sum of all these is z, the output of this head for “${word}”.`],
+    [`÷ √${size}`, say('plainRoot', { size, root })],
+    ...(hasBias(reply) ? [[say('distance'), say('plainDistance')]] : []),
+    [say('softmax'), say('plainSoftmax', { most, share: percent(top.weight) })],
+    ['× v', say('plainValues')],
+    [say('sum'), say('plainSum', { word })],
   ].map(([name, words]) => element('li', {}, element('b', { text: name }), ` ${words}`));
 }
 
@@ -157,12 +152,12 @@ function renderTable(table, reply) {
   const own = vectors ? ['q', 'k', 'v'] : [];
   const heads = [
     ...own,
-    '1 q · k',
-    `2 ÷ √${size}`,
-    ...(hasBias(reply) ? ['+ distance'] : []),
-    '3 softmax',
-    `4 × v (${shown} of ${size})`,
-    'its length',
+    say('columnProduct'),
+    say('columnRoot', { size }),
+    ...(hasBias(reply) ? [say('distance')] : []),
+    say('columnSoftmax'),
+    say('columnValues', { shown, size }),
+    say('columnLength'),
   ];
   const numbers = {
     vectors,
@@ -171,14 +166,14 @@ function renderTable(table, reply) {
     keys: vectors && scaleOf([vectors.q, ...vectors.k]),
   };
   numbers.values = vectors && scaleOf(vectors.v);
-  table.tHead.replaceChildren(headRow(['Token', ...heads]));
+  table.tHead.replaceChildren(headRow([say('token'), ...heads]));
   table.tBodies[0].replaceChildren(...rows.map((row, index) => bodyRow(row, index, numbers)));
   table.tFoot.replaceChildren(footRow(reply, scale, own.length + (hasBias(reply) ? 1 : 0)));
 }
 
 function headRow(names) {
   const heads = names.map((text) => {
-    const isShare = text.endsWith('softmax');
+    const isShare = text === say('columnSoftmax');
     return element('th', { scope: 'col', class: isShare ? 'share' : null, text });
   });
   return element('tr', {}, ...heads);
@@ -193,8 +188,8 @@ function bodyRow(row, index, { vectors, scale, top, keys, values }) {
   const own = vectors
     ? [
         cell(index === 0 ? strip(vectors.q, keys, 'q') : ''),
-        cell(strip(vectors.k[index], keys, `k of ${name}`)),
-        cell(strip(vectors.v[index], values, `v of ${name}`)),
+        cell(strip(vectors.k[index], keys, say('keyOf', { token: name }))),
+        cell(strip(vectors.v[index], values, say('valueOf', { token: name }))),
       ]
     : [];
   return element(
@@ -206,7 +201,7 @@ function bodyRow(row, index, { vectors, scale, top, keys, values }) {
     cell(decimal(row.scaled, 2)),
     ...(row.bias === undefined ? [] : [cell(decimal(row.bias, 2))]),
     cell(bar(row.weight), 'share'),
-    cell(strip(row.value, scale, `weight × v of ${name}`)),
+    cell(strip(row.value, scale, say('weightedOf', { token: name }))),
     cell(decimal(row.value_norm)),
   );
 }
@@ -224,10 +219,10 @@ function footRow({ rows, z }, scale, moreColumns) {
   return element(
     'tr',
     {},
-    element('th', { scope: 'row', text: '5 sum' }),
+    element('th', { scope: 'row', text: say('rowSum') }),
     ...blanks,
     cell(element('span', { class: 'bar' }, decimal(total), element('span')), 'share'),
-    cell(strip(head, scale, 'z, its first numbers')),
+    cell(strip(head, scale, say('firstZ'))),
     cell('= z'),
   );
 }
@@ -242,18 +237,18 @@ function outputStrips({ output, head, head_dim: size, z }) {
     const part = strip(
       concatenated.slice(index * size, (index + 1) * size),
       scale,
-      `z of head ${index}`,
+      say('zOfHead', { head: index }),
     );
     part.classList.toggle('here', index === head);
     return part;
   });
   return [
-    element('p', { class: 'heads' }, element('b', { text: 'z of all heads' }), ...heads),
+    element('p', { class: 'heads' }, element('b', { text: say('allZ') }), ...heads),
     element(
       'p',
       {},
       element('b', { text: '× Wᴼ + b' }),
-      strip(result, scaleOf([result]), 'the result'),
+      strip(result, scaleOf([result]), say('result')),
     ),
   ];
 }

@@ -1,7 +1,11 @@
 // The alignment of the words of a text and its translation, and the highlights that show it.
 
 import { element, setText } from '../common/dom.js';
+import { speaker } from '../common/strings.js';
 import { listed, percent, unitOffsets } from '../common/text.js';
+import { translate } from '../strings/translate.js';
+
+const say = speaker(translate);
 
 /**
  * The words of both sides as spans of UTF-16 units, and their pairs.
@@ -235,10 +239,12 @@ export class WordLights {
       this[other].words[partner].classList.add('lit');
       this[other].words[partner].style.setProperty('--weight', weight.toFixed(3));
     }
-    const names = lit.map(({ index: i, weight }) => `“${this.#text(other, i)}” ${percent(weight)}`);
-    const verb = side === 'source' ? 'is looked at by' : 'looks at';
-    const said = names.length ? listed(names) : 'no word';
-    setText(this.readout, `“${this.#text(side, index)}” ${verb} ${said}`);
+    const names = lit.map(({ index: i, weight }) =>
+      say('partner', { word: this.#text(other, i), share: percent(weight) }),
+    );
+    const words = names.length ? listed(names) : say('noWord');
+    const said = side === 'source' ? 'isLookedAtBy' : 'looksAt';
+    setText(this.readout, say(said, { word: this.#text(side, index), words }));
   }
 
   #clear() {

@@ -1,6 +1,10 @@
 // The served language pairs, and the menus of languages.
 
 import { element } from '../common/dom.js';
+import { pageLanguage, speaker } from '../common/strings.js';
+import { translate } from '../strings/translate.js';
+
+const say = speaker(translate);
 
 /** The served languages, as GET /languages lists them. */
 export class Languages {
@@ -9,9 +13,10 @@ export class Languages {
     this.list = list;
   }
 
-  /** Returns a language's name. */
+  /** Returns a language's name in the language of the page. */
   name(code) {
-    return this.list.find((language) => language.code === code)?.name ?? code;
+    const served = this.list.find((language) => language.code === code)?.name ?? code;
+    return pageLanguage() === 'en' ? served : (nameIn(pageLanguage(), code) ?? served);
   }
 
   /** Reports whether a language can be translated. */
@@ -39,10 +44,23 @@ export class Languages {
 
   /** Fills both menus for a view. */
   render(sourceMenu, targetMenu, view) {
-    const sources = this.list.map(({ code }) => [code, this.name(code)]);
-    const targets = this.targets(view.source).map((code) => [code, this.name(code)]);
-    fillMenu(sourceMenu, [['auto', 'Detect language'], ...sources], view.source);
+    const entry = (code) => [code, capital(this.name(code))];
+    const sources = this.list.map(({ code }) => entry(code));
+    const targets = this.targets(view.source).map(entry);
+    fillMenu(sourceMenu, [['auto', say('detect')], ...sources], view.source);
     fillMenu(targetMenu, targets, view.target);
+  }
+}
+
+const capital = (name) => name[0].toUpperCase() + name.slice(1);
+
+/** Returns a language's name in another language; null if the browser has none. */
+function nameIn(language, code) {
+  try {
+    const names = new Intl.DisplayNames([language], { type: 'language', fallback: 'none' });
+    return names.of(code) ?? null;
+  } catch {
+    return null; // The code is none of BCP 47.
   }
 }
 

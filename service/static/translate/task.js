@@ -1,11 +1,15 @@
 // The task for a text: translate it, or embed it with another model.
 
 import { byId, renderRadios } from '../common/dom.js';
+import { speaker } from '../common/strings.js';
+import { translate } from '../strings/translate.js';
 import { fillMenu } from './languages.js';
 
+const say = speaker(translate);
+
 const TASKS = [
-  { value: 'translate', label: 'Translate' },
-  { value: 'embed', label: 'Embed', title: 'Look into a model that makes vectors of texts' },
+  { value: 'translate', label: say('taskTranslate') },
+  { value: 'embed', label: say('taskEmbed'), title: say('taskEmbedTitle') },
 ];
 
 /** The choice of the task and of the embedding model; hidden if no model embeds. */
@@ -24,7 +28,7 @@ export class TaskChoice {
   render({ task, model }) {
     byId('tasks').hidden = this.embedders.length === 0;
     byId('translate').dataset.task = task;
-    byId('text-label').textContent = task === 'embed' ? 'Text to embed' : 'Text to translate';
+    byId('text-label').textContent = say(task === 'embed' ? 'textToEmbed' : 'textToTranslate');
     renderRadios(byId('task'), 'task', TASKS, task, (value) => this.#set({ task: value }));
     byId('embedder-choice').hidden = task !== 'embed' || this.embedders.length < 2;
     const entries = this.embedders.map((name) => [name, name]);

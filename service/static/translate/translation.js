@@ -4,7 +4,11 @@ import { Latest } from '../common/api.js';
 import { sentenceOf } from './alignment.js';
 import { makeCopy } from '../common/copy.js';
 import { byId, element, setText } from '../common/dom.js';
+import { speaker } from '../common/strings.js';
+import { translate } from '../strings/translate.js';
 import { translatedSentences } from './sentences.js';
+
+const say = speaker(translate);
 
 const TYPING_MILLISECONDS = 300;
 const SPEAKING_MILLISECONDS = 900;
@@ -243,23 +247,24 @@ export class TranslationPanel {
   /** Announces the translation to screen readers after a pause in typing. */
   #speak() {
     clearTimeout(this.#speaking);
-    const said = `${this.languages.name(this.#result.target)}: ${this.#shown}`;
+    const language = this.languages.name(this.#result.target);
+    const said = say('said', { language, text: this.#shown });
     this.#speaking = setTimeout(() => setText(byId('said'), said), SPEAKING_MILLISECONDS);
   }
 
   #tellLanguage(detected) {
     const { source, target } = this.#result;
-    const name = this.languages.name(source);
-    const found = detected?.confidence > 0 ? `${name} detected` : 'No language detected';
+    const language = this.languages.name(source);
+    const found = say(detected?.confidence > 0 ? 'detected' : 'undetected', { language });
     setText(byId('detected'), detected ? found : '');
     byId('same').hidden = source !== target;
-    if (source === target) this.#offerOther(name, this.languages.targetFor(source, target));
+    if (source === target) this.#offerOther(language, this.languages.targetFor(source, target));
   }
 
-  #offerOther(name, target) {
-    const text = `Translate to ${this.languages.name(target)}`;
+  #offerOther(language, target) {
+    const text = say('translateTo', { language: this.languages.name(target) });
     const onclick = () => this.#choose({ target });
     const button = element('button', { type: 'button', text, onclick });
-    byId('same').replaceChildren(`This is ${name} already. `, button);
+    byId('same').replaceChildren(`${say('already', { language })} `, button);
   }
 }

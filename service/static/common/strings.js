@@ -1,0 +1,35 @@
+// The language of the page, and the texts of the page in that language.
+
+/**
+ * The texts of one part of the page: for each language, each name and its text. `{name}` in a text
+ * stands for a value.
+ * @typedef {{en: Object<string, string>, pt: Object<string, string>}} Texts
+ */
+
+export const LANGUAGES = Object.freeze({ en: 'English', pt: 'Português' });
+
+const STORED = 'regard-language';
+
+/** Returns the language of the page: the reader's choice, else the browser's language. */
+export function pageLanguage() {
+  const preferred = [storedLanguage(), ...navigator.languages.map((code) => code.slice(0, 2))];
+  return preferred.find((code) => code in LANGUAGES) ?? 'en';
+}
+
+function storedLanguage() {
+  try {
+    return localStorage.getItem(STORED) ?? '';
+  } catch {
+    return ''; // Without storage the browser's language counts.
+  }
+}
+
+/**
+ * Returns the function that gives the texts of one part in the language of the page.
+ * @param {Texts} texts
+ * @returns {function(string, Object<string, string|number>=): string}
+ */
+export function speaker(texts) {
+  const own = texts[pageLanguage()];
+  return (name, values = {}) => own[name].replace(/\{(\w+)\}/g, (_, key) => String(values[key]));
+}
