@@ -122,6 +122,7 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
     assert [model["device"] for model in loading["data"]] == [None, None]
     assert [model["state"] for model in loading["data"]] == ["loading", "loading"]
     assert [model["attention"] for model in loading["data"]] == [None, None]
+    assert [model["alignment"] for model in loading["data"]] == [None, None]
     script.may_load.set()
     listed = server.until_ready().get("/v1/models").json()
     assert listed["object"] == "list"
@@ -146,6 +147,7 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
             "encoder": {"layers": 6, "heads": 8},
             "cross": {"layers": 2, "heads": 8},
         },
+        "alignment": {"layer": 0, "head": "mean", "shift": 1},
     }
     assert [model["id"] for model in listed["data"]] == ["en-pt", "pt-en"]
 

@@ -93,6 +93,7 @@ def model_body(name: str) -> dict[str, Any]:
         | {
             "dtype": "float32",
             "attention": attention,
+            "alignment": {"layer": SHAPES[name]["cross"] - 1, "head": 0, "shift": 0},
         }
     )
 

@@ -10,6 +10,7 @@ from model.inspection.query import InspectedConfig, attention_layers
 from service.api.access.keys import given_key
 from service.api.openai.errors import OpenAIErrorBody
 from service.api.openai.schemas import (
+    AlignmentBody,
     AnyModelBody,
     AttentionSizeBody,
     ChangingBody,
@@ -23,6 +24,7 @@ from service.errors import NotFoundError
 from service.models.remote import ServedRemote
 from service.models.served import AnyServed, ServedEmbedder, ServedModel
 from service.settings.keys import ADMIN
+from service.tasks.attention.query import default_shift
 from service.tasks.backend import Status
 from service.workers.messages import Resident
 
@@ -128,6 +130,7 @@ def translation_body(
         sources=sorted(served.files.sources),
         targets=sorted(served.files.targets),
         attention=attention_of(resident),
+        alignment=alignment_of(resident),
         **shared,
     )
 
@@ -144,6 +147,7 @@ def remote_body(served: ServedRemote, shared: Mapping[str, Any]) -> ModelBody:
         sources=files.sources,
         targets=files.targets,
         attention={},
+        alignment=None,
         **{**shared, "state": "ready", "device": "remote", "devices": [], "dtype": "unknown"},
     )
 
@@ -164,6 +168,19 @@ def embedding_body(
 def attention_of(resident: Resident | None) -> dict[str, AttentionSizeBody] | None:
     """Returns the attention sizes of a translation model; None while the model loads."""
     return None if resident is None or resident.config is None else attention_sizes(resident.config)
+
+
+def alignment_of(resident: Resident | None) -> AlignmentBody | None:
+    """Returns the attention that aligns words by default; None while the model loads."""
+    if resident is None or resident.config is None:
+        return None
+    config = resident.config
+    layer, head = config.aligning_layer, config.aligning_head
+    return AlignmentBody(
+        layer=layer,
+        head="mean" if head is None else head,
+        shift=default_shift(config, layer),
+    )
 
 
 def attention_sizes(config: InspectedConfig) -> dict[str, AttentionSizeBody]:

@@ -106,6 +106,17 @@ class AttentionSizeBody(BaseModel):
     heads: int = Field(description="Number of heads of each layer.")
 
 
+class AlignmentBody(BaseModel):
+    """The cross-attention that aligns words by default."""
+
+    layer: int
+    head: int | Literal["mean"] = Field(description="`mean` is the mean over the layer's heads.")
+    shift: int = Field(
+        description="0 if the attention of a row belongs to the predicted token, 1 if it belongs "
+        "to the decoder's input token."
+    )
+
+
 class ServedBody(BaseModel):
     """The fields of every served model, in OpenAI's shape with additional fields of Regard."""
 
@@ -141,6 +152,10 @@ class ModelBody(ServedBody):
     attention: dict[str, AttentionSizeBody] | None = Field(
         description="Kinds of attention that can be inspected: encoder, decoder, cross. Null while "
         "the model loads."
+    )
+    alignment: AlignmentBody | None = Field(
+        description="The attention that aligns words by default. Null while the model loads, and "
+        "for a remote model."
     )
 
 
