@@ -34,8 +34,8 @@ from model.inspection.query import (
     AttentionQuery,
     Reduction,
     TraceQuery,
-    resolve_query,
 )
+from model.inspection.resolve import resolve_query
 from model.inspection.trace import AttentionTrace
 from model.precision import Precision
 from model.sequence import EngineLimits, Sequence

@@ -15,8 +15,8 @@ from model.inspection.query import (
     AttentionNorm,
     Reduction,
     TraceQuery,
-    resolve_query,
 )
+from model.inspection.resolve import resolve_query
 from model.inspection.trace import AttentionTrace
 from tests.tiny import VOCAB_SIZE
 

@@ -13,6 +13,8 @@ from model.architectures.token_parts import TokenParts
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import EncoderBatch
 from model.inspection.capture import LayerRest, ProjectedHeads
+from model.inspection.knocked_out import attend_without
+from model.inspection.query import AttentionKind, Knockout, SiteKnockout
 from model.layers.attention import MultiHeadAttention, attention
 
 TOKEN_MULTIPLE = 4
@@ -101,21 +103,29 @@ class PackedBatch(EncoderBatch):
         encoder: Encoder on its device, in any precision.
         sequences: Token ids of each text. Attention is fastest if texts of equal length are
             adjacent.
+        knockouts: Parts that are switched off for each text; None for nothing. Empty if nothing is
+            switched off in any text.
 
     Attributes:
         segments: Number of tokens of each text, and of a padding text at the end if there is one.
         num_tokens: N, the sum of the segments.
     """
 
-    def __init__(self, encoder: PackableEncoder, sequences: Sequence[list[int]]) -> None:
+    def __init__(
+        self,
+        encoder: PackableEncoder,
+        sequences: Sequence[list[int]],
+        knockouts: Sequence[Knockout | None] = (),
+    ) -> None:
         self.encoder = encoder
+        self.knockouts = knockouts
         self.layers = encoder.encoder_layers
         self.num_layers = len(self.layers)
         self.lengths = [len(ids) for ids in sequences]
         padding = -sum(self.lengths) % TOKEN_MULTIPLE
         self.segments = [*self.lengths, padding] if padding else self.lengths
         self.num_tokens = sum(self.segments)
-        self.groups = list(groups(self.segments))
+        self.groups = list(groups(self.segments, is_single=any(knockouts)))
         longest = max(self.segments)
         tokens = [token for ids in sequences for token in ids] + [0] * padding
         positions = [index for length in self.segments for index in range(length)]
@@ -141,7 +151,7 @@ class PackedBatch(EncoderBatch):
     def attend(self, layer: int, first: int, count: int) -> None:
         """Computes the attention sublayer (EncoderBatch)."""
         end = first + count
-        attended = torch.cat([*self._attended(first, end)], dim=2)
+        attended = torch.cat([*self._attended(layer, first, end)], dim=2)
         part = self.layers[layer].add_attention(self.x[:, first:end], attended)
         self.x = put(self.x, part, first, self.num_tokens, 1)
 
@@ -185,37 +195,46 @@ class PackedBatch(EncoderBatch):
             lambda x: layer.add_feed_forward(x[None])[0],
         )
 
-    def _attended(self, first: int, end: int) -> Iterator[Tensor]:
+    def _attended(self, layer: int, first: int, end: int) -> Iterator[Tensor]:
         """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, in parts."""
-        for group in self.groups:
+        for number, group in enumerate(self.groups):
+            off = None
+            if number < len(self.knockouts) and (knockout := self.knockouts[number]):
+                off = knockout.at(AttentionKind.ENCODER, layer)
             if group.texts > 1 and first <= group.first and group.end <= end:
                 yield self._attend_group(group)
             else:  # one text, or a range that ends inside a text
                 for start in range(group.first, group.end, group.length):
                     begin, stop = max(first, start), min(end, start + group.length)
                     if begin < stop:
-                        yield self._attend_rows(start, group.length, begin, stop)
+                        yield self._attend_rows(start, group.length, begin, stop, off)
 
     def _attend_group(self, group: Group) -> Tensor:
         query, key, value = (unpack(heads, group) for heads in self._heads())
         bias = None if self.bias is None else self.bias[..., : group.length, : group.length]
         return pack(attention(query, key, value, bias)[0])
 
-    def _attend_rows(self, start: int, length: int, begin: int, stop: int) -> Tensor:
+    def _attend_rows(
+        self, start: int, length: int, begin: int, stop: int, off: SiteKnockout | None
+    ) -> Tensor:
         query, key, value = self._heads()
         text, rows = slice(start, start + length), slice(begin - start, stop - start)
         bias = None if self.bias is None else self.bias[..., rows, :length]
-        return attention(query[:, :, begin:stop], key[:, :, text], value[:, :, text], bias)[0]
+        heads = query[:, :, begin:stop], key[:, :, text], value[:, :, text]
+        if off is not None:
+            return attend_without(off, *heads, bias, rows.start)
+        return attention(*heads, bias)[0]
 
     def _heads(self) -> Heads:
         assert self.heads is not None
         return self.heads
 
 
-def groups(lengths: Sequence[int]) -> Iterator[Group]:
-    """Yields the groups of adjacent texts of equal length."""
+def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
+    """Yields the groups of adjacent texts of equal length; with `is_single` one for each text."""
     first = 0
-    for length, texts in groupby(lengths):
+    numbers = [(length, number if is_single else 0) for number, length in enumerate(lengths)]
+    for (length, _), texts in groupby(numbers):
         group = Group(first, len(list(texts)), length)
         first = group.end
         yield group

@@ -102,7 +102,9 @@ def run_encoder(
     Returns:
         The batch after the last layer that runs.
     """
-    batch = PackedBatch(encoder, [each.job.source for each in captured])
+    knockouts = [each.job.knockout for each in captured]
+    sources = [each.job.source for each in captured]
+    batch = PackedBatch(encoder, sequences=sources, knockouts=knockouts)
     if any(each.needs_embedding for each in captured):
         for each, parts in zip(captured, batch.embedded(), strict=False):
             each.show_embedding(AttentionKind.ENCODER, parts)

@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -22,6 +23,7 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import ForcedDecoder
 from model.backends.cuda.staging import upload
+from model.backends.torch_encoder import TOKEN_MULTIPLE
 from model.encoding.capture_pass import (
     SLICE_TOKENS,
     CapturedJob,
@@ -38,7 +40,8 @@ from model.inspection.capture import (
     ProjectedHeads,
     Slices,
 )
-from model.inspection.query import AttentionJob, AttentionKind, check_job
+from model.inspection.knocked_out import attend_without
+from model.inspection.query import AttentionJob, AttentionKind, SiteKnockout, check_job
 from model.layers.attention import MultiHeadAttention, attention, mask_bias
 from model.layers.ssru import SSRU
 
@@ -53,10 +56,10 @@ class TeacherForcedPass(CapturePass):
         slice_tokens: Approximate number of tokens in a slice.
         shortlist: Candidate ids of each sentence, for queries about probabilities; None for the
             whole vocabulary.
-        forced_decoder: Computes the hidden states for queries about probabilities; None to compute
-            them in the same pass as the attention. If native code translates, only native code
-            gets the same hidden states. In this pass, some values would be rounded to another
-            int8, and log-probabilities would differ by up to 0.4.
+        forced_decoder: Computes the hidden states for queries about probabilities, except for
+            knock-outs; None to compute them in the same pass as the attention. If native code
+            translates, only native code gets the same hidden states. In this pass, some values
+            would be rounded to another int8, and log-probabilities would differ by up to 0.4.
 
     Raises:
         InputError: A job cannot be computed.
@@ -86,22 +89,25 @@ class TeacherForcedPass(CapturePass):
 
     def _run(self, batch: list[CapturedJob]) -> Slices[None]:
         scored = [each for each in batch if each.job.needs_output]
-        is_forced_apart = self.forced_decoder is not None
+        apart = [each for each in scored if self._is_apart(each)]
         whole = TeacherForcedBatch(
-            self.model, batch, self.slice_tokens, bool(scored) and not is_forced_apart
+            self.model, batch, self.slice_tokens, needs_output=len(scored) > len(apart)
         )
         hidden = yield from whole.run()
-        if not scored:
+        for each, states in zip(batch, hidden, strict=False):  # `hidden` may be empty
+            if each.job.needs_output and not self._is_apart(each):
+                yield from self._show_output(each, states)
+        if self.forced_decoder is None or not apart:
             return
-        if self.forced_decoder is not None:
-            hidden = yield from self.forced_decoder.hidden(
-                [each.job.source for each in scored], [each.job.target for each in scored]
-            )
-        else:
-            pairs = zip(batch, hidden, strict=True)
-            hidden = [states for each, states in pairs if each.job.needs_output]
-        for each, states in zip(scored, hidden, strict=True):
+        hidden = yield from self.forced_decoder.hidden(
+            [each.job.source for each in apart], [each.job.target for each in apart]
+        )
+        for each, states in zip(apart, hidden, strict=True):
             yield from self._show_output(each, states)
+
+    def _is_apart(self, captured: CapturedJob) -> bool:
+        """Returns whether the hidden states of a job come from `forced_decoder`."""
+        return self.forced_decoder is not None and captured.job.knockout is None
 
     def _show_output(self, captured: CapturedJob, hidden: Tensor) -> Slices[None]:
         """Shows the decoder's output for one sentence to the captures that need it."""
@@ -125,7 +131,8 @@ class TeacherForcedPass(CapturePass):
 class TeacherForcedBatch:
     """Runs packed sentences and translations from the first layer to the last queried layer.
 
-    In the shapes of this class, N is the number of tokens of all sources, or of all targets. For
+    In the shapes of this class, N is the number of tokens of all sources, or of all targets, padded
+    as in `PackedBatch`. For
     the padded cells of an SSRU, B is the number of sentences. Elsewhere B is 1.
 
     Args:
@@ -148,6 +155,8 @@ class TeacherForcedBatch:
         sources = [len(each.job.source) for each in captured]
         targets = [len(each.job.target) for each in captured]
         self.sources, self.targets = sources, targets
+        self.num_inputs = sum(targets)
+        self.padding = -self.num_inputs % TOKEN_MULTIPLE
         self.lengths = {
             AttentionKind.DECODER: (targets, targets),
             AttentionKind.CROSS: (targets, sources),
@@ -170,15 +179,14 @@ class TeacherForcedBatch:
         last = None if is_whole else self.last[AttentionKind.ENCODER]
         batch = yield from run_encoder(self.model.encoder, self.captured, self.slice_tokens, last)
         if is_whole:
-            memory = batch.read()[: sum(self.sources)]  # without the padding text
-            return (yield from self.decode(memory[None]))
+            return (yield from self.decode(batch.read()[None]))
         return []
 
     def decode(self, memory: Tensor) -> Slices[list[Tensor]]:
         """Runs the decoder over the targets, shifted right by one.
 
         Args:
-            memory: Encoder output (1, N, D).
+            memory: Encoder output (1, N, D), padding included.
 
         Returns:
             The hidden states, as `run` returns them.
@@ -200,18 +208,23 @@ class TeacherForcedBatch:
             if number == self.last_decoder:
                 return []
             x = yield from self._feed_forward(layer, x)
-        return list(torch.split(decoder.norm(x)[0], self.targets))
+        hidden = decoder.norm(x)[0, : self.num_inputs]
+        return list(torch.split(hidden, self.targets))
 
     def _inputs(self, job: AttentionJob) -> list[int]:
         inputs: list[int] = self.model.decoder_inputs(torch.tensor([job.target]))[0].tolist()
         return inputs
 
     def _embed(self, embedding: Embedding) -> Tensor:
-        """Returns embeddings (1, N, D) of the inputs; positions start at 0 in each sentence."""
+        """Returns embeddings (1, N, D) of the inputs and of the padding.
+
+        Positions start at 0 in each sentence.
+        """
         sequences = [self._inputs(each.job) for each in self.captured]
         longest = max(map(len, sequences)) - 1
-        tokens = [token for sequence in sequences for token in sequence]
+        tokens = [token for sequence in sequences for token in sequence] + [0] * self.padding
         positions = [index for sequence in sequences for index in range(len(sequence))]
+        positions += [0] * self.padding
         ids, places = (upload(each, self.model.device)[None] for each in (tokens, positions))
         embedded: Tensor = embedding(ids, places, longest)
         first = 0
@@ -244,32 +257,43 @@ class TeacherForcedBatch:
         """
         rows, columns = self.lengths[site.kind]
         sizes = zip(heads, (rows, columns, columns), strict=True)
-        parts = [torch.split(tensor, lengths, dim=2) for tensor, lengths in sizes]
-        streams = torch.split(x[0], rows)
+        parts = [
+            torch.split(tensor[:, :, : sum(lengths)], lengths, dim=2) for tensor, lengths in sizes
+        ]
+        streams = torch.split(x[0, : self.num_inputs], rows)
         attended: list[Tensor] = []
         projected: list[ProjectedHeads] = []
-        for q, k, v, stream, rest in zip(*parts, streams, rests, strict=True):
+        knockouts = [each.job.knockout for each in self.captured]
+        rows_of = zip(*parts, streams, rests, knockouts, strict=True)
+        for q, k, v, stream, rest, knockout in rows_of:
             bias = causal_bias(q) if site.kind is AttentionKind.DECODER else None
-            attended += yield from self._attend_within(q, k, v, bias)
+            off = None if knockout is None else knockout.at(site.kind, site.layer)
+            attended += yield from self._attend_within((q, k, v), bias, off)
             projected.append(ProjectedHeads(q[0], k[0], v[0], bias, module, stream, rest))
         yield
         yield from show(self.captured, site, projected)
-        return module.merge(torch.cat(attended, dim=2))
+        whole = F.pad(torch.cat(attended, dim=2), (0, 0, 0, self.padding))
+        return module.merge(whole)
 
     def _attend_within(
-        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
+        self, heads: Heads, bias: Tensor | None, off: SiteKnockout | None
     ) -> Slices[list[Tensor]]:
-        """Returns the weighted values (1, H, T, K) of one sentence.
+        """Returns the weighted values (1, H, T, K) of one sentence, without the parts that are off.
 
         The values of a long sentence are computed in several slices.
         """
+        query, key, value = heads
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:
                 yield
             rows = slice(first, first + self.slice_tokens)
             chosen = None if bias is None else bias[rows]
-            attended.append(attention(query[:, :, rows], key, value, chosen)[0])
+            if off is None:
+                part, _ = attention(query[:, :, rows], key, value, chosen)
+            else:
+                part = attend_without(off, query[:, :, rows], key, value, chosen, first)
+            attended.append(part)
         return attended
 
     def _mix_tokens(
@@ -283,7 +307,7 @@ class TeacherForcedBatch:
         inner = residual.before(x)
         query = token_mixer.project_query(inner)
         key, value = layer.project_key_value(token_mixer, residual.key_value_input(x, inner))
-        memories = torch.split(memory, self.sources, dim=1)
+        memories = torch.split(memory[:, : sum(self.sources)], self.sources, dim=1)
         rests = [self._rest_after_self(layer, each) for each in memories]
         y = yield from self._attend(site, token_mixer, (query, key, value), x, rests)
         return residual.after(x, y)
@@ -306,7 +330,8 @@ class TeacherForcedBatch:
 
     def _run_cells(self, ssru: SSRU, x: Tensor) -> Slices[Tensor]:
         """Runs an SSRU over x (1, N, D), one position of all sentences at a time."""
-        split = [list(torch.split(gate[0], self.targets)) for gate in ssru.gates(x)]
+        inputs = [gate[0, : self.num_inputs] for gate in ssru.gates(x)]
+        split = [list(torch.split(gate, self.targets)) for gate in inputs]
         gates = [pad_sequence(rows, batch_first=True) for rows in split]
         parts = [torch.split(gate, self.slice_tokens, dim=1) for gate in gates]  # (B, T, D) each
         cell = torch.zeros_like(gates[0][:, 0])
@@ -316,7 +341,8 @@ class TeacherForcedBatch:
             yield
         whole = torch.cat(outputs, dim=1)  # (B, T, D)
         lengths = enumerate(self.targets)
-        return torch.cat([whole[row : row + 1, :length] for row, length in lengths], dim=1)
+        cells = [whole[row : row + 1, :length] for row, length in lengths]
+        return F.pad(torch.cat(cells, dim=1), (0, 0, 0, self.padding))
 
     def _feed_forward(self, layer: DecoderLayer, x: Tensor) -> Slices[Tensor]:
         residual = layer.feed_forward_residual

@@ -1,8 +1,7 @@
 """Defines attention queries and the type of their results.
 
-Layer, head and token numbers may be negative; a list of layers or heads may be omitted.
-`resolve_query` and `resolve_trace` resolve these numbers against the model's config. A resolved
-query names existing layers and heads, with numbers from 0.
+A query names existing layers, heads and tokens, with numbers from 0. `model.inspection.resolve`
+makes such a query from a caller's numbers.
 
 The module does not import torch, so that processes without a model stay small.
 """
@@ -172,6 +171,86 @@ Query = AttentionQuery | TraceQuery | StatesQuery | ProbabilityQuery
 
 
 @dataclass(frozen=True, slots=True)
+class HeadKnockout:
+    """Heads that are switched off: their output is 0.
+
+    Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3.
+
+    Attributes:
+        kind: Kind of attention.
+        layers: Numbers of the layers.
+        heads: Numbers of the heads, in each of the layers.
+    """
+
+    kind: AttentionKind
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeKnockout:
+    """An edge that is switched off: a token does not attend to another token.
+
+    The weights of the other tokens are scaled up, so that they sum to 1. A token that attends to
+    no other token gets the output 0.
+
+    Source: Geva et al. 2023, "Dissecting Recall of Factual Associations in Auto-Regressive
+    Language Models", section 4.
+
+    Attributes:
+        kind: Kind of attention.
+        query: Position of the attending token.
+        key: Position of the attended token.
+        layers: Numbers of the layers.
+        heads: Numbers of the heads, in each of the layers.
+    """
+
+    kind: AttentionKind
+    query: int
+    key: int
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteKnockout:
+    """The part of a knock-out in one attention sublayer.
+
+    Attributes:
+        heads: Heads whose output is 0.
+        keys: Positions to which no token attends.
+        edges: Edges; of each, only the tokens and the heads count.
+    """
+
+    heads: tuple[int, ...]
+    keys: tuple[int, ...]
+    edges: tuple[EdgeKnockout, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Knockout:
+    """The parts of a model that are switched off for one sentence.
+
+    Attributes:
+        heads: Heads.
+        edges: Edges between tokens.
+        source: Positions of source tokens to which neither the encoder nor the decoder attends.
+    """
+
+    heads: tuple[HeadKnockout, ...] = ()
+    edges: tuple[EdgeKnockout, ...] = ()
+    source: tuple[int, ...] = ()
+
+    def at(self, kind: AttentionKind, layer: int) -> SiteKnockout | None:
+        """Returns the part of the knock-out in one sublayer; None if nothing is switched off."""
+        here = [each for each in self.heads if each.kind is kind and layer in each.layers]
+        heads = tuple(head for each in here for head in each.heads)
+        keys = () if kind is AttentionKind.DECODER else self.source
+        edges = tuple(each for each in self.edges if each.kind is kind and layer in each.layers)
+        return SiteKnockout(heads, keys, edges) if heads or keys or edges else None
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionJob:
     """A sentence, its translation, and the queries about them.
 
@@ -180,11 +259,16 @@ class AttentionJob:
         target: Ids that the decoder predicts, EOS included; may be empty if all queries are about
             the encoder.
         queries: Queries that one forward pass answers.
+        knockout: Parts of the model that are switched off, perhaps none. All knock-outs of a
+            sentence, and the empty one with which they are compared, run in the same kind of pass.
+            None if the job is not about knock-outs; the output may then come from native code,
+            which rounds some values to another int8.
     """
 
     source: list[int]
     target: list[int]
     queries: tuple[Query, ...]
+    knockout: Knockout | None = None
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
@@ -224,124 +308,6 @@ def plane(kind: AttentionKind, source_tokens: int, target_tokens: int) -> tuple[
     rows = source_tokens if kind is AttentionKind.ENCODER else target_tokens
     columns = target_tokens if kind is AttentionKind.DECODER else source_tokens
     return rows, columns
-
-
-def resolve_query(
-    config: InspectedConfig,
-    kinds: SequenceOf[AttentionKind],
-    layers: SequenceOf[int] | None = None,
-    heads: SequenceOf[int] | None = None,
-    reduce: Reduction = Reduction.NONE,
-    norm: AttentionNorm = AttentionNorm.WEIGHTS,
-) -> AttentionQuery:
-    """Returns the query for the layers and heads that a caller names.
-
-    Args:
-        config: Config of the model.
-        kinds: At least one kind, without repetition.
-        layers: Numbers of layers, resolved for each kind; negative numbers count from the end.
-            None means all. Rollout uses all layers up to the highest of these numbers.
-        heads: Numbers of heads; negative numbers count from the end. None means all.
-        reduce: Reduction over layers and heads.
-        norm: Values of the result: weights or value norms.
-
-    Raises:
-        AttentionQueryError: The model does not have a named kind, layer or head, or the options
-            exclude each other.
-    """
-    if not kinds or len(set(kinds)) < len(kinds):
-        kinds_of_model = tuple(attention_layers(config))
-        raise AttentionQueryError(
-            f"kinds are {listed(kinds)}: name one or more of {listed(kinds_of_model)}, each once"
-        )
-    found_layers = {kind: _layers(config, kind, layers) for kind in kinds}
-    found_heads = _numbers(heads, config.num_heads, "head", "a layer")
-    if reduce is Reduction.ROLLOUT:
-        _check_rollout(config, kinds, found_heads, norm)
-        found_layers = {k: tuple(range(max(numbers) + 1)) for k, numbers in found_layers.items()}
-    return AttentionQuery(found_layers, found_heads, reduce, norm)
-
-
-def _check_rollout(
-    config: InspectedConfig,
-    kinds: SequenceOf[AttentionKind],
-    heads: tuple[int, ...],
-    norm: AttentionNorm,
-) -> None:
-    if AttentionKind.CROSS in kinds:
-        raise AttentionQueryError(
-            "rollout needs attention within one sequence, and cross has two sequences: ask for "
-            "encoder or decoder, or reduce cross by mean_layers_heads"
-        )
-    if norm is not AttentionNorm.WEIGHTS:
-        raise AttentionQueryError(
-            f"rollout is computed from weights, not from {norm}: ask for norm weights"
-        )
-    if len(heads) < config.num_heads:
-        raise AttentionQueryError(
-            f"rollout uses the mean of all heads, not of heads {listed(heads)}: ask for all heads"
-        )
-
-
-def resolve_trace(
-    config: InspectedConfig, trace: TraceQuery, source_tokens: int, target_tokens: int
-) -> TraceQuery:
-    """Returns a caller's trace query with numbers that count from the start.
-
-    Args:
-        config: Config of the model.
-        trace: The caller's query; negative numbers count from the end.
-        source_tokens: Number of source tokens, EOS included.
-        target_tokens: Number of target tokens, EOS included.
-
-    Raises:
-        AttentionQueryError: The model does not have this attention, or the sequence does not have
-            this token.
-    """
-    (layer,) = _layers(config, trace.kind, [trace.layer])
-    (head,) = _numbers([trace.head], config.num_heads, "head", "a layer")
-    rows, _ = plane(trace.kind, source_tokens, target_tokens)
-    sequence = "the source" if trace.kind is AttentionKind.ENCODER else "the target"
-    if not rows:
-        raise AttentionQueryError(
-            f"{sequence} has no tokens: {trace.kind} attention needs at least one"
-        )
-    (query,) = _numbers([trace.query], rows, "token", sequence)
-    return TraceQuery(trace.kind, layer, head, query)
-
-
-def _layers(
-    config: InspectedConfig, kind: AttentionKind, numbers: SequenceOf[int] | None
-) -> tuple[int, ...]:
-    size = attention_layers(config).get(kind)
-    if size is None and isinstance(config, TextEncoderConfig):
-        raise AttentionQueryError(f"this model has only an encoder: ask for encoder, not {kind}")
-    if size is None:
-        raise AttentionQueryError(
-            "this model's decoder has an SSRU in place of self-attention: ask for encoder or cross"
-        )
-    owner = "the encoder" if kind is AttentionKind.ENCODER else "the decoder"
-    return _numbers(numbers, size, "layer", owner)
-
-
-def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) -> tuple[int, ...]:
-    """Resolves numbers, which may be negative or omitted, to 0 ... size - 1."""
-    if numbers is None:
-        return tuple(range(size))
-    there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"
-    if not numbers:
-        raise AttentionQueryError(
-            f"no {noun} is named: {there}. Name at least one, or omit the {noun}s to select all."
-        )
-    wrong = [number for number in numbers if not -size <= number < size]
-    if wrong:
-        raise AttentionQueryError(f"{noun} {listed(wrong)} does not exist: {there}")
-    resolved = tuple(number % size for number in numbers)
-    if len(set(resolved)) < len(resolved):
-        raise AttentionQueryError(
-            f"{noun}s {listed(numbers)} name the same {noun} twice: {there}, and -1 is {size - 1}"
-        )
-    return resolved
 
 
 def listed(values: SequenceOf[object] | type[StrEnum]) -> str:

@@ -62,15 +62,21 @@ def stacked(rows: list[Any], columns: int, norm: AttentionNorm) -> Any:
     return np.stack(padded, axis=1).astype(np.float32)
 
 
+def tiny_file(folder: Path, name: str) -> Path:
+    """A float32 file of a tiny model."""
+    options = tiny_options(**MODELS[name])
+    items = [float32_item(tensor, values) for tensor, values in tiny_tensors(options).items()]
+    path = folder / "model.bin"
+    path.write_bytes(container([*items, options_item(options)]))
+    return path
+
+
 @pytest.mark.parametrize("norm", AttentionNorm)
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_tiny_model_attends_as_in_plain_float64(
     tmp_path: Path, name: str, norm: AttentionNorm
 ) -> None:
-    options = tiny_options(**MODELS[name])
-    items = [float32_item(tensor, values) for tensor, values in tiny_tensors(options).items()]
-    path = tmp_path / "model.bin"
-    path.write_bytes(container([*items, options_item(options)]))
+    path = tiny_file(tmp_path, name)
     file = MarianFile(path)
     ours, plain = load_weights(file, read_config(file, 3.0, 0, 1)), NumpyMarian(path)
     pairs = random_pairs(4, longest=12)

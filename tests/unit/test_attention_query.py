@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from model.config import DecoderKind
-from model.inspection.query import AttentionKind, AttentionQuery, Reduction, resolve_query
+from model.inspection.query import AttentionKind, AttentionQuery, Reduction
+from model.inspection.resolve import resolve_query
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.query import (
     COMPUTED_PER_RETURNED,

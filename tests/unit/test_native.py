@@ -19,13 +19,8 @@ from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
-from model.inspection.query import (
-    AttentionJob,
-    AttentionKind,
-    AttentionMaps,
-    Reduction,
-    resolve_query,
-)
+from model.inspection.query import AttentionJob, AttentionKind, AttentionMaps, Reduction
+from model.inspection.resolve import resolve_query
 from model.precision import select_precision
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from tests.tiny import (

@@ -28,8 +28,8 @@ from model.inspection.query import (
     AttentionQuery,
     Reduction,
     TraceQuery,
-    resolve_query,
 )
+from model.inspection.resolve import resolve_query
 from model.inspection.trace import AttentionTrace
 from model.layers.ssru import SSRU
 from tests.attention_jobs import (

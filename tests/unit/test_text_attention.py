@@ -31,9 +31,8 @@ from model.inspection.query import (
     Reduction,
     TraceQuery,
     attention_layers,
-    resolve_query,
-    resolve_trace,
 )
+from model.inspection.resolve import resolve_query, resolve_trace
 from model.layers.attention import attention
 from tests.attention_jobs import assert_steps_add_up
 from tests.text_attention import text_maps, text_results, text_steps

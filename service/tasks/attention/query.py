@@ -14,9 +14,8 @@ from model.inspection.query import (
     InspectedConfig,
     Reduction,
     TraceQuery,
-    resolve_query,
-    resolve_trace,
 )
+from model.inspection.resolve import resolve_query, resolve_trace
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.requests import InspectionRequest, TraceRequest

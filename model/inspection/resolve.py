@@ -1,0 +1,176 @@
+"""Resolves the numbers of a caller's query against the config of a model.
+
+Layer, head and token numbers may be negative; a list of layers or heads may be omitted.
+
+The module does not import torch, so that processes without a model stay small.
+"""
+
+from collections.abc import Sequence as SequenceOf
+
+from model.embedding_config import TextEncoderConfig
+from model.errors import AttentionQueryError
+from model.inspection.query import (
+    AttentionKind,
+    AttentionNorm,
+    AttentionQuery,
+    InspectedConfig,
+    Reduction,
+    TraceQuery,
+    attention_layers,
+    listed,
+    plane,
+)
+
+
+def resolve_query(
+    config: InspectedConfig,
+    kinds: SequenceOf[AttentionKind],
+    layers: SequenceOf[int] | None = None,
+    heads: SequenceOf[int] | None = None,
+    reduce: Reduction = Reduction.NONE,
+    norm: AttentionNorm = AttentionNorm.WEIGHTS,
+) -> AttentionQuery:
+    """Returns the query for the layers and heads that a caller names.
+
+    Args:
+        config: Config of the model.
+        kinds: At least one kind, without repetition.
+        layers: Numbers of layers, resolved for each kind; negative numbers count from the end.
+            None means all. Rollout uses all layers up to the highest of these numbers.
+        heads: Numbers of heads; negative numbers count from the end. None means all.
+        reduce: Reduction over layers and heads.
+        norm: Values of the result: weights or value norms.
+
+    Raises:
+        AttentionQueryError: The model does not have a named kind, layer or head, or the options
+            exclude each other.
+    """
+    if not kinds or len(set(kinds)) < len(kinds):
+        kinds_of_model = tuple(attention_layers(config))
+        raise AttentionQueryError(
+            f"kinds are {listed(kinds)}: name one or more of {listed(kinds_of_model)}, each once"
+        )
+    found_layers = {kind: resolve_layers(config, kind, layers) for kind in kinds}
+    found_heads = resolve_numbers(heads, config.num_heads, "head", "a layer")
+    if reduce is Reduction.ROLLOUT:
+        _check_rollout(config, kinds, found_heads, norm)
+        found_layers = {k: tuple(range(max(numbers) + 1)) for k, numbers in found_layers.items()}
+    return AttentionQuery(found_layers, found_heads, reduce, norm)
+
+
+def _check_rollout(
+    config: InspectedConfig,
+    kinds: SequenceOf[AttentionKind],
+    heads: tuple[int, ...],
+    norm: AttentionNorm,
+) -> None:
+    if AttentionKind.CROSS in kinds:
+        raise AttentionQueryError(
+            "rollout needs attention within one sequence, and cross has two sequences: ask for "
+            "encoder or decoder, or reduce cross by mean_layers_heads"
+        )
+    if norm is not AttentionNorm.WEIGHTS:
+        raise AttentionQueryError(
+            f"rollout is computed from weights, not from {norm}: ask for norm weights"
+        )
+    if len(heads) < config.num_heads:
+        raise AttentionQueryError(
+            f"rollout uses the mean of all heads, not of heads {listed(heads)}: ask for all heads"
+        )
+
+
+def resolve_trace(
+    config: InspectedConfig, trace: TraceQuery, source_tokens: int, target_tokens: int
+) -> TraceQuery:
+    """Returns a caller's trace query with numbers that count from the start.
+
+    Args:
+        config: Config of the model.
+        trace: The caller's query; negative numbers count from the end.
+        source_tokens: Number of source tokens, EOS included.
+        target_tokens: Number of target tokens, EOS included.
+
+    Raises:
+        AttentionQueryError: The model does not have this attention, or the sequence does not have
+            this token.
+    """
+    (layer,) = resolve_layers(config, trace.kind, [trace.layer])
+    (head,) = resolve_numbers([trace.head], config.num_heads, "head", "a layer")
+    rows, _ = plane(trace.kind, source_tokens, target_tokens)
+    query = resolve_token(trace.kind, trace.query, rows, trace.kind is AttentionKind.ENCODER)
+    return TraceQuery(trace.kind, layer, head, query)
+
+
+def resolve_place(
+    config: InspectedConfig,
+    kind: AttentionKind,
+    layers: SequenceOf[int] | None,
+    heads: SequenceOf[int] | None,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns numbers of layers and heads, from 0; None means all.
+
+    Raises:
+        AttentionQueryError: The model does not have this layer or head.
+    """
+    found = resolve_layers(config, kind, layers)
+    return found, resolve_numbers(heads, config.num_heads, "head", "a layer")
+
+
+def resolve_token(kind: AttentionKind, number: int, size: int, is_source: bool) -> int:
+    """Returns the position of a token, from 0.
+
+    Args:
+        kind: Kind of attention, for the error message.
+        number: Number of the token, which may count from the end.
+        size: Number of tokens of the sequence.
+        is_source: Whether the token is in the source, not in the target.
+
+    Raises:
+        AttentionQueryError: The sequence does not have the token.
+    """
+    sequence = "the source" if is_source else "the target"
+    if not size:
+        raise AttentionQueryError(f"{sequence} has no tokens: {kind} attention needs at least one")
+    (token,) = resolve_numbers([number], size, "token", sequence)
+    return token
+
+
+def resolve_layers(
+    config: InspectedConfig, kind: AttentionKind, numbers: SequenceOf[int] | None
+) -> tuple[int, ...]:
+    """Returns numbers of layers, from 0; None means all.
+
+    Raises:
+        AttentionQueryError: The model does not have such attention, or not such a layer.
+    """
+    size = attention_layers(config).get(kind)
+    if size is None and isinstance(config, TextEncoderConfig):
+        raise AttentionQueryError(f"this model has only an encoder: ask for encoder, not {kind}")
+    if size is None:
+        raise AttentionQueryError(
+            "this model's decoder has an SSRU in place of self-attention: ask for encoder or cross"
+        )
+    owner = "the encoder" if kind is AttentionKind.ENCODER else "the decoder"
+    return resolve_numbers(numbers, size, "layer", owner)
+
+
+def resolve_numbers(
+    numbers: SequenceOf[int] | None, size: int, noun: str, owner: str
+) -> tuple[int, ...]:
+    """Resolves numbers, which may be negative or omitted, to 0 ... size - 1."""
+    if numbers is None:
+        return tuple(range(size))
+    there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"
+    if not numbers:
+        raise AttentionQueryError(
+            f"no {noun} is named: {there}. Name at least one, or omit the {noun}s to select all."
+        )
+    wrong = [number for number in numbers if not -size <= number < size]
+    if wrong:
+        raise AttentionQueryError(f"{noun} {listed(wrong)} does not exist: {there}")
+    resolved = tuple(number % size for number in numbers)
+    if len(set(resolved)) < len(resolved):
+        raise AttentionQueryError(
+            f"{noun}s {listed(numbers)} name the same {noun} twice: {there}, and -1 is {size - 1}"
+        )
+    return resolved

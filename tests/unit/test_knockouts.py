@@ -1,0 +1,159 @@
+"""Heads, edges and source tokens that are switched off, in every family and precision."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from model.architectures.seq2seq import EncoderDecoder
+from model.encoding.forced_pass import forced_pass
+from model.encoding.teacher_forced import TeacherForcedPass
+from model.inspection.knocked_out import attend_without
+from model.inspection.probabilities import TokenProbabilities
+from model.inspection.query import (
+    AttentionJob,
+    AttentionKind,
+    EdgeKnockout,
+    HeadKnockout,
+    Knockout,
+    ProbabilityQuery,
+    SiteKnockout,
+    attention_layers,
+)
+from tests.attention_jobs import kinds_of
+from tests.tiny import Family, pad, quantized
+
+ENCODER, DECODER, CROSS = AttentionKind
+PAIR = [*range(3, 15), 0], [*range(20, 31), 0]
+QUERY = ProbabilityQuery(top=2)
+CHANGES: dict[str, Callable[[EncoderDecoder], EncoderDecoder]] = {
+    "float32": lambda model: model,
+    "int8": quantized,
+}
+
+
+MODULES = {
+    ENCODER: ("encoder", "self_attention"),
+    DECODER: ("decoder", "token_mixer"),
+    CROSS: ("decoder", "cross_attention"),
+}
+
+
+@pytest.fixture(params=CHANGES)
+def model(family: Family, request: pytest.FixtureRequest) -> EncoderDecoder:
+    return CHANGES[request.param](family.model(decoder_layers=3))
+
+
+def log_probs(
+    model: EncoderDecoder,
+    *knockouts: Knockout | None,
+    pair: tuple[list[int], list[int]] = PAIR,
+    slice_tokens: int = 128,
+) -> list[NDArray[np.float32]]:
+    """Returns the log-probabilities of one pair under each knock-out, all in one pass."""
+    jobs = [AttentionJob(*pair, (QUERY,), knockout) for knockout in knockouts]
+    whole = TeacherForcedPass(model, jobs, slice_tokens)
+    while whole.advance():
+        pass
+    found = [result for (result,) in whole.results()]
+    return [result.log_probs for result in found if isinstance(result, TokenProbabilities)]
+
+
+def all_heads(model: EncoderDecoder, kind: AttentionKind, *layers: int) -> Knockout:
+    every = tuple(range(model.config.num_heads))
+    return Knockout(heads=(HeadKnockout(kind, layers, every),))
+
+
+def edge(model: EncoderDecoder, kind: AttentionKind, query: int, key: int) -> EdgeKnockout:
+    layers = tuple(range(attention_layers(model.config)[kind]))
+    return EdgeKnockout(kind, query, key, layers, tuple(range(model.config.num_heads)))
+
+
+def test_nothing_switched_off_changes_no_bit(model: EncoderDecoder) -> None:
+    plain, *same = log_probs(model, None, Knockout(), Knockout())
+    for found in same:
+        assert_array_equal(found, plain)
+    off, again = log_probs(model, all_heads(model, CROSS, 0), Knockout())
+    assert_array_equal(again, plain)
+    assert np.abs(off - plain).max() > 1e-3
+
+
+def test_slices_change_no_knockout(model: EncoderDecoder) -> None:
+    knockouts = (
+        Knockout(edges=(edge(model, CROSS, 5, 3), edge(model, ENCODER, 7, 2)), source=(1,)),
+        all_heads(model, ENCODER, 0),
+    )
+    whole, sliced = (log_probs(model, *knockouts, slice_tokens=size) for size in (256, 3))
+    for one, other in zip(whole, sliced, strict=True):
+        assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+def test_all_heads_of_a_layer_leave_its_bias(model: EncoderDecoder) -> None:
+    """As if the values of the layer were 0, so that only b_O is left."""
+    for kind in kinds_of(model.config):
+        (found,) = log_probs(model, all_heads(model, kind, 1))
+        side, name = MODULES[kind]
+        out = model.get_submodule(f"{side}.layers.1.{name}.out")
+        hook = out.register_forward_pre_hook(lambda _, inputs: (torch.zeros_like(inputs[0]),))
+        (expected,) = log_probs(model, None)
+        hook.remove()
+        assert_array_equal(found, expected)
+
+
+def test_source_tokens_off_are_masked_tokens(family: Family) -> None:
+    model, off = family.model(), (1, 4)
+    source, target = (pad([ids])[0] for ids in PAIR)
+    mask = torch.ones(1, len(PAIR[0]), dtype=torch.bool)
+    mask[0, list(off)] = False
+    with torch.inference_mode():
+        logits, _ = forced_pass(model, source, mask, target)
+        logits[..., list(model.config.forbidden_ids)] = float("-inf")
+        expected = logits.log_softmax(-1)[0].gather(1, target.T)[:, 0]
+    (found,) = log_probs(model, Knockout(source=off))
+    assert_allclose(found, expected, rtol=0, atol=1e-4)
+
+
+def test_edges_of_all_tokens_are_a_source_token(model: EncoderDecoder) -> None:
+    source, target = PAIR
+    edges = [edge(model, ENCODER, query, 2) for query in range(len(source))]
+    edges += [edge(model, CROSS, query, 2) for query in range(len(target))]
+    one, other = log_probs(model, Knockout(edges=tuple(edges)), Knockout(source=(2,)))
+    assert_array_equal(one, other)
+
+
+def test_an_edge_of_the_decoder_changes_no_earlier_token(model: EncoderDecoder) -> None:
+    for kind in kinds_of(model.config)[1:]:
+        plain, off = log_probs(model, Knockout(), Knockout(edges=(edge(model, kind, 6, 3),)))
+        assert_array_equal(off[:6], plain[:6])
+        assert np.abs(off[6:] - plain[6:]).max() > 1e-4
+
+
+def test_a_source_without_tokens_gives_finite_numbers(model: EncoderDecoder) -> None:
+    every = Knockout(source=tuple(range(len(PAIR[0]))))
+    heads = Knockout(
+        heads=(all_heads(model, CROSS, 0, 1, 2).heads),
+    )
+    found, blind = log_probs(model, every, heads)
+    assert np.isfinite(found).all()
+    assert_allclose(found, blind, rtol=0, atol=1e-5)
+
+
+def test_edges_are_taken_out_of_single_heads() -> None:
+    """Plain NumPy: the weights of the other keys are scaled up."""
+    generator = torch.Generator().manual_seed(4)
+    query, key, value = torch.randn(3, 1, 2, 5, 4, generator=generator)
+    off = SiteKnockout((), (4,), (EdgeKnockout(CROSS, 3, 1, (0,), (1,)),))
+    with torch.inference_mode():
+        found = attend_without(off, query[:, :, 2:4], key, value, None, 2)[0].numpy()
+    for head in range(2):
+        for row in (2, 3):
+            keys = [0, 1, 2, 3]
+            if (head, row) == (1, 3):
+                keys.remove(1)
+            q, k, v = (each[0, head].double().numpy() for each in (query, key, value))
+            weights = np.exp(k[keys] @ q[row] / 2.0)
+            expected = weights @ v[keys] / weights.sum()
+            assert_allclose(found[head, row - 2], expected, rtol=0, atol=1e-5)
