@@ -6,6 +6,7 @@ import { Controls } from './look/controls.js';
 import { makeCopy } from './common/copy.js';
 import { CurlLine } from './common/curl.js';
 import { byId, element } from './common/dom.js';
+import { Fold, isUnfolded } from './common/fold.js';
 import { Downloads } from './look/downloads.js';
 import { Heads } from './look/heads.js';
 import { HeatMap } from './look/heatmap.js';
@@ -55,6 +56,7 @@ function build(served) {
   const store = new Store(restored(served, keptView() ?? location.hash));
   languageChoice.view = () => toFragment(store.view);
   const look = buildLook(store, models);
+  const fold = new Fold(store, (result) => look.follow(result));
   const tasks = new TaskChoice(store, embedders);
   const others = new OtherTranslations(store, new Notice(byId('others-notice')));
   const translation = new TranslationPanel({
@@ -64,7 +66,7 @@ function build(served) {
     notice: translateNotice,
     curl: new CurlLine(byId('translate-curl')),
     translated: (result) => {
-      look.follow(result);
+      fold.follow(result);
       others.follow(result?.task === 'embed' ? null : result);
     },
   });
@@ -74,6 +76,7 @@ function build(served) {
   offerExamples(translation, languages);
   keepLink(store, () => restored(served, location.hash));
   tasks.render(store.view);
+  fold.render();
   translation.restore();
 }
 
@@ -110,7 +113,8 @@ function restored({ languages, usualTarget, embedders }, fragment) {
   if (embedders.length === 0) view.task = 'translate';
   if (!embedders.includes(view.model)) view.model = null;
   const source = languages.isServed(view.source) ? view.source : 'auto';
-  return { ...view, source, target: languages.targetFor(source, view.target || usualTarget) };
+  const target = languages.targetFor(source, view.target || usualTarget);
+  return { ...view, source, target, look: isUnfolded(view) };
 }
 
 function offerExamples(translation, languages) {

@@ -4,6 +4,7 @@ REGARD_BROWSER_SERVER chooses the server: `real`, the default, the whole server 
 models; `fake`; or the address of one that runs. Tests take what they expect from the same server.
 """
 
+import json
 import os
 import re
 import shutil
@@ -158,14 +159,33 @@ def options() -> dict[str, Any]:
 
 
 @pytest.fixture
+def remembered() -> dict[str, str]:
+    """The choices of earlier visits, in the browser's storage; tests override it."""
+    return {"regard-look": "open"}
+
+
+REMEMBER = """(remembered) => {
+    if (location.protocol === 'about:') return;
+    for (const [name, value] of Object.entries(remembered)) {
+        if (localStorage.getItem(name) === null) localStorage.setItem(name, value);
+    }
+}"""
+
+
+@pytest.fixture
 def context(
-    browser: Browser, address: str, watch: Watch, options: dict[str, Any]
+    browser: Browser,
+    address: str,
+    watch: Watch,
+    options: dict[str, Any],
+    remembered: dict[str, str],
 ) -> Iterator[BrowserContext]:
     usual = {"base_url": address, "viewport": {"width": 1280, "height": 900}, "locale": "en-GB"}
     context = browser.new_context(**usual | options)
     context.set_default_timeout(LIMIT_MILLISECONDS)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
     context.route(lambda url: url.startswith("http") and not url.startswith(address), watch.refuse)
+    context.add_init_script(f"({REMEMBER})({json.dumps(remembered)})")
     yield context
     context.close()
 

@@ -165,7 +165,7 @@ def test_touch_shows_first_and_opens_then(browser: Any, address: str) -> None:
     context = browser.new_context(
         base_url=address, has_touch=True, viewport={"width": 375, "height": 800}
     )
-    reader = Reader(context.new_page()).read(POOL)
+    reader = Reader(context.new_page()).read(POOL, look="yes")
     reader.cell(1, 1).tap()
     expect(reader.readout).to_contain_text("looks at")
     expect(reader.steps).to_be_hidden()

@@ -7,6 +7,7 @@
  * text, source, target: The text to translate and its languages; source `auto` is detected.
  * wanted: The translation to look into; null for the model's own.
  * others: Whether other translations are shown.
+ * look: Whether the attention of a translation is unfolded.
  * sentence: The number of the sentence to look into, from 0.
  * kind: cross, encoder or decoder.
  * layer: A number from 0, `all` or `rollout`; null for the last.
@@ -24,6 +25,7 @@ export const DEFAULTS = Object.freeze({
   target: '',
   wanted: null,
   others: false,
+  look: false,
   sentence: 0,
   kind: 'cross',
   layer: null,
@@ -57,6 +59,7 @@ const READERS = {
   target: isCode,
   wanted: isText,
   others: isFlag,
+  look: isFlag,
   sentence: isNumber,
   kind: oneOf('cross', 'encoder', 'decoder'),
   layer: isNumberOr('all', 'rollout'),

@@ -30,6 +30,7 @@ export const translate = {
     isLookedAtBy: '“{word}” is looked at by {words}',
     partner: '“{word}” {share}',
     noWord: 'no word',
+    lookFold: 'Look inside: where the model looks',
   },
   pt: {
     section: 'Tradução',
@@ -59,5 +60,6 @@ export const translate = {
     isLookedAtBy: '“{word}” é vista por {words}',
     partner: '“{word}” {share}',
     noWord: 'nenhuma palavra',
+    lookFold: 'Veja por dentro: para onde o modelo olha',
   },
 };

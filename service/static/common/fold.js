@@ -1,0 +1,79 @@
+// The fold around the attention of a translation. A translator who does not need it leaves it
+// closed, and the page then requests no attention.
+
+import { byId } from './dom.js';
+import { DEFAULTS } from './state.js';
+
+const STORED = 'regard-look';
+
+/** The choices that show that a link is about attention. */
+const ABOUT = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'vectors'];
+
+/** Reports whether a view opens the fold: by its own choices, or by what the reader chose before. */
+export function isUnfolded(view) {
+  return view.look || ABOUT.some((name) => view[name] !== DEFAULTS[name]) || wasUnfolded();
+}
+
+function wasUnfolded() {
+  try {
+    return localStorage.getItem(STORED) === 'open';
+  } catch {
+    return false; // Without storage each page starts folded.
+  }
+}
+
+function remember(isOpen) {
+  try {
+    localStorage.setItem(STORED, isOpen ? 'open' : 'closed');
+  } catch {
+    // Without storage the choice lasts as long as the page.
+  }
+}
+
+/** Passes each translation on, but only while the fold is open. */
+export class Fold {
+  #translation = null;
+  #passed = null;
+
+  /**
+   * @param {import('./state.js').Store} store
+   * @param {function(Object|null): void} follow Shows the attention of a translation; null shows
+   *     none.
+   */
+  constructor(store, follow) {
+    Object.assign(this, { store, pass: follow, root: byId('look-fold') });
+    this.root.addEventListener('toggle', () => this.#toggle());
+    store.subscribe(() => this.render());
+  }
+
+  /** Takes a new translation, or a text to embed. */
+  follow(translation) {
+    this.#translation = translation;
+    this.#passed = this.isOpen ? translation : null;
+    this.pass(this.#passed);
+  }
+
+  /** Whether attention is shown. A text to embed has nothing else to show. */
+  get isOpen() {
+    const { look, task } = this.store.view;
+    return look || task === 'embed';
+  }
+
+  /** Opens or closes the fold as the view says. */
+  render() {
+    this.root.open = this.isOpen;
+    this.root.dataset.task = this.store.view.task;
+    const shown = this.isOpen ? this.#translation : null;
+    if (shown === this.#passed) return;
+    this.#passed = shown;
+    this.pass(shown);
+  }
+
+  /** Notes that the reader has opened or closed the fold. */
+  #toggle() {
+    const isOpen = this.root.open;
+    if (isOpen === this.isOpen) return;
+    remember(isOpen);
+    this.store.set({ look: isOpen });
+  }
+}
