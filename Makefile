@@ -11,7 +11,7 @@ PAIR ?= en-pt
 PYTHON310 ?= python3.10
 ARGS ?=
 
-.PHONY: install serve test emulators browser check sanitize alerts board audit bench format lock clean
+.PHONY: install serve test emulators browser check page-types sanitize alerts board audit bench format lock clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -65,6 +65,7 @@ check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import lay
 	$(BIN)/python -m checks.board --check
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+	@$(MAKE) --no-print-directory page-types
 	@$(MAKE) --no-print-directory alerts
 
 SANITIZED := $(VENV)/sanitized
@@ -80,6 +81,9 @@ sanitize: $(VENV)/.installed-dev  ## tests the native code with AddressSanitizer
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	  ../bin/python -m pytest -n auto tests/unit/test_native.py \
 	  tests/unit/test_native_text.py tests/unit/test_fuzzed_native.py
+
+page-types:  ## checks the types of the page's JavaScript with TypeScript, which npm installs
+	@$(BIN)/python -m checks.page_types
 
 # Installs Prometheus and promtool, if root may install packages.
 define find-prometheus

@@ -47,7 +47,7 @@ async function start() {
     translateNotice.hide();
     build({ languages: new Languages(list), usualTarget: language.target.code, models, embedders });
   } catch (error) {
-    translateNotice.show(error, start);
+    translateNotice.show(/** @type {ApiError} */ (error), start);
   }
 }
 
@@ -55,7 +55,9 @@ function build(served) {
   const { languages, models, embedders } = served;
   const store = new Store(restored(served, keptView() ?? location.hash));
   languageChoice.view = () => toFragment(store.view);
-  const look = buildLook(store, models);
+  const look = buildLook(store, models, (item, level) => {
+    if (store.view.wanted !== null) translation.alignWanted(item, level);
+  });
   const fold = new Fold(store, (result) => look.follow(result));
   const tasks = new TaskChoice(store, embedders);
   const others = new OtherTranslations(store, new Notice(byId('others-notice')));
@@ -70,9 +72,6 @@ function build(served) {
       others.follow(result?.task === 'embed' ? null : result);
     },
   });
-  look.aligned = (item, level) => {
-    if (store.view.wanted !== null) translation.alignWanted(item, level);
-  };
   offerExamples(translation, languages);
   keepLink(store, () => restored(served, location.hash));
   tasks.render(store.view);
@@ -80,10 +79,12 @@ function build(served) {
   translation.restore();
 }
 
-function buildLook(store, models) {
+function buildLook(store, models, aligned) {
+  /** @type {LookPanel} */
   const look = new LookPanel({
     store,
     models,
+    aligned,
     controls: new Controls(store),
     map: new HeatMap({
       root: byId('map'),

@@ -28,7 +28,9 @@
   apply();
   system.addEventListener('change', apply);
   document.addEventListener('DOMContentLoaded', () => {
-    for (const input of document.querySelectorAll('input[name=theme]')) {
+    /** @type {NodeListOf<HTMLInputElement>} */
+    const inputs = document.querySelectorAll('input[name=theme]');
+    for (const input of inputs) {
       input.checked = input.value === chosen;
       input.addEventListener('change', () => choose(input.value));
     }

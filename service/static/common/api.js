@@ -1,12 +1,35 @@
 // Calls of the server's public API. The page uses no other route, so programs can do the same.
 
-/** The failure of a request; its status is 0 if no answer came. */
+/**
+ * The facts of a failed request.
+ * @typedef {Object} Facts
+ * @property {number} [status] Status of the answer; 0 if no answer came.
+ * @property {string} [type] The answer's error_type, or `network`.
+ * @property {number|null} [retryAfter] Seconds after which the server expects to answer.
+ * @property {string|null} [requestId]
+ */
+
+/** The failure of a request. */
 export class ApiError extends Error {
+  /**
+   * @param {string} message
+   * @param {Facts} facts
+   */
   constructor(message, { status = 0, type = 'network', retryAfter = null, requestId = null } = {}) {
     super(message);
-    Object.assign(this, { status, type, retryAfter, requestId });
+    this.status = status;
+    this.type = type;
+    this.retryAfter = retryAfter;
+    this.requestId = requestId;
   }
 }
+
+/**
+ * Reports whether an exception is the failure of a request.
+ * @param {unknown} error
+ * @returns {error is ApiError}
+ */
+const isApiError = (error) => error instanceof ApiError;
 
 /** Returns the address of a route, relative so that the page works below any prefix. */
 export const addressOf = (path) => new URL(path, document.baseURI).href;
@@ -50,10 +73,12 @@ async function guarded(work) {
   try {
     return await work();
   } catch (error) {
-    if (error instanceof ApiError || error.name === 'AbortError') throw error;
+    if (isApiError(error) || isAbort(error)) throw error;
     throw connectionLost();
   }
 }
+
+const isAbort = (error) => error instanceof DOMException && error.name === 'AbortError';
 
 /** Returns the failure of a request whose answer did not come, or not as a whole. */
 export const connectionLost = () => new ApiError('The connection to the server was lost.');
@@ -65,7 +90,7 @@ async function* linesOf(stream) {
     const { value, done } = await reader.read();
     if (done) return;
     const lines = (rest + value).split('\n');
-    rest = lines.pop();
+    rest = lines.pop() ?? '';
     for (const line of lines) yield JSON.parse(line);
   }
 }
@@ -80,7 +105,11 @@ async function refusal(response) {
   });
 }
 
-/** Returns the error that a body describes, in either of the two shapes of the API. */
+/**
+ * Returns the error that a body describes, in either of the two shapes of the API.
+ * @param {Json} body
+ * @param {Facts} known
+ */
 export function errorOf(body, known = {}) {
   const openai = { message: body.error?.message, type: body.error?.code }; // under v1/
   const own = { message: withDetails(body), type: body.error_type };
@@ -97,9 +126,11 @@ const withDetails = ({ error, details }) => (details ? `${error}; ${details}` : 
 
 /** Runs one operation at a time: a new operation aborts the requests of the previous operation. */
 export class Latest {
+  /** @type {AbortController|null} */
   #controller = null;
 
   /**
+   * @template T
    * @param {function(AbortSignal): Promise<T>} work
    * @returns {Promise<T|undefined>} The result of `work`; undefined if a newer operation began.
    */

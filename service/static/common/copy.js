@@ -30,7 +30,7 @@ async function copied(text) {
 }
 
 function copiedBySelection(text) {
-  const before = document.activeElement;
+  const before = /** @type {HTMLElement|null} */ (document.activeElement);
   const field = element('textarea', { class: 'unseen', 'aria-hidden': 'true', readonly: true });
   field.value = text;
   document.body.append(field);

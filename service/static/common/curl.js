@@ -2,6 +2,7 @@
 
 import { addressOf } from './api.js';
 import { makeCopy } from './copy.js';
+import { within } from './dom.js';
 
 /** Quotes a word for a POSIX shell, which takes single-quoted text literally. */
 export function shellQuoted(text) {
@@ -22,8 +23,8 @@ export class CurlLine {
   /** @param {HTMLDetailsElement} root With a `code` and a `button` in it. */
   constructor(root) {
     this.root = root;
-    this.code = root.querySelector('code');
-    makeCopy(root.querySelector('button'), () => this.code.textContent);
+    this.code = within(root, 'code');
+    makeCopy(within(root, 'button'), () => this.code.textContent ?? '');
   }
 
   /** Shows the command for a request that was just made. */

@@ -2,15 +2,33 @@
 
 import { splitMark } from './text.js';
 
-/** Returns the element with an id. */
-export const byId = (id) => document.getElementById(id);
+/**
+ * Returns the element with an id, which index.html has.
+ * @type {<Id extends string>(id: Id) => Id extends keyof PageElements ? PageElements[Id] : HTMLElement}
+ */
+export const byId = (id) => /** @type {any} */ (document.getElementById(id));
+
+/**
+ * Returns the first element of a kind within another, which has one.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Element} root
+ * @param {Tag} tag
+ */
+export const within = (root, tag) =>
+  /** @type {HTMLElementTagNameMap[Tag]} */ (root.querySelector(tag));
+
+/** Returns the menu or the field that an event changed. */
+export const changed = (event) =>
+  /** @type {HTMLInputElement|HTMLSelectElement} */ (event.currentTarget);
 
 /**
  * Creates an element with attributes and children.
- * @param {string} tag
- * @param {Object} attributes Attributes by name. `on…` adds a listener; `class` and `text` set the
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Object<string, any>} attributes Attributes by name. `on…` adds a listener; `class` and `text` set the
  *     class and the text. False and null leave an attribute out; true gives it no value.
  * @param {...(Node|string)} children
+ * @returns {HTMLElementTagNameMap[Tag]}
  */
 export function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -58,7 +76,12 @@ export function renderRadios(group, name, options, chosen, choose) {
   for (const input of group.querySelectorAll('input')) input.checked = input.value === chosen;
 }
 
-function radio(name, { value, label, title = null }, choose) {
+/**
+ * @param {string} name
+ * @param {{value: string, label: string, title?: string}} option
+ * @param {function(string): void} choose
+ */
+function radio(name, { value, label, title }, choose) {
   const input = element('input', { type: 'radio', name, value, onchange: () => choose(value) });
-  return element('label', { class: 'option', title }, input, element('span', { text: label }));
+  return element('label', { class: 'option', title: title ?? null }, input, element('span', { text: label }));
 }

@@ -32,16 +32,20 @@ function remember(isOpen) {
 
 /** Passes each translation on, but only while the fold is open. */
 export class Fold {
+  /** @type {Translation|EmbeddedText|null} */
   #translation = null;
+  /** @type {Translation|EmbeddedText|null} */
   #passed = null;
 
   /**
-   * @param {import('./state.js').Store} store
-   * @param {function(Object|null): void} follow Shows the attention of a translation; null shows
+   * @param {Store} store
+   * @param {function(Translation|EmbeddedText|null): void} follow Shows the attention of a translation; null shows
    *     none.
    */
   constructor(store, follow) {
-    Object.assign(this, { store, pass: follow, root: byId('look-fold') });
+    this.store = store;
+    this.pass = follow;
+    this.root = byId('look-fold');
     this.root.addEventListener('toggle', () => this.#toggle());
     store.subscribe(() => this.render());
   }

@@ -18,14 +18,14 @@ const SAYING = {
 
 /**
  * Fills the texts of the HTML in the language of the page.
- * @param {Object<string, import('./strings.js').Texts>} tables Tables by the name that precedes the
+ * @param {Object<string, Texts>} tables Tables by the name that precedes the
  *     dot in `data-say="table.name"`.
  */
 export function sayStatic(tables) {
   document.documentElement.lang = pageLanguage() === 'pt' ? 'pt-BR' : 'en';
   for (const [attribute, filled] of Object.entries(SAYING)) {
     for (const node of document.querySelectorAll(`[${attribute}]`)) {
-      const [table, name] = node.getAttribute(attribute).split('.');
+      const [table, name] = (node.getAttribute(attribute) ?? '').split('.');
       const text = speaker(tables[table])(name);
       if (filled === null) node.textContent = text;
       else node.setAttribute(filled, text);
@@ -42,7 +42,9 @@ export class LanguageChoice {
     const options = Object.entries(LANGUAGES).map(([value, label]) => ({ value, label }));
     const root = byId('language');
     renderRadios(root, 'language', options, pageLanguage(), (code) => this.#choose(code));
-    for (const input of root.querySelectorAll('input')) input.parentElement.lang = input.value;
+    for (const input of root.querySelectorAll('input')) {
+      input.parentElement?.setAttribute('lang', input.value);
+    }
   }
 
   #choose(code) {

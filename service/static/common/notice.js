@@ -23,6 +23,7 @@ const KNOWN = [
 // The types whose detail stands there too. For the others the page shows the server's own message.
 const EXPLAINED = ['network', 'overloaded', 'deadline_exceeded', 'internal', 'unknown'];
 
+/** @type {Object<number, string>} */
 const BY_STATUS = {
   413: 'too_large',
   429: 'overloaded',
@@ -38,13 +39,14 @@ const BY_STATUS = {
  */
 export function explain(error) {
   const type = KNOWN.includes(error.type) ? error.type : (BY_STATUS[error.status] ?? 'unknown');
-  const isPassing = ['overloaded', 'unavailable'].includes(type) && error.retryAfter !== null;
+  const isPassing = ['overloaded', 'unavailable'].includes(type);
   return {
     title: say(`${type}_title`),
     detail: EXPLAINED.includes(type)
       ? say(`${type}_detail`)
       : sentence(error.message) || say('unknown_detail'),
-    wait: isPassing ? Math.max(MIN_WAIT_SECONDS, error.retryAfter) : null,
+    wait:
+      isPassing && error.retryAfter !== null ? Math.max(MIN_WAIT_SECONDS, error.retryAfter) : null,
   };
 }
 
@@ -56,7 +58,9 @@ function sentence(message) {
 
 /** Shows one notice at a time, with a button to try again. */
 export class Notice {
-  #timer = null;
+  /** @type {number|undefined} */
+  #timer;
+  /** @type {(function(): void)|null} */
   #retry = null;
   #isNetwork = false;
 

@@ -17,6 +17,7 @@
  * query: The token whose computation is open, counted from 0; null for none.
  * vectors: Whether the computation shows q, k and v.
  */
+/** @type {Readonly<View>} */
 export const DEFAULTS = Object.freeze({
   task: 'translate',
   model: null,

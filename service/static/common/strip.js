@@ -34,7 +34,7 @@ export function strip(vector, scale, name) {
     image.data.set([...signedColour(colours, value / scale), 255], 4 * index);
   });
   Object.assign(canvas, { width: vector.length, height: 1 });
-  canvas.style.setProperty('--numbers', vector.length);
-  canvas.getContext('2d').putImageData(image, 0, 0);
+  canvas.style.setProperty('--numbers', String(vector.length));
+  canvas.getContext('2d')?.putImageData(image, 0, 0);
   return canvas;
 }

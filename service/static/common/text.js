@@ -11,7 +11,8 @@ const say = speaker(common);
  * @param {number[]} offsets Those of the text before it, which are extended.
  */
 export function unitOffsets(text, offsets = [0]) {
-  for (const character of text) offsets.push(offsets.at(-1) + character.length);
+  let last = offsets[offsets.length - 1];
+  for (const character of text) offsets.push((last += character.length));
   return offsets;
 }
 
@@ -47,5 +48,5 @@ export function spoken(token) {
 /** Joins a list for reading: "a, b and c". */
 export function listed(words) {
   if (words.length < 2) return words.join('');
-  return say('listed', { most: words.slice(0, -1).join(', '), last: words.at(-1) });
+  return say('listed', { most: words.slice(0, -1).join(', '), last: words[words.length - 1] });
 }

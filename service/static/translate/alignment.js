@@ -12,13 +12,14 @@ const say = speaker(translate);
  * @typedef {{source: number[][], target: number[][], pairs: number[][]}} Alignment
  */
 
+/** @returns {Alignment} */
 const unaligned = () => ({ source: [], target: [], pairs: [] });
 
 /**
  * Adds the alignments of sentences to the alignment of the sentences before them.
  * @param {Alignment} known It is extended.
  * @param {number[][]} offsets Of both texts, from `unitOffsets`.
- * @param {Array} sentences Sentences of POST /translate, with spans of code points.
+ * @param {AlignedSentence[]} sentences Sentences of POST /translate, with spans of code points.
  */
 function extend(known, [from, to], sentences) {
   for (const { source_words: read, target_words: written, pairs } of sentences) {
@@ -57,7 +58,9 @@ export function partners({ pairs }, side, index) {
 /** A text in an element, in which words become elements of their own, from first to last. */
 class WordText {
   text = '';
+  /** @type {HTMLElement[]} */
   words = [];
+  rest = new Text();
   #done = 0;
 
   /**
@@ -66,12 +69,15 @@ class WordText {
    * @param {string} tail Text after the text.
    */
   constructor(root, make, tail) {
-    Object.assign(this, { root, make, tail });
+    this.root = root;
+    this.make = make;
+    this.tail = tail;
   }
 
   /** Shows a text without words. */
   show(text) {
-    Object.assign(this, { text, words: [] });
+    this.text = text;
+    this.words = [];
     this.#done = 0;
     this.rest = new Text(text + this.tail);
     this.root.replaceChildren(this.rest);
@@ -106,6 +112,7 @@ class WordText {
 export class WordLights {
   #alignment = unaligned();
   #offsets = [[0], [0]];
+  /** @type {number|null} */
   #pinned = null;
 
   /**
@@ -115,7 +122,9 @@ export class WordLights {
    * @param {HTMLElement} readout Element that names the aligned words.
    */
   constructor(field, mirror, output, readout) {
-    Object.assign(this, { field, mirror, output, readout });
+    this.field = field;
+    this.output = output;
+    this.readout = readout;
     this.source = new WordText(mirror, () => element('span'), '\n');
     this.target = new WordText(output, wordButton, '');
     field.addEventListener('mousemove', (event) => this.#point('source', wordBelow(event, mirror)));
@@ -151,7 +160,7 @@ export class WordLights {
   /**
    * Shows the next part of the translation.
    * @param {string} translated
-   * @param {Array} sentences Sentences of POST /translate, with spans of code points.
+   * @param {AlignedSentence[]} sentences Sentences of POST /translate, with spans of code points.
    */
   add(translated, sentences) {
     const { source, target } = this.#alignment;
@@ -216,7 +225,7 @@ export class WordLights {
   #rest() {
     if (this.#pinned !== null) this.#light('target', this.#pinned);
     else if (this.output.contains(document.activeElement)) {
-      const focused = this.target.words.indexOf(document.activeElement);
+      const focused = this.target.words.findIndex((word) => word === document.activeElement);
       if (focused >= 0) this.#light('target', focused);
     } else if (!this.#followCaret()) this.#clear();
   }

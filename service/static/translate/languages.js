@@ -64,7 +64,12 @@ function nameIn(language, code) {
   }
 }
 
-/** Fills a menu with [value, name] and chooses one of them. */
+/**
+ * Fills a menu with [value, name] and chooses one of them.
+ * @param {HTMLSelectElement} menu
+ * @param {string[][]} entries
+ * @param {string} chosen
+ */
 export function fillMenu(menu, entries, chosen) {
   const key = JSON.stringify(entries);
   if (menu.dataset.entries !== key) {

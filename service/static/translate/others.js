@@ -8,7 +8,9 @@ const NUM_OTHERS = 3;
 /** The list of other translations; empty until it is unfolded. */
 export class OtherTranslations {
   #latest = new Latest();
+  /** @type {Translation|null} */
   #translation = null;
+  /** @type {string[]} */
   #found = [];
 
   /**
@@ -16,7 +18,10 @@ export class OtherTranslations {
    * @param {Notice} notice
    */
   constructor(store, notice) {
-    Object.assign(this, { store, notice, root: byId('alternatives'), toggle: byId('others') });
+    this.store = store;
+    this.notice = notice;
+    this.root = byId('alternatives');
+    this.toggle = byId('others');
     this.toggle.addEventListener('click', () => store.set({ others: !store.view.others }));
     store.subscribe((view, before) => {
       if (view.others !== before.others) this.#load();
@@ -24,7 +29,10 @@ export class OtherTranslations {
     });
   }
 
-  /** Shows the alternatives of a new translation; null shows none. */
+  /**
+   * Shows the alternatives of a new translation; null shows none.
+   * @param {Translation|null} translation
+   */
   follow(translation) {
     const isKnown = translation === this.#translation;
     this.#translation = translation;
@@ -46,16 +54,17 @@ export class OtherTranslations {
       this.#found = [reply.translatedText, ...(reply.alternatives ?? [])];
       this.#render();
     } catch (error) {
-      this.notice.show(error, () => this.#load());
+      this.notice.show(/** @type {ApiError} */ (error), () => this.#load());
     }
   }
 
   #render() {
     const { others, wanted } = this.store.view;
     this.toggle.setAttribute('aria-expanded', String(others));
-    this.root.hidden = !others || this.#translation === null;
-    if (this.root.hidden) return;
-    const { own, target, sentences } = this.#translation;
+    const translation = this.#translation;
+    this.root.hidden = !others || translation === null;
+    if (!others || translation === null) return;
+    const { own, target, sentences } = translation;
     const texts = [...new Set([own, ...this.#found, wanted ?? own])];
     this.#list(texts, target, sentences.length > 1);
     for (const button of this.root.querySelectorAll('button')) {
@@ -77,7 +86,7 @@ export class OtherTranslations {
 
   #button(text) {
     const choose = () => {
-      const wanted = text === this.#translation.own ? null : text;
+      const wanted = text === this.#translation?.own ? null : text;
       this.store.set({ wanted, query: null });
     };
     return element('button', { type: 'button', text, onclick: choose });

@@ -7,14 +7,14 @@ import { connectionLost, errorOf, postForLines } from '../common/api.js';
  * @typedef {Object} Sentence
  * @property {number} sentence Its index in the text.
  * @property {string} translatedText
- * @property {Array|undefined} alignment With words in code points of the whole texts.
- * @property {Object|undefined} detectedLanguage Of the first sentence, if it was detected.
- * @property {Object} body The request.
+ * @property {AlignedSentence[]} [alignment] With words in code points of the whole texts.
+ * @property {Detected} [detectedLanguage] Of the first sentence, if it was detected.
+ * @property {Json} body The request.
  */
 
 /**
  * Yields the sentences of a text. A text that goes through two models has no aligned words.
- * @param {Object} body A request to POST /translate with `return_alignment`.
+ * @param {Json} body A request to POST /translate with `return_alignment`.
  * @param {AbortSignal} signal
  * @returns {AsyncGenerator<Sentence>}
  */
@@ -22,7 +22,7 @@ export async function* translatedSentences(body, signal) {
   try {
     yield* streamed(body, signal);
   } catch (error) {
-    if (error.type !== 'invalid_request') throw error;
+    if (/** @type {ApiError} */ (error).type !== 'invalid_request') throw error;
     yield* streamed({ ...body, return_alignment: undefined }, signal);
   }
 }

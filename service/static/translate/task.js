@@ -1,6 +1,6 @@
 // The task for a text: translate it, or embed it with another model.
 
-import { byId, renderRadios } from '../common/dom.js';
+import { byId, changed, renderRadios } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { translate } from '../strings/translate.js';
 import { fillMenu } from './languages.js';
@@ -19,8 +19,11 @@ export class TaskChoice {
    * @param {string[]} embedders Names of models.
    */
   constructor(store, embedders) {
-    Object.assign(this, { store, embedders });
-    byId('embedder').addEventListener('change', ({ target }) => this.#set({ model: target.value }));
+    this.store = store;
+    this.embedders = embedders;
+    byId('embedder').addEventListener('change', (event) => {
+      this.#set({ model: changed(event).value });
+    });
     store.subscribe((view) => this.render(view));
   }
 

@@ -3,7 +3,7 @@
 import { Latest } from '../common/api.js';
 import { sentenceOf } from './alignment.js';
 import { makeCopy } from '../common/copy.js';
-import { byId, element, setText } from '../common/dom.js';
+import { byId, changed, element, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { translate } from '../strings/translate.js';
 import { translatedSentences } from './sentences.js';
@@ -13,26 +13,13 @@ const say = speaker(translate);
 const TYPING_MILLISECONDS = 300;
 const SPEAKING_MILLISECONDS = 900;
 
-/**
- * A text and its translation.
- * @typedef {Object} Translation
- * @property {string} text
- * @property {string} source The chosen or detected language.
- * @property {string} target
- * @property {string} own The model's own translation.
- * @property {Array} sentences The sentences with their alignments.
- */
-
-/**
- * A text that a model embeds.
- * @typedef {{task: 'embed', text: string, model: string|null, sentences: []}} Embedded
- */
-
 /** Translates while the reader types; passes on a text that is to be embedded. */
 export class TranslationPanel {
   #latest = new Latest();
-  #typing = null;
-  #speaking = null;
+  /** @type {number|undefined} */
+  #typing;
+  /** @type {number|undefined} */
+  #speaking;
   /** @type {Translation|null} */
   #result = null;
 
@@ -43,19 +30,26 @@ export class TranslationPanel {
    * @param {WordLights} parts.lights
    * @param {Notice} parts.notice
    * @param {CurlLine} parts.curl
-   * @param {function(Translation|Embedded|null): void} parts.translated Called with each whole result.
+   * @param {function(Translation|EmbeddedText|null): void} parts.translated Called with each whole result.
    */
   constructor(parts) {
-    Object.assign(this, parts);
+    this.store = parts.store;
+    this.languages = parts.languages;
+    this.lights = parts.lights;
+    this.notice = parts.notice;
+    this.curl = parts.curl;
+    this.translated = parts.translated;
     this.field = byId('text');
     this.output = byId('output');
     this.store.subscribe((view, before) => this.#update(view, before));
     this.field.addEventListener('input', () => this.#type());
     this.field.addEventListener('keydown', (event) => this.#hurry(event));
-    byId('source').addEventListener('change', (event) => this.#chooseSource(event.target.value));
-    byId('target').addEventListener('change', (event) =>
-      this.#choose({ target: event.target.value }),
-    );
+    byId('source').addEventListener('change', (event) => {
+      this.#chooseSource(changed(event).value);
+    });
+    byId('target').addEventListener('change', (event) => {
+      this.#choose({ target: changed(event).value });
+    });
     byId('swap').addEventListener('click', () => this.#swap());
     byId('clear').addEventListener('click', () => this.#clear());
     makeCopy(byId('copy'), () => this.#shown);
@@ -168,7 +162,7 @@ export class TranslationPanel {
       else this.#showChoice();
     } catch (error) {
       this.#settle(true);
-      this.notice.show(error, () => this.#translate());
+      this.notice.show(/** @type {ApiError} */ (error), () => this.#translate());
     }
   }
 
@@ -204,14 +198,17 @@ export class TranslationPanel {
     this.translated(embedded);
   }
 
-  /** Replaces the shown translation by a new one, which has no sentence yet. */
+  /**
+   * Replaces the shown translation by a new one, which has no sentence yet.
+   * @param {import('./sentences.js').Sentence} first
+   */
   #begin({ body, detectedLanguage }) {
     const { q: text, target } = body;
     const source = detectedLanguage?.language ?? body.source;
     this.#result = { text, source, target, own: '', sentences: [] };
     this.notice.hide();
     this.curl.show('translate', body);
-    this.#tellLanguage(detectedLanguage);
+    this.#tellLanguage(this.#result, detectedLanguage);
     this.#render(this.store.view);
     this.output.style.minHeight = `${this.output.offsetHeight}px`; // The page must not jump.
     this.output.classList.remove('stale');
@@ -220,9 +217,11 @@ export class TranslationPanel {
     if (this.store.view.wanted === null) this.lights.begin(text);
   }
 
+  /** @param {import('./sentences.js').Sentence} sentence */
   #add({ translatedText, alignment = [] }) {
-    this.#result.own += translatedText;
-    this.#result.sentences.push(...alignment);
+    const result = /** @type {Translation} */ (this.#result);
+    result.own += translatedText;
+    result.sentences.push(...alignment);
     if (this.store.view.wanted === null) this.lights.add(translatedText, alignment);
   }
 
@@ -240,20 +239,19 @@ export class TranslationPanel {
   }
 
   #light(sentences) {
-    this.lights.begin(this.#result.text);
+    this.lights.begin(this.#result?.text ?? '');
     this.lights.add(this.#shown, sentences);
   }
 
   /** Announces the translation to screen readers after a pause in typing. */
   #speak() {
     clearTimeout(this.#speaking);
-    const language = this.languages.name(this.#result.target);
+    const language = this.languages.name(this.#result?.target ?? '');
     const said = say('said', { language, text: this.#shown });
     this.#speaking = setTimeout(() => setText(byId('said'), said), SPEAKING_MILLISECONDS);
   }
 
-  #tellLanguage(detected) {
-    const { source, target } = this.#result;
+  #tellLanguage({ source, target }, detected) {
     const language = this.languages.name(source);
     const found = say(detected?.confidence > 0 ? 'detected' : 'undetected', { language });
     setText(byId('detected'), detected ? found : '');

@@ -1,0 +1,100 @@
+// Types that several modules of the page share. Nothing serves or packages this file.
+
+type Store = import('../../service/static/common/state.js').Store;
+type Notice = import('../../service/static/common/notice.js').Notice;
+type CurlLine = import('../../service/static/common/curl.js').CurlLine;
+type ApiError = import('../../service/static/common/api.js').ApiError;
+type Controls = import('../../service/static/look/controls.js').Controls;
+type Downloads = import('../../service/static/look/downloads.js').Downloads;
+type Heads = import('../../service/static/look/heads.js').Heads;
+type HeatMap = import('../../service/static/look/heatmap.js').HeatMap;
+type Models = import('../../service/static/look/models.js').Models;
+type StepsPanel = import('../../service/static/look/steps.js').StepsPanel;
+type Languages = import('../../service/static/translate/languages.js').Languages;
+type WordLights = import('../../service/static/translate/alignment.js').WordLights;
+type Figure = import('../../service/static/look/figure.js').Figure;
+type Shape = import('../../service/static/look/models.js').Shape;
+type Subject = import('../../service/static/look/attention.js').Subject;
+type Texts = import('../../service/static/common/strings.js').Texts;
+
+/** The elements of index.html that are more than an `HTMLElement`, by id. */
+interface PageElements {
+  text: HTMLTextAreaElement;
+  source: HTMLSelectElement;
+  target: HTMLSelectElement;
+  embedder: HTMLSelectElement;
+  sentence: HTMLSelectElement;
+  swap: HTMLButtonElement;
+  copy: HTMLButtonElement;
+  link: HTMLButtonElement;
+  norm: HTMLFieldSetElement;
+  'look-fold': HTMLDetailsElement;
+  'map-table': HTMLDetailsElement;
+  'translate-curl': HTMLDetailsElement;
+  'look-curl': HTMLDetailsElement;
+  'steps-curl': HTMLDetailsElement;
+  'steps-before': HTMLButtonElement;
+  'steps-after': HTMLButtonElement;
+  'steps-table': HTMLTableElement;
+  vectors: HTMLInputElement;
+}
+
+/** A choice that has a number, or a word for several. */
+type NumberOr<Word extends string> = number | Word;
+
+/** All that the reader chose. common/state.js explains each field. */
+interface View {
+  task: 'translate' | 'embed';
+  model: string | null;
+  text: string;
+  source: string;
+  target: string;
+  wanted: string | null;
+  others: boolean;
+  look: boolean;
+  sentence: number;
+  kind: 'cross' | 'encoder' | 'decoder';
+  layer: NumberOr<'all' | 'rollout'> | null;
+  head: NumberOr<'mean'>;
+  level: 'word' | 'token';
+  norm: string;
+  query: number | null;
+  vectors: boolean;
+}
+
+/** A word that a detector or a request names as a language, with its confidence in percent. */
+interface Detected {
+  language: string;
+  confidence: number;
+  unserved?: string;
+}
+
+/** The words of a sentence, and their aligned pairs with weights. Spans are code points. */
+interface AlignedSentence {
+  source_words: number[][];
+  target_words: number[][];
+  pairs: number[][];
+}
+
+/** A text and its translation. */
+interface Translation {
+  task?: undefined;
+  text: string;
+  /** The chosen or detected language. */
+  source: string;
+  target: string;
+  /** The model's own translation. */
+  own: string;
+  sentences: AlignedSentence[];
+}
+
+/** A text that a model embeds. */
+interface EmbeddedText {
+  task: 'embed';
+  text: string;
+  model: string | null;
+  sentences: never[];
+}
+
+/** A reply or a request body of the API, which the page reads field by field. */
+type Json = any;
