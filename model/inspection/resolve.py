@@ -116,6 +116,24 @@ def resolve_place(
     return found, resolve_numbers(heads, config.num_heads, "head", "a layer")
 
 
+def resolve_edge(
+    kind: AttentionKind, edge: tuple[int, int], lengths: tuple[int, int]
+) -> tuple[int, int]:
+    """Returns the positions of the attending and the attended token of an edge, from 0.
+
+    Args:
+        kind: Kind of attention.
+        edge: Numbers of the attending and the attended token; they may count from the end.
+        lengths: Numbers of source and target tokens.
+
+    Raises:
+        AttentionQueryError: A sequence does not have the token.
+    """
+    rows, columns = plane(kind, *lengths)
+    query = resolve_token(kind, edge[0], rows, is_source=kind is AttentionKind.ENCODER)
+    return query, resolve_token(kind, edge[1], columns, is_source=kind is not AttentionKind.DECODER)
+
+
 def resolve_token(kind: AttentionKind, number: int, size: int, is_source: bool) -> int:
     """Returns the position of a token, from 0.
 

@@ -20,6 +20,7 @@ from service.bench.client import Address, BenchError
 from service.bench.load import LoadReport, run_load
 from service.bench.translation import split_pair
 
+ATTENTION, KNOCKOUT = "/attention", "/attention/knockout"
 TIMEOUT_SECONDS = 60.0
 WARMUP_SECONDS = 1.0
 """Seconds before the measured time of a window. All clients already send during these seconds."""
@@ -70,19 +71,35 @@ def run_attention(
     num_tokens: int,
     rounds: int,
     seconds: float,
+    num_knockouts: int = 0,
 ) -> AttentionReport:
     """Measures windows that alternate: without and with a client that requests attention.
 
     This client sends the request of `long_question` in a loop.
 
+    Args:
+        url: Address of the server.
+        pair: Source and target language, such as `en-pt`.
+        sentences: Sentences that are translated.
+        num_clients: Number of clients that translate.
+        num_tokens: Smallest number of tokens of the text sent for attention.
+        rounds: Number of windows of each sort.
+        seconds: Measured seconds of a window.
+        num_knockouts: Number of knock-outs in each request for attention. If it is 0, the client
+            requests attention values instead.
+
     Raises:
         BenchError: The server refuses a request, or no translation finishes in a window.
     """
     body, usage = long_question(url, pair, sentences, num_tokens)
+    path = ATTENTION
+    if num_knockouts:
+        body, path = knockout_question(body, num_knockouts), KNOCKOUT
+        usage["attention_values"] = num_knockouts * usage["target_tokens"]
     alone, beside, asked = [], [], []
     for _ in range(rounds):
         alone.append(_load(url, pair, sentences, num_clients, seconds))
-        with attention_client(url, body) as replies:
+        with attention_client(url, body, path) as replies:
             beside.append(_load(url, pair, sentences, num_clients, seconds))
         asked.append(replies[0])
     tokens = usage["source_tokens"], usage["target_tokens"]
@@ -146,13 +163,27 @@ def long_question(
         text = f"{text} {' '.join(more)}".strip()
 
 
-def post(url: str, body: bytes) -> tuple[int, bytes]:
-    """Sends a request to /attention and returns the status and body of the reply."""
+def knockout_question(body: bytes, number: int) -> bytes:
+    """Returns a request for knock-outs of the text of an attention request.
+
+    Each knock-out switches off one source word.
+
+    Args:
+        body: Result of `long_question`.
+        number: Number of knock-outs, at most the number of source words.
+    """
+    fields = orjson.loads(body)
+    asked = {name: fields[name] for name in ("text", "source", "target")}
+    return orjson.dumps({**asked, "knockouts": [{"source_words": [n]} for n in range(number)]})
+
+
+def post(url: str, body: bytes, path: str = ATTENTION) -> tuple[int, bytes]:
+    """Sends a request for attention and returns the status and body of the reply."""
     address = Address.parse(url)
-    path, headers = f"{address.prefix}/attention", {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json"}
     connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_SECONDS)
     try:
-        connection.request("POST", path, body, headers)
+        connection.request("POST", f"{address.prefix}{path}", body, headers)
         response = connection.getresponse()
         return response.status, response.read()
     finally:
@@ -160,7 +191,7 @@ def post(url: str, body: bytes) -> tuple[int, bytes]:
 
 
 @contextmanager
-def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
+def attention_client(url: str, body: bytes, path: str = ATTENTION) -> Iterator[list[Asked]]:
     """Runs an attention client in its own process.
 
     The context yields an empty list. When the context ends, the list receives the client's counts.
@@ -170,7 +201,7 @@ def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
     """
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=ask_in_a_loop, args=(url, body, theirs), daemon=True
+        target=ask_in_a_loop, args=(url, body, path, theirs), daemon=True
     )
     process.start()
     theirs.close()
@@ -198,14 +229,14 @@ def _reporting_death() -> Iterator[None]:
         ) from error
 
 
-def ask_in_a_loop(url: str, body: bytes, control: Connection) -> None:
+def ask_in_a_loop(url: str, body: bytes, path: str, control: Connection) -> None:
     """Sends requests until a message arrives on `control`, then sends the counts on `control`.
 
     After the first reply, the function also sends None on `control`.
     """
     replies = errors = num_bytes = 0
     while not control.poll():
-        status, reply = post(url, body)
+        status, reply = post(url, body, path)
         if not replies:
             control.send(None)
         replies += 1

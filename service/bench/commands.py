@@ -166,6 +166,9 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
         int,
         typer.Option(min=2, help="smallest number of tokens of the text sent for attention"),
     ] = 100,
+    knockouts: Annotated[
+        int, typer.Option(min=0, help="knock-outs in each request; 0 asks for attention values")
+    ] = 0,
     rounds: Annotated[
         int,
         typer.Option(
@@ -184,14 +187,16 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Measure how much slower translations are while another client requests attention.
 
-    This client requests all layers and heads of one text in a loop. Exits with 1 if the ratio of
-    p99 is above --limit, or if a request fails while attention is requested.
+    This client requests all layers and heads of one text, or --knockouts of it, in a loop. Exits
+    with 1 if the ratio of p99 is above --limit, or if a request fails while attention is requested.
     """
     with _errors_shown():
         language, _ = split_pair(pair)
         sentences = built_in_sentences(language) if source is None else read_lines(source)
         with _server(url) as base_url:
-            report = run_attention(base_url, pair, sentences, clients, tokens, rounds, duration)
+            report = run_attention(
+                base_url, pair, sentences, clients, tokens, rounds, duration, knockouts
+            )
     _show(report, attention_table(report), as_json)
     failed = any(asked.errors for asked in report.asked)
     if failed or report.p99_ratio > limit or any(run.errors for run in report.beside):

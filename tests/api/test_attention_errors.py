@@ -203,7 +203,7 @@ def test_too_many_texts_are_refused(serve_real: ServeApart) -> None:
     assert_refused(server, "/attention", asking(["a"] * 3), RequestTooLargeError, words)
 
 
-@pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
+@pytest.mark.parametrize("path", ["/attention", "/attention/steps", "/attention/knockout"])
 @pytest.mark.parametrize(
     ("content", "words"),
     [

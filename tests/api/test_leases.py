@@ -57,6 +57,7 @@ def test_request_of_several_submissions_is_admitted_once(real: AnyServer) -> Non
         ("/attention", asking([CAT, "It is cold."])),
         ("/attention", asking(f"{CAT} It is cold.", split=True)),
         ("/attention/steps", asking(query=0)),
+        ("/attention/knockout", asking(knockouts=[{"source_words": [1]}], translate=True)),
         ("/translate", asking() | ALIGNED),
         ("/translate", asking() | {**ALIGNED, "q": [CAT, "It is cold."]}),
     ]

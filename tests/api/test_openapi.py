@@ -49,6 +49,7 @@ ROUTES = {
     ("post", "/detect"),
     ("post", "/attention"),
     ("post", "/attention/steps"),
+    ("post", "/attention/knockout"),
     ("post", "/embed"),
     ("post", "/embed_all"),
     ("post", "/similarity"),
@@ -124,7 +125,7 @@ def test_openapi_describes_bodies_and_errors(openapi: dict[str, Any], path: str)
     assert openapi["components"]["schemas"]["ErrorBody"]["example"]["error_type"]
 
 
-@pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
+@pytest.mark.parametrize("path", ["/attention", "/attention/steps", "/attention/knockout"])
 def test_openapi_describes_attention(openapi: dict[str, Any], path: str) -> None:
     operation = openapi["paths"][path]["post"]
     schema = resolve(openapi, operation["requestBody"]["content"]["application/json"]["schema"])

@@ -2,9 +2,10 @@
 
 import threading
 
+import orjson
 import pytest
 
-from service.bench.attention import attention_client, post
+from service.bench.attention import KNOCKOUT, attention_client, knockout_question, post
 from service.bench.client import BenchError
 from tests.unit.bench_server import FakeTranslator, reply_bytes, served
 from tests.workers import LIMIT_SECONDS
@@ -65,3 +66,12 @@ def test_client_that_dies_later_is_an_error() -> None:
 def test_fault_of_another_client_is_shown_although_the_attention_client_died() -> None:
     with pytest.raises(BenchError, match="no translation"):
         measure(fault="no translation")
+
+
+def test_knockouts_switch_off_one_word_each() -> None:
+    body = orjson.dumps({"text": "a b", "source": "en", "target": "pt", "layers": "all"})
+    asked = orjson.loads(knockout_question(body, 2))
+    assert asked["knockouts"] == [{"source_words": [0]}, {"source_words": [1]}]
+    assert {*asked} == {"text", "source", "target", "knockouts"}
+    with served(lambda path, body: reply_bytes(200, path.encode())) as url:
+        assert post(url, b"{}", KNOCKOUT) == (200, b"/attention/knockout")

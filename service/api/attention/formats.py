@@ -13,6 +13,7 @@ import orjson
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from service.api.attention.labels_body import labels_body
 from service.api.attention.schemas import Format
 from service.api.request.accept import preferred
 from service.tasks.attention.labels import Labels
@@ -73,7 +74,7 @@ def _num_tokens(labels: Labels) -> int:
 
 
 def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
-    source = _labels_body(item.source)
+    source = labels_body(item.source)
     attentions = [_attention_body(attention) for attention in item.attentions]
     if isinstance(item, TextAttention):
         return {"source": source, "attentions": attentions}
@@ -89,7 +90,7 @@ def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
         others["probabilities"] = probabilities_body(item.probabilities)
     return {
         "source": source,
-        "target": _labels_body(item.target),
+        "target": labels_body(item.target),
         "attentions": attentions,
         "alignment": {
             "source_words": alignment.source_words,
@@ -123,17 +124,6 @@ def probabilities_body(probabilities: Probabilities) -> dict[str, Any]:
             "ranks": found.named_ranks,
         },
     }
-
-
-def _labels_body(labels: Labels) -> dict[str, Any]:
-    body = {
-        "text": labels.text,
-        "tokens": labels.tokens,
-        "ids": labels.ids,
-        "offsets": labels.offsets,
-        "special": labels.special,
-    }
-    return body if labels.input_tokens is None else {**body, "input_tokens": labels.input_tokens}
 
 
 def _attention_body(attention: Attention) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""POST /attention and POST /attention/steps, Regard's own dialect."""
+"""POST /attention, /attention/steps and /attention/knockout, Regard's own dialect."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -11,6 +11,8 @@ from service.api.attention.formats import (
     npz_bytes,
     safetensors_bytes,
 )
+from service.api.attention.knockout import knockout_body
+from service.api.attention.knockout_schema import KnockoutBody, KnockoutResponse
 from service.api.attention.response_schemas import AttentionResponse, BertvizResponse, StepsResponse
 from service.api.attention.schemas import AttentionRequest, Format
 from service.api.attention.steps import steps_body
@@ -23,7 +25,9 @@ from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
 from service.api.responses import json_chunks, json_response, num_bytes_of
 from service.api.services import context_of, services_of
+from service.errors import RequestTooLargeError
 from service.tasks.attention.results import InspectionResult
+from service.tasks.knockouts import KnockoutInspector
 from service.tasks.threads import run_sized
 
 router = APIRouter(tags=["attention"])
@@ -89,8 +93,41 @@ async def steps(request: Request) -> Response:
         return json_response(json_chunks(reply), num_bytes_of(reply))
 
 
+@router.post(
+    "/attention/knockout",
+    response_model=KnockoutResponse,
+    responses={**ERRORS, **MISSING},
+    openapi_extra=request_body(KnockoutBody),
+)
+async def knockout(request: Request) -> Response:
+    """Returns how a translation changes without some heads, edges or source words."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, KnockoutBody, services.settings.max_body_bytes)
+        context.num_inputs = 1
+        check_count(len(body.knockouts), services.settings.max_inputs)
+    inspector = KnockoutInspector(services.inspector)
+    found = await unless_disconnected(request, inspector.compare(body.request(), context))
+    with context.stage("serialize"):
+        reply = knockout_body(found)
+        return json_response(json_chunks(reply), num_bytes_of(reply))
+
+
+def check_count(count: int, limit: int) -> None:
+    """Refuses a request with more knock-outs than the limit of texts.
+
+    Raises:
+        RequestTooLargeError: There are too many.
+    """
+    if count > limit:
+        raise RequestTooLargeError(
+            f"Invalid request: {count} knockouts exceed the limit of {limit}: send them in several "
+            "requests, or raise REGARD_MAX_INPUTS"
+        )
+
+
 DIALECT = Dialect(
     (router,),
-    tasks=dict.fromkeys(("/attention", "/attention/steps"), "attention"),
+    tasks=dict.fromkeys(("/attention", "/attention/steps", "/attention/knockout"), "attention"),
     scope="attention",
 )

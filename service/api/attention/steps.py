@@ -1,7 +1,6 @@
 """The response of /attention/steps: the attention of one token, number by number."""
 
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from model.inspection.query import AttentionKind
 from model.inspection.states import TokenStates
 from model.inspection.trace import AttentionTrace
+from service.api.attention.labels_body import labels_body
 from service.api.attention.steps_schema import Include
 from service.tasks.attention.labels import Labels, token_labels
 from service.tasks.attention.results import TraceResult
@@ -35,8 +35,8 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
         "head": query.head,
         "head_dim": len(steps.query),
         "scale": steps.scale,
-        "source": side_body(source),
-        **({} if target is None else {"target": side_body(target)}),
+        "source": labels_body(source),
+        **({} if target is None else {"target": labels_body(target)}),
         "query": query_body(found, source, target),
         "rows": rows_body(steps, keys_of(query.kind, source, target)),
         "z": steps.z,
@@ -48,11 +48,6 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
     if found.states is not None:
         body["block"] = block_body(found.states)
     return body
-
-
-def side_body(labels: Labels) -> dict[str, Any]:
-    """Returns the labels of the source or of the target, as in /attention."""
-    return {name: value for name, value in asdict(labels).items() if value is not None}
 
 
 def keys_of(kind: AttentionKind, source: Labels, target: Labels | None) -> list[str]:

@@ -124,7 +124,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
-        model = await self._choose_model(request, request.texts, context)
+        model = await self.choose_model(request, request.texts, context)
         queries = self._queries(model, request)
         sources = await self._tokenize(request.texts, model, request.is_split, context)
         self._check_size(queries, [(len(s.ids), self.min_target_tokens) for s in sources], request)
@@ -146,11 +146,10 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
-        model = await self._choose_model(request, [request.text], context)
+        model = await self.choose_model(request, [request.text], context)
         # A wrong layer or head is refused before any text is tokenised.
         trace_query(model.config, replace(request, query=0), 1, self.min_target_tokens)
-        sources = await self._tokenize([request.text], model, False, context)
-        (sequence,) = await self._complete(model, sources, [request.target_text], context)
+        sequence = await self.read_one(model, request.text, request.target_text, context)
         query = trace_query(model.config, request, *lengths(sequence))
         states_queries = (query.states,) if request.has_states else ()
         items = [item_of(model.name, sequence, (query, *states_queries))]
@@ -161,8 +160,21 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
             model.name, query, sequence.source, sequence.target, model.start, trace, states
         )
 
+    async def read_one(
+        self, model: ModelT, text: str, target_text: str | None, context: RequestContext
+    ) -> SequenceT:
+        """Tokenises one text, and its translation if the task needs one.
+
+        Raises:
+            ServiceError: The request is not admitted, a text is empty or too long, or the
+                translation cannot be computed.
+        """
+        sources = await self._tokenize([text], model, False, context)
+        (sequence,) = await self._complete(model, sources, [target_text], context)
+        return sequence
+
     @abstractmethod
-    async def _choose_model(
+    async def choose_model(
         self, choice: ModelChoice, texts: Sequence[str], context: RequestContext
     ) -> ModelT:
         """Returns the loaded model of a request, and records its name in the context.

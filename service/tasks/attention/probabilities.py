@@ -111,9 +111,22 @@ def check_size(options: ProbabilityOptions, num_tokens: Sequence[int], limit: in
         RequestTooLargeError: There are too many.
     """
     count = sum(num_tokens) * (1 + options.top_k + len(options.tokens))
+    check_count(count, limit, "lower probabilities.top_k, name fewer tokens, send fewer texts")
+
+
+def check_count(count: int, limit: int, way_out: str) -> None:
+    """Refuses a request for too many probabilities.
+
+    Args:
+        count: Number of probabilities.
+        limit: Largest number of probabilities in a response.
+        way_out: Changes of the request that help, for the error message.
+
+    Raises:
+        RequestTooLargeError: There are too many.
+    """
     if count > limit:
         raise RequestTooLargeError(
-            f"Invalid request: {count} probabilities exceed the limit of {limit}: lower "
-            "probabilities.top_k, name fewer tokens, send fewer texts, or raise "
-            "REGARD_MAX_ATTENTION_VALUES"
+            f"Invalid request: {count} probabilities exceed the limit of {limit}: {way_out}, or "
+            "raise REGARD_MAX_ATTENTION_VALUES"
         )

@@ -103,6 +103,72 @@ class InspectionRequest(ModelChoice):
     alignment_shift: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeadsOff:
+    """Heads that are switched off in some layers.
+
+    Attributes:
+        kind: Kind of attention.
+        layers: Indices of the layers. Negative indices count from the end, here and below.
+        heads: Indices of the heads.
+    """
+
+    kind: Kind = "cross"
+    layers: Numbers = "all"
+    heads: Numbers = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeOff:
+    """An edge that is switched off: one token does not attend to another.
+
+    Attributes:
+        query: Index of the attending token.
+        key: Index of the attended token.
+        kind: Kind of attention.
+        layers: Indices of the layers.
+        heads: Indices of the heads.
+    """
+
+    query: int
+    key: int
+    kind: Kind = "cross"
+    layers: Numbers = "all"
+    heads: Numbers = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class KnockoutOptions:
+    """The parts of a model that a client switches off together.
+
+    Attributes:
+        heads: Heads.
+        edges: Edges between tokens.
+        source_words: Indices of source words to which no token attends.
+    """
+
+    heads: Sequence[HeadsOff] = ()
+    edges: Sequence[EdgeOff] = ()
+    source_words: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnockoutRequest(ModelChoice):
+    """Asks how a translation changes if parts of the model are switched off.
+
+    Attributes:
+        text: One sequence.
+        target_text: Its translation; None for the model's own translation.
+        knockouts: Each is computed by itself.
+        translates: Whether the model also translates the text anew under each knock-out.
+    """
+
+    text: str
+    target_text: str | None = None
+    knockouts: Sequence[KnockoutOptions] = ()
+    translates: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest(ModelChoice):
     """Asks for the attention of one token in one head, computed step by step.

@@ -99,7 +99,7 @@ class TextInspector(Inspector[Encoder, EmbeddedText]):
 
     min_target_tokens = 0
 
-    async def _choose_model(
+    async def choose_model(
         self, choice: ModelChoice, texts: Sequence[str], context: RequestContext
     ) -> Encoder:
         """Returns the encoder of the named model, or of the first embedding model.

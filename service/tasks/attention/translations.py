@@ -77,9 +77,14 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         super().__init__(catalog, backend, settings)
         self.detector = detector
 
-    async def _choose_model(
+    async def choose_model(
         self, choice: ModelChoice, texts: Sequence[str], context: RequestContext
     ) -> LoadedDirection:
+        """Returns the loaded model of a request, and records its name in the context.
+
+        Raises:
+            ServiceError: There is no such model, or it is not loaded.
+        """
         direction = await choose_direction(choice, texts, self.catalog, self.detector)
         context.model = direction.name
         return await self._loaded(direction)

@@ -1,0 +1,161 @@
+"""Schemas of the requests and the responses of /attention/knockout."""
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, model_validator
+
+from service.api.attention.response_schemas import LabelsBody, TargetLabelsBody
+from service.api.attention.schemas import AttentionQuestion, Numbers, check_doubles
+from service.api.request.parameters import ListOf, Parameters, not_empty, refuse
+from service.tasks.attention.requests import (
+    EdgeOff,
+    HeadsOff,
+    Kind,
+    KnockoutOptions,
+    KnockoutRequest,
+)
+
+MAX_PARTS = 1000
+"""Largest number of entries in `heads` and in `edges` of a knock-out."""
+
+
+class PartQuestion(Parameters):
+    """The layers and heads in which a part is switched off."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Kind = Field("cross", description="`encoder`, `decoder` or `cross`.")
+    layers: Numbers = Field("all", description="Numbers of layers, or `all`; -1 is the last layer.")
+    heads: Numbers = Field("all", description="Numbers of heads, or `all`; -1 is the last head.")
+
+
+class HeadsQuestion(PartQuestion):
+    """Heads that are switched off."""
+
+    def options(self) -> HeadsOff:
+        """Returns the heads in the form that `service.tasks.attention` takes."""
+        return HeadsOff(self.kind, self.layers, self.heads)
+
+
+class EdgeQuestion(PartQuestion):
+    """An edge that is switched off: one token does not attend to another."""
+
+    query: StrictInt = Field(description="Number of the attending token; -1 is the last token.")
+    key: StrictInt = Field(description="Number of the attended token; -1 is the last token.")
+
+    def options(self) -> EdgeOff:
+        """Returns the edge in the form that `service.tasks.attention` takes."""
+        return EdgeOff(self.query, self.key, self.kind, self.layers, self.heads)
+
+
+class KnockoutQuestion(Parameters):
+    """The parts of the model that are switched off together; `{}` switches off nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    heads: ListOf[HeadsQuestion] = Field([], description="Heads.", max_length=MAX_PARTS)
+    edges: ListOf[EdgeQuestion] = Field(
+        [],
+        description="Edges: pairs of tokens of which one does not attend to the other.",
+        max_length=MAX_PARTS,
+    )
+    source_words: Annotated[ListOf[StrictInt], BeforeValidator(check_doubles)] = Field(
+        [],
+        description="Numbers of source words to which no token attends. They count the words of "
+        "`source_words` in the response.",
+    )
+
+    def options(self) -> KnockoutOptions:
+        """Returns the parts in the form that `service.tasks.attention` takes."""
+        return KnockoutOptions(
+            [each.options() for each in self.heads],
+            [each.options() for each in self.edges],
+            self.source_words,
+        )
+
+
+class KnockoutBody(AttentionQuestion):
+    """The body of `POST /attention/knockout`, as JSON."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "text": "The cat sat.",
+                "source": "en",
+                "target": "pt",
+                "knockouts": [{"source_words": [1]}],
+            }
+        }
+    )
+
+    text: str = Field(description="Text, read as one sequence.", json_schema_extra=not_empty)
+    target_text: str | None = Field(
+        None, description="Translation of the text; by default the model's own translation."
+    )
+    knockouts: ListOf[KnockoutQuestion] = Field(
+        description="One or more knock-outs; each is computed by itself.",
+        json_schema_extra=not_empty,
+    )
+    translate: bool = Field(
+        False, description="Return also the model's translation under each knock-out."
+    )
+
+    def request(self) -> KnockoutRequest:
+        """Returns the request in the form that `service.tasks.attention` takes."""
+        return KnockoutRequest(
+            source=self.source,
+            target=self.target,
+            model=self.model,
+            text=self.text,
+            target_text=self.target_text,
+            knockouts=[each.options() for each in self.knockouts],
+            translates=self.translate,
+        )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.has_target:
+            refuse("a knockout is only for translations; leave task out")
+        if not self.text:
+            refuse("missing text parameter")
+        if not self.knockouts:
+            refuse("knockouts parameter is an empty list; send one or more, such as [{}]")
+        return self
+
+
+class NewTranslation(BaseModel):
+    """The model's translation without the parts that are off."""
+
+    text: str
+    is_cut: bool = Field(
+        description="True if the translation was ended because it grew too long: to more than "
+        "twice the length of the old translation, and 8 tokens."
+    )
+
+
+class KnockoutEffectBody(BaseModel):
+    """The changes by one knock-out."""
+
+    log_probs: list[float | None] = Field(description="Log-probability of each target token.")
+    changes: list[float | None] = Field(
+        description="These less the log-probabilities of `log_probs` at the top."
+    )
+    total_change: float | None = Field(description="Sum of `changes`.")
+    translation: NewTranslation | None = Field(
+        None, description="Absent unless the request has `translate`."
+    )
+
+
+class KnockoutResponse(BaseModel):
+    """The changes by each knock-out. null in place of a number means that a probability is 0."""
+
+    model: str
+    source: LabelsBody
+    source_words: list[tuple[int, int]] = Field(
+        description="[first, end) of each source word, in tokens."
+    )
+    target: TargetLabelsBody
+    log_probs: list[float | None] = Field(
+        description="Log-probability of each target token if nothing is switched off."
+    )
+    knockouts: list[KnockoutEffectBody] = Field(description="In the order of the request.")

@@ -1,0 +1,289 @@
+"""Answers requests for knock-outs: what changes if parts of the model are switched off.
+
+Every knock-out is a work item of its own. The scheduler batches these items with each other and
+with those of other requests.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import ModelConfig
+from model.inspection.probabilities import TokenProbabilities
+from model.inspection.query import (
+    AttentionJob,
+    AttentionKind,
+    EdgeKnockout,
+    HeadKnockout,
+    Knockout,
+    ProbabilityQuery,
+)
+from model.inspection.resolve import resolve_edge, resolve_numbers, resolve_place
+from model.tokenization.tokenizer import TokenizedText
+from service.items.attention import AttentionItem
+from service.tasks.alignment.aligner import Pair, capture
+from service.tasks.alignment.words import word_spans
+from service.tasks.attention.probabilities import check_count
+from service.tasks.attention.query import resolved
+from service.tasks.attention.requests import (
+    EdgeOff,
+    HeadsOff,
+    KnockoutOptions,
+    KnockoutRequest,
+)
+from service.tasks.attention.translations import LoadedDirection, TranslationInspector
+from service.tasks.context import RequestContext
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
+
+GROWTH = 2
+"""Largest length of a new translation, as a multiple of the length of the old one.
+
+A model without some of its parts may repeat a word until the limit of a translation.
+"""
+
+MORE_TOKENS = 8
+"""Number of tokens by which a new translation may always exceed GROWTH times the old one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnockoutEffect:
+    """The changes by one knock-out.
+
+    Attributes:
+        log_probs: Log-probability of each target token (T).
+        translation: The model's translation without the parts that are off; None if it is not
+            requested.
+        is_cut: Whether this translation was ended at the largest length.
+    """
+
+    log_probs: NDArray[np.float32]
+    translation: TokenizedText | None = None
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnockoutResult:
+    """The effects of the knock-outs of a request.
+
+    Attributes:
+        model: Served name of the model.
+        pair: The text and its translation.
+        start: Spelling of the decoder's start token; "" if the model has no start token.
+        log_probs: Log-probability of each target token (T) if nothing is off.
+        effects: Effect of each knock-out.
+    """
+
+    model: str
+    pair: Pair
+    start: str
+    log_probs: NDArray[np.float32]
+    effects: Sequence[KnockoutEffect]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A translation under a knock-out, which the model checks and changes until it is its own.
+
+    The model reads the whole draft at once. Each token is then replaced by the token that the model
+    finds likeliest after the tokens before it. When no token changes, the draft is what greedy
+    decoding would have written, token after token.
+
+    Source: Santilli et al. 2023, "Accelerating Transformer Inference for Translation via Parallel
+    Decoding", section 3.
+
+    Attributes:
+        ids: Ids of the draft, EOS included.
+        eos_id: Id of EOS.
+        limit: Largest number of tokens.
+        is_done: Whether the draft is final.
+        is_cut: Whether it was ended at the limit.
+    """
+
+    ids: list[int]
+    eos_id: int
+    limit: int
+    is_done: bool = False
+    is_cut: bool = False
+
+    def change(self, likeliest: Sequence[int]) -> None:
+        """Replaces each token by the likeliest token after those before it."""
+        same = next(
+            (i for i, ids in enumerate(zip(self.ids, likeliest, strict=True)) if ids[0] != ids[1]),
+            len(self.ids),
+        )
+        self.is_done = same == len(self.ids)
+        if self.is_done:
+            return
+        found = list(likeliest)
+        end = found.index(self.eos_id) + 1 if self.eos_id in found else len(found)
+        is_last = self.eos_id in found[: same + 1]
+        self.is_done = is_last  # all tokens up to EOS are checked
+        self.ids = found[:end] if self.eos_id in found else [*found, self.eos_id]
+        if len(self.ids) > self.limit:
+            self.ids = [*found[: self.limit - 1], self.eos_id]
+            self.is_done = self.is_cut = same >= self.limit - 1
+
+
+class KnockoutInspector:
+    """Computes what knock-outs change.
+
+    Args:
+        inspector: Chooses the model, and reads the text and its translation.
+    """
+
+    def __init__(self, inspector: TranslationInspector) -> None:
+        self.inspector = inspector
+
+    async def compare(self, request: KnockoutRequest, context: RequestContext) -> KnockoutResult:
+        """Returns the effect of each knock-out of a request.
+
+        Equal knock-outs are computed once. A knock-out of nothing is therefore exactly the result
+        with which the others are compared.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
+        model = await self.inspector.choose_model(request, [request.text], context)
+        for options in request.knockouts:  # refuses a wrong layer or head before tokenisation
+            resolved(partial(check_places, model.config, options))
+        await self._admit(request, context)
+        pair = await self.inspector.read_one(model, request.text, request.target_text, context)
+        knockouts = [
+            resolved(partial(knockout_of, model.config, each, pair)) for each in request.knockouts
+        ]
+        different = list(dict.fromkeys([Knockout(), *knockouts]))
+        limit = self.inspector.settings.max_attention_values
+        check_count(len(different) * len(pair.target.ids), limit, "send fewer knockouts")
+        jobs = [(each, pair.target.ids) for each in different]
+        found = await self._score(model, pair.source, jobs, context)
+        effects = {
+            each: KnockoutEffect(scores.log_probs)
+            for each, scores in zip(different, found, strict=True)
+        }
+        base = effects[Knockout()].log_probs
+        if request.translates:
+            effects |= await self._translate(model, pair, effects, context)
+        chosen = [effects[each] for each in knockouts]
+        return KnockoutResult(model.name, pair, model.start, base, chosen)
+
+    async def _admit(self, request: KnockoutRequest, context: RequestContext) -> None:
+        """Admits the request.
+
+        The model reads the text and its translation once for each knock-out, and once more.
+
+        Raises:
+            ServiceError: The request is not admitted.
+        """
+        num_chars = len(request.text) + len(request.target_text or request.text)
+        tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
+        await context.admit(self.inspector.backend, tokens, at_once=tokens > INLINE_CHARS)
+
+    async def _score(
+        self,
+        model: LoadedDirection,
+        source: TokenizedText,
+        jobs: Iterable[tuple[Knockout, list[int]]],
+        context: RequestContext,
+    ) -> list[TokenProbabilities]:
+        """Returns the probabilities of each target under its knock-out.
+
+        Args:
+            model: The model.
+            source: The text.
+            jobs: Knock-outs and the ids of targets.
+            context: Context of the request.
+        """
+        query = ProbabilityQuery(1, first_id=model.direction.vocabularies.first_id)
+        items = [
+            AttentionItem(model.name, AttentionJob(source.ids, target, (query,), knockout))
+            for knockout, target in jobs
+        ]
+        backend, settings = self.inspector.backend, self.inspector.settings
+        results = await capture(items, backend, settings, context)
+        return [result.value[0] for result in results]
+
+    async def _translate(
+        self,
+        model: LoadedDirection,
+        pair: Pair,
+        effects: dict[Knockout, KnockoutEffect],
+        context: RequestContext,
+    ) -> dict[Knockout, KnockoutEffect]:
+        """Adds the new translation to the effect of each knock-out."""
+        target, eos_id = pair.target.ids, model.config.eos_id
+        limit = min(
+            model.config.max_target_tokens(len(pair.source.ids)),
+            GROWTH * len(target) + MORE_TOKENS,
+        )
+        drafts = {each: Draft([*target[:-1], eos_id], eos_id, limit) for each in effects}
+        while waiting := {each: draft for each, draft in drafts.items() if not draft.is_done}:
+            jobs = [(each, draft.ids) for each, draft in waiting.items()]
+            found = await self._score(model, pair.source, jobs, context)
+            for draft, scores in zip(waiting.values(), found, strict=True):
+                draft.change(scores.likeliest[:, 0].tolist())
+        detokenize = model.direction.vocabularies.target.detokenize
+        return {
+            each: KnockoutEffect(effect.log_probs, detokenize(draft.ids), draft.is_cut)
+            for (each, effect), draft in zip(effects.items(), drafts.values(), strict=True)
+        }
+
+
+def check_places(config: ModelConfig, options: KnockoutOptions) -> None:
+    """Refuses a knock-out that names a layer or head that the model does not have.
+
+    Raises:
+        AttentionQueryError: The model has no such attention, layer or head.
+    """
+    for heads in options.heads:
+        place_of(config, heads)
+    for edge in options.edges:
+        place_of(config, edge)
+
+
+def place_of(
+    config: ModelConfig, part: HeadsOff | EdgeOff
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the layers and the heads of a part that is off, as indices from 0.
+
+    Raises:
+        AttentionQueryError: The model has no such attention, layer or head.
+    """
+    layers, heads = (None if numbers == "all" else numbers for numbers in (part.layers, part.heads))
+    return resolve_place(config, AttentionKind(part.kind), layers, heads)
+
+
+def knockout_of(config: ModelConfig, options: KnockoutOptions, pair: Pair) -> Knockout:
+    """Returns a client's knock-out with all numbers as indices from 0.
+
+    Raises:
+        AttentionQueryError: The model has no such layer or head, or the pair no such token.
+    """
+    lengths = len(pair.source.ids), len(pair.target.ids)
+    heads = [
+        HeadKnockout(AttentionKind(each.kind), *place_of(config, each)) for each in options.heads
+    ]
+    edges = [
+        EdgeKnockout(
+            AttentionKind(each.kind),
+            *resolve_edge(AttentionKind(each.kind), (each.query, each.key), lengths),
+            *place_of(config, each),
+        )
+        for each in options.edges
+    ]
+    return Knockout(tuple(heads), tuple(edges), source_tokens(options.source_words, pair.source))
+
+
+def source_tokens(words: Sequence[int], source: TokenizedText) -> tuple[int, ...]:
+    """Returns the positions of the tokens of some source words.
+
+    Raises:
+        AttentionQueryError: The text has no such word.
+    """
+    if not words:
+        return ()
+    spans = word_spans(source)
+    numbers = resolve_numbers(words, len(spans), "word", "the source")
+    return tuple(token for number in sorted(numbers) for token in range(*spans[number]))
