@@ -13,15 +13,17 @@ py3langid  100%   99.1%    94.6%    70.3%
 
 We chose `lingua` for its accuracy on single words, such as search words and labels, where the two
 differ most. `lingua` took 11 to 112 µs for each text. With all of its 75 languages it would need
-957 MB. A language that is left out can never be detected by mistake.
+957 MB. A language that is left out can never be detected by mistake. Frequent words show that a
+text is in one of these languages (`service.text.languages.function_words`).
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import lingua
 
 from service.text.language_codes import normalize_code
+from service.text.languages.function_words import unserved_language
 
 MAX_TEXT_CHARS = 2_000
 MAX_DETECTIONS = 3
@@ -35,10 +37,13 @@ class Detection:
         language: Language code in the server's spelling.
         confidence: Percentage with one decimal. The confidences of all candidates add up to 100,
             and the detector returns no candidate with 0.
+        unserved: ISO 639-1 code of a language that is no candidate, if the words of the text show
+            that it is in this language. Only the best detection has it.
     """
 
     language: str
     confidence: float
+    unserved: str | None = None
 
 
 class LanguageDetector:
@@ -96,7 +101,10 @@ class LanguageDetector:
         values = detector.compute_language_confidence_values(sample)
         shares = ((_iso_code(value.language), value.value) for value in values)
         both = codes.keys() & candidates.keys()
-        return _rank([(codes[iso], share) for iso, share in shares if iso in both])
+        found = _rank([(codes[iso], share) for iso, share in shares if iso in both])
+        if found and (unserved := unserved_language(sample, candidates)):
+            found[0] = replace(found[0], unserved=unserved)
+        return found
 
 
 def _builder(codes: Collection[str]) -> lingua.LanguageDetectorBuilder:

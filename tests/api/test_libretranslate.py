@@ -215,6 +215,21 @@ def test_detect_gives_a_list(server: AnyServer, request_: dict[str, Any]) -> Non
     assert all(other["confidence"] <= first["confidence"] for other in others)
 
 
+GERMAN = "Die Kinder hatten Angst vor den Löwen."
+
+
+def test_unserved_language_is_a_field_of_its_own(server: AnyServer) -> None:
+    """Clients that know LibreTranslate alone still get a served language, and a translation."""
+    (first, *_) = server.post("/detect", json={"q": GERMAN}).json()
+    assert first["language"] in ("en", "pt")
+    assert first["unserved"] == "de"
+    (first, *_) = server.post("/detect", json={"q": [GERMAN, "The cat sat on the mat."]}).json()
+    assert "unserved" not in first
+    body = {"q": GERMAN, "source": "auto", "target": "pt"}
+    found = server.post("/translate", json=body).json()["detectedLanguage"]
+    assert found["unserved"] == "de"
+
+
 def test_detect_finds_nothing_in_an_emoji(server: AnyServer) -> None:
     assert server.post("/detect", json={"q": EMOJI}).json() == [UNDETECTED]
 

@@ -102,4 +102,5 @@ def default_target(catalog: Catalog) -> str:
 
 def detection_body(detection: Detection) -> dict[str, Any]:
     """Returns the part of a response body that reports one detected language."""
-    return {"confidence": detection.confidence, "language": detection.language}
+    body = {"confidence": detection.confidence, "language": detection.language}
+    return body | ({"unserved": detection.unserved} if detection.unserved else {})

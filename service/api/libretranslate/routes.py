@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -166,12 +167,19 @@ def sample(texts: Sequence[str]) -> list[str]:
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
-    """Returns up to three languages, with their mean confidence over all texts, best first."""
+    """Returns up to three languages, with their mean confidence over all texts, best first.
+
+    The best one has an unserved language if all texts are in that language.
+    """
     totals: dict[str, float] = {}
     for detection in (d for found in detections for d in found):
         totals[detection.language] = totals.get(detection.language, 0.0) + detection.confidence
     means = [Detection(code, round(sum_ / len(detections), 1)) for code, sum_ in totals.items()]
-    return sorted(means, key=lambda detection: -detection.confidence)[:3]
+    best = sorted(means, key=lambda detection: -detection.confidence)[:3]
+    unserved = {found[0].unserved for found in detections}
+    if len(unserved) == 1:
+        best[0] = replace(best[0], unserved=unserved.pop())
+    return best
 
 
 DIALECT = Dialect(

@@ -63,6 +63,11 @@ class DetectedLanguage(BaseModel):
 
     confidence: float = Field(description="0 to 100.")
     language: str = Field(description="Language code.")
+    unserved: str | None = Field(
+        None,
+        description="ISO 639-1 code of the language that the words of the text show, if the server "
+        "does not translate it. Absent otherwise.",
+    )
 
 
 class TokenScoreBody(BaseModel):
