@@ -7,12 +7,20 @@ type ApiError = import('../../service/static/common/api.js').ApiError;
 type Controls = import('../../service/static/look/controls.js').Controls;
 type Downloads = import('../../service/static/look/downloads.js').Downloads;
 type Heads = import('../../service/static/look/heads.js').Heads;
-type HeatMap = import('../../service/static/look/heatmap.js').HeatMap;
+type HeatMap = import('../../service/static/common/heatmap.js').HeatMap;
 type Models = import('../../service/static/look/models.js').Models;
 type StepsPanel = import('../../service/static/look/steps.js').StepsPanel;
 type Languages = import('../../service/static/translate/languages.js').Languages;
 type WordLights = import('../../service/static/translate/alignment.js').WordLights;
-type Figure = import('../../service/static/look/figure.js').Figure;
+type Figure = import('../../service/static/common/figure.js').Figure;
+type Place = import('../../service/static/common/figure.js').Place;
+type Tables = import('../../service/static/look/attention.js').Tables;
+type Axis = import('../../service/static/look/attention.js').Axis;
+type Gaze = import('../../service/static/look/gaze.js').Gaze;
+type Word = import('../../service/static/look/gaze.js').Word;
+type NumberPanel = import('../../service/static/look/number.js').NumberPanel;
+type Cell = import('../../service/static/look/parts.js').Cell;
+type Made = import('../../service/static/look/parts.js').Made;
 type Shape = import('../../service/static/look/models.js').Shape;
 type Subject = import('../../service/static/look/attention.js').Subject;
 type Texts = import('../../service/static/common/strings.js').Texts;
@@ -36,6 +44,7 @@ interface PageElements {
   'steps-before': HTMLButtonElement;
   'steps-after': HTMLButtonElement;
   'steps-table': HTMLTableElement;
+  'number-parts': HTMLTableElement;
   vectors: HTMLInputElement;
 }
 
@@ -55,10 +64,11 @@ interface View {
   sentence: number;
   kind: 'cross' | 'encoder' | 'decoder';
   layer: NumberOr<'all' | 'rollout'> | null;
-  head: NumberOr<'mean'>;
+  head: NumberOr<'mean'> | null;
   level: 'word' | 'token';
   norm: string;
   query: number | null;
+  key: number | null;
   vectors: boolean;
 }
 

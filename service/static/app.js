@@ -9,16 +9,18 @@ import { byId, element } from './common/dom.js';
 import { Fold, isUnfolded } from './common/fold.js';
 import { Downloads } from './look/downloads.js';
 import { Heads } from './look/heads.js';
-import { HeatMap } from './look/heatmap.js';
+import { HeatMap } from './common/heatmap.js';
 import { LanguageChoice, keptView, sayStatic } from './common/language.js';
 import { Languages } from './translate/languages.js';
 import { LookPanel } from './look/look.js';
 import { Models } from './look/models.js';
 import { Notice } from './common/notice.js';
+import { NumberPanel } from './look/number.js';
 import { OtherTranslations } from './translate/others.js';
-import { DEFAULTS, Store, fromFragment, toFragment } from './common/state.js';
+import { DEFAULTS, Store, UNPINNED, fromFragment, toFragment } from './common/state.js';
 import { StepsPanel } from './look/steps.js';
 import * as lookTexts from './strings/look.js';
+import * as numberTexts from './strings/number.js';
 import * as pageTexts from './strings/page.js';
 import * as stepsTexts from './strings/steps.js';
 import * as translateTexts from './strings/translate.js';
@@ -32,7 +34,7 @@ const EXAMPLES = [
 ];
 const EXAMPLE_LANGUAGE = 'en';
 
-sayStatic({ ...lookTexts, ...pageTexts, ...stepsTexts, ...translateTexts });
+sayStatic({ ...lookTexts, ...numberTexts, ...pageTexts, ...stepsTexts, ...translateTexts });
 const languageChoice = new LanguageChoice();
 const translateNotice = new Notice(byId('translate-notice'));
 
@@ -55,7 +57,8 @@ function build(served) {
   const { languages, models, embedders } = served;
   const store = new Store(restored(served, keptView() ?? location.hash));
   languageChoice.view = () => toFragment(store.view);
-  const look = buildLook(store, models, (item, level) => {
+  const lights = new WordLights(byId('text'), byId('mirror'), byId('output'), byId('pairs'));
+  const look = buildLook(store, models, lights, (item, level) => {
     if (store.view.wanted !== null) translation.alignWanted(item, level);
   });
   const fold = new Fold(store, (result) => look.follow(result));
@@ -64,7 +67,7 @@ function build(served) {
   const translation = new TranslationPanel({
     store,
     languages,
-    lights: new WordLights(byId('text'), byId('mirror'), byId('output'), byId('pairs')),
+    lights,
     notice: translateNotice,
     curl: new CurlLine(byId('translate-curl')),
     translated: (result) => {
@@ -79,32 +82,46 @@ function build(served) {
   translation.restore();
 }
 
-function buildLook(store, models, aligned) {
+function buildLook(store, models, lights, aligned) {
+  const unpin = () => {
+    store.set(UNPINNED);
+    byId('map').focus();
+  };
   /** @type {LookPanel} */
   const look = new LookPanel({
     store,
     models,
+    lights,
     aligned,
     controls: new Controls(store),
     map: new HeatMap({
       root: byId('map'),
       table: byId('map-table'),
       point: (row, column) => look.point(row, column),
-      open: (row, column) => look.openSteps(row, column),
+      open: (row, column) => look.pin(row, column),
+      light: (row, column) => look.light(row, column),
+      leave: () => lights.rest(),
     }),
-    heads: new Heads(byId('heads'), (head) => {
-      store.set(head === 'mean' ? { head, query: null } : { head });
+    heads: new Heads(byId('heads'), (head) => look.chooseHead(head)),
+    number: new NumberPanel({
+      store,
+      notice: new Notice(byId('number-notice')),
+      closed: unpin,
     }),
     steps: new StepsPanel({
       store,
       notice: new Notice(byId('steps-notice')),
       curl: new CurlLine(byId('steps-curl')),
-      closed: () => byId('map').focus(),
+      closed: unpin,
     }),
     downloads: new Downloads(new Notice(byId('download-notice'))),
     notice: new Notice(byId('look-notice')),
     curl: new CurlLine(byId('look-curl')),
   });
+  lights.gaze = (word) => look.gazeOf(word);
+  lights.aligner = () => look.alignerWords();
+  lights.pointed = (word) => look.outline(word);
+  lights.pinned = (word, isNew) => look.pinWord(word, isNew);
   return look;
 }
 

@@ -105,8 +105,12 @@ class Api:
 
     def shape(self, name: str = "en-pt") -> Any:
         """Layers and heads of a model, by kind."""
+        return self.model(name)["attention"]
+
+    def model(self, name: str = "en-pt") -> Any:
+        """What is listed of a model."""
         models = self.get("/v1/models")["data"]
-        return next(model["attention"] for model in models if model["id"] == name)
+        return next(model for model in models if model["id"] == name)
 
 
 @pytest.fixture(scope="session")

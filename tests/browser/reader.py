@@ -1,5 +1,6 @@
 """What a reader does on the page, and where things are on it."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -69,6 +70,22 @@ class Reader:
     def lit(self, side: str) -> list[str]:
         """The words that are lit in the text (`mirror`) or in the translation (`output`)."""
         return self.page.locator(f"#{side} .lit").all_text_contents()
+
+    def number(self, row: int, column: int) -> float:
+        """The number that the page tells for a cell."""
+        self.cell(row, column).hover()
+        found = re.search(r": ([\d.]+)", self.readout.text_content() or "")
+        assert found is not None
+        return float(found[1])
+
+    def brightest(self, side: str) -> str:
+        """The word of a side that is lit most."""
+        lit = self.page.locator(f"#{side} .lit")
+        texts: list[str] = lit.evaluate_all(
+            """all => all.sort((a, b) => b.style.getPropertyValue('--weight')
+                - a.style.getPropertyValue('--weight')).map(e => e.textContent)"""
+        )
+        return texts[0] if texts else ""
 
     def word(self, text: str) -> Locator:
         """A word of the translation."""

@@ -154,7 +154,7 @@ def test_result_is_announced(reader: Reader, page: Page) -> None:
 def test_heat_map_tells_what_it_is(reader: Reader) -> None:
     reader.read(POOL)
     rows, columns = len(reader.labels("row")), len(reader.labels("column"))
-    name = f"Cross-attention, layer 1, mean of heads: {rows} rows, {columns} columns"
+    name = f"Cross-attention, layer 2, head 1: {rows} rows, {columns} columns"
     expect(reader.page.get_by_role("application", name=name)).to_be_visible()
 
 

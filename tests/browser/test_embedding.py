@@ -38,7 +38,7 @@ def test_task_is_chosen_and_shows_the_text_on_both_sides(
     expect(reader.source).to_be_hidden()
     expect(page.get_by_role("textbox", name="Text to embed")).to_have_value(POOL)
     last = layers(api, name) - 1
-    heading = page.get_by_role("heading", name=f"Encoder, layer {last}, mean of heads")
+    heading = page.get_by_role("heading", name=f"Encoder, layer {last + 1}, mean of its 12 heads")
     expect(heading).to_be_visible()
     reader.until_shown()
     tokens = embedded(api, POOL, level="word")["source"]["tokens"]
@@ -74,13 +74,15 @@ def test_averages_rollout_and_steps(reader: Reader, page: Page, api: Api, name: 
     reader.open(task="embed", text=POOL).until_shown()
     expect(page.locator("#heads label")).to_have_count(1 + api.shape(name)["encoder"]["heads"])
     reader.choose("layer", "all").until_shown()
-    heading = page.get_by_role("heading", name="Encoder, mean of all layers and heads")
+    heading = page.get_by_role("heading", name="Encoder, mean of 6 layers with 12 heads each")
     expect(heading).to_be_visible()
     reader.choose("layer", "rollout").until_shown()
-    expect(page.get_by_role("heading", name="Encoder, rollout")).to_be_visible()
+    expect(page.get_by_role("heading", name="Encoder, rollout of 6 layers")).to_be_visible()
     reader.cell(1, 1).click()
-    expect(page.locator("#steps-title")).to_be_focused()
-    expect(page.locator("#steps-place")).to_contain_text(f"Encoder, layer {layers(api, name) - 1}")
+    expect(page.locator("#number-title")).to_be_focused()
+    reader.button(f"Layer {layers(api, name)}").click()
+    reader.button("Head 1").click()
+    expect(page.locator("#steps-place")).to_contain_text(f"Encoder, layer {layers(api, name)}")
     rows = page.locator("#steps-table tbody tr")
     expect(rows).to_have_count(len(embedded(api, POOL)["source"]["tokens"]))
     expect(page.locator("#steps-table tfoot")).to_contain_text("1.000")
@@ -91,7 +93,7 @@ def test_link_restores_it(reader: Reader, page: Page) -> None:
     reader.open(task="embed", text=KIDS, layer=1, head=2, query=3).until_shown()
     assert reader.chosen("task") == "embed"
     assert reader.chosen("heads") == "2"
-    expect(page.locator("#steps-place")).to_have_text("Encoder, layer 1, head 2")
+    expect(page.locator("#steps-place")).to_have_text("Encoder, layer 2, head 3")
     reader.button("Copy link").click()
     expect(reader.button("Copied")).to_be_visible()
     assert "task=embed" in page.url

@@ -20,7 +20,7 @@ def test_link_restores_the_view(reader: Reader, page: Page, api: Api) -> None:
     assert {name: reader.chosen(name) for name in ("kind", "layer", "level", "norm")} | {
         "head": reader.chosen("heads")
     } == view
-    expect(page.locator("#steps-place")).to_have_text("Encoder, layer 3, head 5")
+    expect(page.locator("#steps-place")).to_have_text("Encoder, layer 4, head 6")
     expect(page.locator("#vectors")).to_be_checked()
     expect(page.locator("#alternatives")).to_be_visible()
 
@@ -37,7 +37,7 @@ def test_copied_link_shows_the_same_elsewhere(reader: Reader, page: Page) -> Non
     page.goto("about:blank")
     page.goto(link)
     reader.until_shown()
-    expect(page.get_by_role("heading", name="Encoder, rollout")).to_be_visible()
+    expect(page.get_by_role("heading", name="Encoder, rollout of 6 layers")).to_be_visible()
     expect(page.get_by_label("Sentence")).to_have_value("1")
     assert reader.map.inner_html() == drawn
 
@@ -99,7 +99,7 @@ def test_damaged_link_shows_what_it_can(reader: Reader, page: Page) -> None:
     assert reader.chosen("kind") == "cross"
     assert reader.chosen("heads") == "mean"
     expect(
-        page.get_by_role("heading", name="Cross-attention, layer 1, mean of heads")
+        page.get_by_role("heading", name="Cross-attention, layer 2, mean of its 8 heads")
     ).to_be_visible()
 
 

@@ -18,25 +18,20 @@ KIND_ORDER = ("cross", "encoder", "decoder")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def values(reader: Reader, row: int, column: int) -> float:
-    """The number that the page tells for a cell."""
-    reader.cell(row, column).hover()
-    return float((reader.readout.text_content() or "").rsplit(": ", 1)[1])
-
-
 def assert_shows(reader: Reader, plane: list[list[float]]) -> None:
     """The cells of the map are those numbers; a few are looked at."""
     last_row, last_column = len(plane) - 1, len(plane[0]) - 1
     expect(reader.map.locator("rect[data-row]")).to_have_count(len(plane) * len(plane[0]))
     for row, column in ((0, 0), (1, 0), (last_row, last_column)):
-        assert values(reader, row, column) == pytest.approx(plane[row][column], abs=1.1e-4)
+        assert reader.number(row, column) == pytest.approx(plane[row][column], abs=1.1e-4)
 
 
-def test_first_view_is_the_mean_of_the_last_layer(reader: Reader, api: Api) -> None:
+def test_first_view_is_the_head_that_aligns_words(reader: Reader, api: Api) -> None:
+    """The words of both texts and the map then show the same numbers."""
     reader.read()
-    layers = api.shape()["cross"]["layers"]
-    found = api.attention(KIDS, level="word")
-    title = f"Cross-attention, layer {layers - 1}, mean of heads"
+    layer, head = (api.model()["alignment"][name] for name in ("layer", "head"))
+    found = api.attention(KIDS, layers=[layer], heads=[head], reduce="none", level="word")
+    title = f"Cross-attention, layer {layer + 1}, head {head + 1}"
     expect(reader.page.get_by_role("heading", name=title)).to_be_visible()
     assert reader.labels("column") == [*found["source"]["tokens"][:-1], "⟨end⟩"]
     assert reader.labels("row") == [*found["target"]["tokens"][:-1], "⟨end⟩"]
@@ -65,7 +60,7 @@ def test_layer_and_head_are_chosen(reader: Reader, page: Page, api: Api) -> None
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     reader.choose("heads", "5")
-    expect(page.get_by_role("heading", name="Encoder, layer 2, head 5")).to_be_visible()
+    expect(page.get_by_role("heading", name="Encoder, layer 3, head 6")).to_be_visible()
     found = api.attention(
         KIDS, kinds=["encoder"], layers=[2], heads=[5], reduce="none", level="word"
     )
@@ -76,7 +71,7 @@ def test_layer_and_head_are_chosen(reader: Reader, page: Page, api: Api) -> None
 def test_every_head_of_a_layer_is_shown_small(reader: Reader, page: Page, api: Api) -> None:
     heads = api.shape()["cross"]["heads"]
     reader.read()
-    names = ["Mean", *(f"Head {n}" for n in range(heads))]
+    names = ["Mean", *(f"Head {n + 1}" for n in range(heads))]
     assert page.locator("#heads .head").all_text_contents() == names
     draw = "all => all.map(c => [c.width, c.height, c.toDataURL()])"
     found = api.attention(KIDS, level="word")["attentions"][0]["shape"]
@@ -87,7 +82,7 @@ def test_every_head_of_a_layer_is_shown_small(reader: Reader, page: Page, api: A
 
 def test_rollout_is_shown(reader: Reader, page: Page, api: Api) -> None:
     reader.read().choose("kind", "encoder").choose("layer", "rollout").until_shown()
-    expect(page.get_by_role("heading", name="Encoder, rollout")).to_be_visible()
+    expect(page.get_by_role("heading", name="Encoder, rollout of 6 layers")).to_be_visible()
     expect(page.locator("#explained")).to_contain_text("Abnar and Zuidema")
     expect(page.locator("#heads")).to_be_hidden()
     expect(page.get_by_role("radio", name="Weights × values")).to_be_disabled()
@@ -97,7 +92,7 @@ def test_rollout_is_shown(reader: Reader, page: Page, api: Api) -> None:
 
 def test_mean_of_all_layers_is_shown(reader: Reader, page: Page, api: Api) -> None:
     reader.read().choose("layer", "all").until_shown()
-    title = "Cross-attention, mean of all layers and heads"
+    title = "Cross-attention, mean of 2 layers with 8 heads each"
     expect(page.get_by_role("heading", name=title)).to_be_visible()
     found = api.attention(KIDS, layers="all", reduce="mean_layers_heads", level="word")
     assert_shows(reader, found["attentions"][0]["data"][0][0])
@@ -105,21 +100,21 @@ def test_mean_of_all_layers_is_shown(reader: Reader, page: Page, api: Api) -> No
 
 def test_mean_of_heads_is_that_of_the_server(reader: Reader, api: Api) -> None:
     """The page has all heads and takes the mean itself."""
-    reader.read().choose("kind", "encoder").choose("layer", "0").until_shown()
+    reader.read(head="mean").choose("kind", "encoder").choose("layer", "0").until_shown()
     found = api.attention(KIDS, kinds=["encoder"], layers=[0], reduce="mean_heads", level="word")
     assert_shows(reader, found["attentions"][0]["data"][0][0])
 
 
 def test_tokens_are_shown_in_place_of_words(reader: Reader, api: Api) -> None:
     text = "The badminton lions."
-    reader.read(text).choose("level", "token").until_shown()
+    reader.read(text, head="mean").choose("level", "token").until_shown()
     found = api.attention(text)
     assert reader.labels("column") == [*found["source"]["tokens"][:-1], "⟨end⟩"]
     assert_shows(reader, found["attentions"][0]["data"][0][0])
 
 
 def test_weights_are_shown_times_values(reader: Reader, page: Page, api: Api) -> None:
-    reader.read().choose("norm", "value_norms").until_shown()
+    reader.read(head="mean").choose("norm", "value_norms").until_shown()
     expect(page.locator("#explained")).to_contain_text("Kobayashi")
     found = api.attention(KIDS, norm="value_norms", level="word")
     assert_shows(reader, found["attentions"][0]["data"][0][0])
@@ -138,7 +133,7 @@ def test_sentence_of_a_longer_text_is_chosen(reader: Reader, page: Page, api: Ap
 
 
 def test_cursor_moves_by_keyboard(reader: Reader, page: Page, api: Api) -> None:
-    reader.read(POOL)
+    reader.read(POOL, head="mean")
     found = api.attention(POOL, level="word")
     plane = found["attentions"][0]["data"][0][0]
     rows = [*found["target"]["tokens"][:-1], "⟨end⟩"]
@@ -169,16 +164,16 @@ def test_readout_tells_what_was_written_before(reader: Reader) -> None:
 def test_cursor_stays_while_heads_are_compared(reader: Reader) -> None:
     reader.read(POOL)
     reader.cell(1, 2).hover()
-    before = (reader.readout.text_content() or "").rsplit(": ", 1)
+    before = (reader.readout.text_content() or "").split(": ")
     reader.choose("heads", "3")
-    expect(reader.page.get_by_role("heading", name="head 3")).to_be_visible()
-    after = (reader.readout.text_content() or "").rsplit(": ", 1)
+    expect(reader.page.get_by_role("heading", name="head 4")).to_be_visible()
+    after = (reader.readout.text_content() or "").split(": ")
     assert after[0] == before[0]
     assert after[1] != before[1]
 
 
 def test_numbers_are_also_a_table(reader: Reader, page: Page, api: Api) -> None:
-    reader.read(POOL)
+    reader.read(POOL, head="mean")
     page.get_by_text("As a table").click()
     table = page.locator("#map-table").get_by_role("table")
     expect(table).to_be_visible()
@@ -190,7 +185,7 @@ def test_numbers_are_also_a_table(reader: Reader, page: Page, api: Api) -> None:
     expect(table.get_by_role("row")).to_have_count(1 + len(rows))
     told = [float(text) for text in table.locator("tbody td").all_text_contents()]
     assert told == pytest.approx([value for row in rows for value in row], abs=6e-4)
-    expect(table.locator("caption")).to_contain_text("mean of heads")
+    expect(table.locator("caption")).to_contain_text("mean of its 8 heads")
 
 
 @pytest.mark.parametrize("address", ["fake"], indirect=True)
@@ -218,7 +213,7 @@ def downloaded(reader: Reader, name: str) -> Download:
 def test_npz_has_the_numbers(reader: Reader, api: Api) -> None:
     reader.read(POOL, layer=0, head=2)
     found = downloaded(reader, "npz")
-    assert found.suggested_filename == "regard-cross-layer0-head2.npz"
+    assert found.suggested_filename == "regard-cross-layer1-head3.npz"
     arrays: Any = np.load(io.BytesIO(Path(found.path()).read_bytes()))
     expected = api.attention(POOL, layers=[0], reduce="none", level="word")["attentions"][0]
     np.testing.assert_allclose(arrays["item0.cross"], np.array(expected["data"]), atol=1e-6)
@@ -227,7 +222,7 @@ def test_npz_has_the_numbers(reader: Reader, api: Api) -> None:
 def test_svg_is_a_drawing_of_its_own(reader: Reader, api: Api) -> None:
     reader.read(POOL)
     found = downloaded(reader, "SVG")
-    assert found.suggested_filename == "regard-cross-layer1.svg"
+    assert found.suggested_filename == "regard-cross-layer2-head1.svg"
     root = ET.fromstring(Path(found.path()).read_text("utf-8"))
     texts = [node.text for node in root.iter(f"{SVG}text")]
     translated = api.translate(POOL)["translatedText"]

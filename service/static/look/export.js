@@ -2,7 +2,7 @@
 
 import { ApiError, postForFile } from '../common/api.js';
 import { element } from '../common/dom.js';
-import { drawFigure } from './figure.js';
+import { drawFigure } from '../common/figure.js';
 import { palette } from '../common/palette.js';
 import { speaker } from '../common/strings.js';
 import { look } from '../strings/look.js';

@@ -43,7 +43,7 @@ export class Heads {
 
   #option(name) {
     const value = String(name);
-    const label = name === 'mean' ? say('mean') : say('head', { head: name });
+    const label = name === 'mean' ? say('mean') : say('head', { head: name + 1 });
     const input = element('input', { type: 'radio', name: 'head', value });
     input.addEventListener('change', () => this.choose(name));
     return element(

@@ -2,16 +2,19 @@
 
 import { Latest, post } from '../common/api.js';
 import * as attention from './attention.js';
-import { describe, sidesOf } from './controls.js';
+import { alignerWords, describe, isOneHead, isShare, readout, sidesOf } from './words.js';
 import { byId, setText } from '../common/dom.js';
+import { Gaze, startsOf } from './gaze.js';
 import { settled } from './models.js';
+import { pinChange, pinnedPlaces } from './pins.js';
+import { UNPINNED } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken } from '../common/text.js';
 import { look } from '../strings/look.js';
 
 const say = speaker(look);
 
-const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'vectors'];
+const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'vectors'];
 
 /** Reports whether nothing was translated, because both languages are the same. */
 const isSame = ({ task, source, target }) => task !== 'embed' && source === target;
@@ -20,7 +23,7 @@ const isSame = ({ task, source, target }) => task !== 'embed' && source === targ
 export class LookPanel {
   #latest = new Latest();
   #translation = null;
-  #outline = { key: null, sentences: [] };
+  #outline = { key: null, sentences: [], targets: [] };
   #asked = { key: null, reply: null };
   #isNarrow = false;
   #shown = null;
@@ -33,6 +36,8 @@ export class LookPanel {
    * @param {HeatMap} parts.map
    * @param {Heads} parts.heads
    * @param {StepsPanel} parts.steps
+   * @param {NumberPanel} parts.number
+   * @param {WordLights} parts.lights
    * @param {Downloads} parts.downloads
    * @param {Notice} parts.notice
    * @param {CurlLine} parts.curl
@@ -44,7 +49,10 @@ export class LookPanel {
       if (SHOWN.some((name) => view[name] !== before[name])) this.#load();
     });
     byId('open-steps').addEventListener('click', () => {
-      this.openSteps(this.map.place.row, this.map.place.column);
+      this.pin(this.map.place.row, this.map.place.column);
+    });
+    document.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape' && !event.defaultPrevented) this.store.set(UNPINNED);
     });
   }
 
@@ -57,25 +65,66 @@ export class LookPanel {
   /** Describes the cell under the cursor. */
   point(row, column) {
     const { view, tables, values } = this.#shown;
-    const [from, to] = [spoken(tables.rows.labels[row]), spoken(tables.columns.labels[column])];
-    const input = spoken(tables.inputs.labels[row] ?? '');
-    const isAfter = view.kind === 'cross' && row > 0;
-    const weight = decimal(values[row][column], 4);
-    const said = say(isAfter ? 'looksAtAfter' : 'looksAt', { from, input, to, weight });
-    setText(byId('readout'), said);
-    setText(byId('open-steps'), say('openSteps', { word: from }));
+    setText(byId('readout'), readout(view, tables, values, row, column));
+    const word = spoken(tables.rows.labels[row]);
+    setText(byId('open-steps'), say(isOneHead(view) ? 'openSteps' : 'openNumber', { word }));
     byId('open-steps').hidden = false;
   }
 
-  /** Opens the computation of a row, in the shown head or the one with most weight in the cell. */
-  openSteps(row, column) {
-    const { view, tables, shape } = this.#shown;
-    const layer = attention.isMerged(view.layer) ? shape[view.kind].layers - 1 : view.layer;
-    const head = view.head === 'mean' ? attention.strongestHead(tables, row, column) : view.head;
+  /** Pins a cell, and moves to the explanation of its number. */
+  pin(row, column) {
+    const { view, tables } = this.#shown;
+    const { layer, head } = view;
     const before = this.store.view;
-    this.steps.wantFocus();
-    this.store.set({ layer, head, query: tables.rows.tokens[row] });
-    if (this.store.view === before) this.steps.reveal(); // It is already open.
+    const pins = { query: tables.rows.tokens[row], key: tables.columns.tokens[column] };
+    const panel = isOneHead(view) ? this.steps : this.number;
+    panel.wantFocus();
+    this.store.set({ layer, head, ...pins });
+    if (this.store.view === before) this.#pinned(this.#shown); // It is already pinned.
+  }
+
+  /** Chooses a head of the shown layer. */
+  chooseHead(head) {
+    this.store.set({ layer: this.#shown.view.layer, head });
+  }
+
+  /** Names the head that aligns the words of the translation. */
+  alignerWords() {
+    const found = this.#translation && this.models.alignment(this.#translation);
+    return found ? alignerWords(found) : '';
+  }
+
+  /** Pins or unpins a word of the page; reports whether the map has it. */
+  pinWord(word, isNew) {
+    const change = this.#shown && pinChange(word, isNew, this.#shown);
+    if (change) this.store.set(change);
+    return Boolean(change);
+  }
+
+  /** Returns the gaze of a word of the page in the map; null if the map does not have the word. */
+  gazeOf(word) {
+    const { gaze, view } = this.#shown ?? {};
+    const found = gaze?.of(word);
+    return found ? { ...found, isShare: isShare(view), by: describe(view) } : null;
+  }
+
+  /** Outlines a word of the page in the map; null outlines the pinned words. */
+  outline(word) {
+    if (this.#shown === null) return;
+    const { gaze, pins } = this.#shown;
+    const { rows, columns } = word === null ? { rows: [], columns: [] } : gaze.placesOf(word);
+    const found = { row: rows[0] ?? null, column: rows.length ? null : (columns[0] ?? null) };
+    const isFound = found.row !== null || found.column !== null;
+    const { row, column } = isFound ? found : pins;
+    this.map.outline(row, column);
+  }
+
+  /** Lights the words of a cell. */
+  light(row, column) {
+    const { gaze, values } = this.#shown;
+    const [from, to] = [gaze.wordAt('rows', row), gaze.wordAt('columns', column)];
+    const share = values[row][column] / gaze.scale;
+    this.lights.show(from ? [from] : [], to ? [{ ...to, share }] : []);
   }
 
   async #load() {
@@ -117,6 +166,7 @@ export class LookPanel {
     setText(byId('look-empty'), say(translation === null ? 'empty' : 'untranslated'));
     byId('look-empty').hidden = false;
     byId('look-body').hidden = true;
+    this.#shown = null;
     this.notice.hide();
     this.steps.hide();
   }
@@ -126,11 +176,12 @@ export class LookPanel {
     const isOpen = Object.keys(model?.attention ?? {}).length > 0;
     if (!isOpen) return { model, shape: null };
     const sentences = await this.#sentences(translation, signal);
-    const view = settled(this.store.view, model.attention, sentences.length);
+    const view = settled(this.store.view, model, sentences.length);
     const subject = this.#subject(translation, sentences, view);
     const body = attention.attentionBody(view, subject, this.#isNarrow);
     const reply = await this.#ask(body, signal);
-    return { model, shape: model.attention, sentences, view, subject, body, item: reply.items[0] };
+    const [item] = reply.items;
+    return { translation, model, shape: model.attention, sentences, view, subject, body, item };
   }
 
   /** Requests all heads of a layer at once, so that another head needs no request. */
@@ -148,7 +199,8 @@ export class LookPanel {
     const key = JSON.stringify(body);
     if (this.#outline.key !== key) {
       const { items } = await post('attention', body, signal);
-      this.#outline = { key, sentences: items.map((item) => item.source.text) };
+      const texts = (side) => items.map((item) => item[side].text);
+      this.#outline = { key, sentences: texts('source'), targets: texts('target') };
     }
     return this.#outline.sentences;
   }
@@ -176,17 +228,33 @@ export class LookPanel {
     const { id, dtype, device, revision } = model;
     setText(byId('model'), say('model', { id, dtype, device, revision }));
     this.controls.render(view, shape, sentences);
-    this.#shown = { ...found, tables: attention.readTables(item) };
+    const tables = attention.readTables(item);
+    const values = attention.chosenPlane(tables, view.head);
+    const pins = pinnedPlaces(view, tables);
+    this.#shown = { ...found, tables, values, pins, gaze: this.#gaze(found, tables, values) };
     this.#draw(view);
+    if (subject.task === 'embed') this.lights.markSource(this.#shown.gaze.rows.filter(Boolean));
     this.downloads.offer(this.map.figure, this.#caption(view, model, subject), view, body);
     this.aligned(item, view.level);
-    this.#showSteps(view, subject);
+    this.#pinned(this.#shown);
+  }
+
+  /** Relates the map to the words of the page. */
+  #gaze({ translation, sentences, view, item }, tables, values) {
+    const scale = isShare(view) ? 1 : attention.largest([{ values }]);
+    const { text, own = '' } = translation;
+    const whole = { source: text, target: this.store.view.wanted ?? own };
+    const targets = this.#outline.targets.slice(0, view.sentence);
+    const parts = { source: sentences.slice(0, view.sentence + 1), target: [...targets, item.target?.text ?? ''] };
+    const places = {};
+    for (const side of ['source', 'target']) {
+      places[side] = { text: parts[side].at(-1), start: startsOf(whole[side], parts[side]).at(-1) };
+    }
+    return new Gaze(tables, values, scale, places);
   }
 
   #draw(view) {
-    const { tables } = this.#shown;
-    const values = attention.chosenPlane(tables, view.head);
-    this.#shown.values = values;
+    const { tables, values } = this.#shown;
     const mean = { name: 'mean', values: attention.chosenPlane(tables, 'mean') };
     const maps = tables.planes.length > 1 ? [mean, ...tables.planes] : tables.planes;
     this.heads.show(maps, attention.largest(tables.planes), view.head);
@@ -208,13 +276,25 @@ export class LookPanel {
     return [describe(view), shown, say('captionModel', { id: model.id, revision: model.revision })];
   }
 
-  #showSteps(view, subject) {
-    if (view.query === null) {
-      this.steps.hide();
-      return;
-    }
-    const row = attention.placeOf(this.#shown.tables.rows, view.query);
-    if (row !== this.map.place.row) this.map.toRow(row);
-    this.steps.show(view, subject);
+  /** Shows the pinned words in the text and in the map, and the explanations of their number. */
+  #pinned({ view, tables, values, subject, gaze, pins }) {
+    const { row, column } = pins;
+    this.map.pin(row, column);
+    const words = [
+      row === null ? null : gaze.wordAt('rows', row),
+      column === null ? null : gaze.wordAt('columns', column),
+    ];
+    this.lights.setPins(words.filter(Boolean));
+    const hasNumber = row !== null && column !== null;
+    if (hasNumber) this.number.show(cellAt({ view, subject, tables, values }, row, column));
+    else this.number.hide();
+    if (row !== null && isOneHead(view)) this.steps.show(view, subject);
+    else this.steps.hide();
   }
+}
+
+function cellAt(shown, row, column) {
+  const { rows, columns } = shown.tables;
+  const [from, to] = [spoken(rows.labels[row]), spoken(columns.labels[column])];
+  return { ...shown, row, column, value: shown.values[row][column], from, to };
 }

@@ -28,6 +28,11 @@ export class Models {
     return model;
   }
 
+  /** Returns the attention that aligns the words of a translation; null if it is not known. */
+  alignment(translation) {
+    return this.#served(translation)?.alignment ?? null;
+  }
+
   /** Finds a loaded model. As in the server, a single-pair model precedes a multilingual one. */
   #served({ task, model: name, source, target }) {
     const wanted = task === 'embed' ? 'embed' : 'translate'; // null while it loads
@@ -39,16 +44,34 @@ export class Models {
   }
 }
 
-/** Replaces each choice of a view that a model does not have by a choice that the model has. */
-export function settled(view, shape, numSentences) {
+/**
+ * Replaces each choice of a view that a model does not have by a choice that the model has.
+ * @param {Object} view
+ * @param {Object} model A loaded model of GET /v1/models.
+ * @param {number} numSentences
+ * @returns {Object} The view, and in `sizes` the numbers of its layers and of the heads of each.
+ */
+export function settled(view, model, numSentences) {
+  const shape = model.attention;
   const kind = view.kind in shape ? view.kind : Object.keys(shape)[0];
-  const { layers, heads } = shape[kind];
+  const sizes = shape[kind];
   const sentence = Math.min(view.sentence, numSentences - 1);
-  const isMerged = view.layer === 'all' || (view.layer === 'rollout' && kind !== 'cross');
-  const layer = isMerged ? view.layer : Math.min(numberOr(view.layer, layers), layers - 1);
-  const head = isMerged || numberOr(view.head, heads) >= heads ? 'mean' : view.head;
-  const query = head === 'mean' ? null : view.query;
-  return { ...view, kind, sentence, layer, head, query };
+  return { ...view, kind, sentence, sizes, ...settledHead({ ...view, kind }, sizes, model) };
 }
+
+function settledHead({ kind, layer, head }, { layers, heads }, { alignment }) {
+  const isFirst = layer === null && head === null;
+  if (isFirst && kind === 'cross' && isTrained(alignment)) return headOf(alignment);
+  if (layer === 'all' || (layer === 'rollout' && kind !== 'cross')) return { layer, head: 'mean' };
+  return {
+    layer: Math.min(numberOr(layer, layers), layers - 1),
+    head: numberOr(head, heads) < heads ? head : 'mean',
+  };
+}
+
+/** Reports whether a head was trained to align words; its rows belong to the predicted tokens. */
+const isTrained = (alignment) => alignment?.shift === 0;
+
+const headOf = ({ layer, head }) => ({ layer, head });
 
 const numberOr = (value, other) => (typeof value === 'number' ? value : other);

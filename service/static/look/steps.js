@@ -26,13 +26,13 @@ export class StepsPanel {
    */
   constructor(parts) {
     Object.assign(this, parts, { root: byId('steps') });
-    byId('steps-close').addEventListener('click', () => this.#close());
+    byId('steps-close').addEventListener('click', () => this.closed());
     byId('steps-before').addEventListener('click', () => this.#go(-1));
     byId('steps-after').addEventListener('click', () => this.#go(1));
     byId('vectors').addEventListener('change', (event) => {
       this.store.set({ vectors: event.target.checked });
     });
-    this.root.addEventListener('keydown', (event) => event.key === 'Escape' && this.#close());
+    this.root.addEventListener('keydown', (event) => this.#press(event));
     document.addEventListener('themechange', () => this.#reply && this.#render());
   }
 
@@ -76,8 +76,9 @@ export class StepsPanel {
     this.root.hidden = true;
   }
 
-  #close() {
-    this.store.set({ query: null });
+  #press(event) {
+    if (event.key !== 'Escape' || event.defaultPrevented) return;
+    event.preventDefault();
     this.closed();
   }
 
@@ -100,7 +101,7 @@ export class StepsPanel {
     const { kind, layer, head, query, source, target } = this.#reply;
     const count = (kind === 'encoder' ? source : target).tokens.length;
     setText(byId('steps-title'), say('title', { word: asking(this.#reply) }));
-    const place = say('place', { name: say(`name_${kind}`), layer, head });
+    const place = say('place', { name: say(`name_${kind}`), layer: layer + 1, head: head + 1 });
     setText(byId('steps-place'), place + putIn(this.#reply));
     byId('steps-before').disabled = query.index === 0;
     byId('steps-after').disabled = query.index === count - 1;
@@ -237,7 +238,7 @@ function outputStrips({ output, head, head_dim: size, z }) {
     const part = strip(
       concatenated.slice(index * size, (index + 1) * size),
       scale,
-      say('zOfHead', { head: index }),
+      say('zOfHead', { head: index + 1 }),
     );
     part.classList.toggle('here', index === head);
     return part;

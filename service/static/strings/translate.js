@@ -31,6 +31,7 @@ export const translate = {
     partner: '“{word}” {share}',
     noWord: 'no word',
     lookFold: 'Look inside: where the model looks',
+    by: '{said}. {by}',
   },
   pt: {
     section: 'Tradução',
@@ -61,5 +62,6 @@ export const translate = {
     partner: '“{word}” {share}',
     noWord: 'nenhuma palavra',
     lookFold: 'Veja por dentro: para onde o modelo olha',
+    by: '{said}. {by}',
   },
 };

@@ -2,7 +2,7 @@
 
 import { element, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
-import { listed, percent, unitOffsets } from '../common/text.js';
+import { decimal, listed, percent, unitOffsets } from '../common/text.js';
 import { translate } from '../strings/translate.js';
 
 const say = speaker(translate);
@@ -11,6 +11,8 @@ const say = speaker(translate);
  * The words of both sides as spans of UTF-16 units, and their pairs.
  * @typedef {{source: number[][], target: number[][], pairs: number[][]}} Alignment
  */
+
+const SAID_WORDS = 3; // The readout names this many words.
 
 /** @returns {Alignment} */
 const unaligned = () => ({ source: [], target: [], pairs: [] });
@@ -103,48 +105,60 @@ class WordText {
 }
 
 /**
- * Highlights aligned words in the text field and in the translation.
+ * Highlights words in the text field and in the translation: the words that a word looks at.
  *
- * A text field has no elements for its words. So a mirror behind it shows the same letters in the
- * same places, with a span for each word, and the pointer is looked up there. The words of the
- * translation are buttons that share one tab stop.
+ * While the map shows a word, the numbers are those of the map. Else they are those of the head that
+ * aligns words, and the readout says so. A text field has no elements for its words. So a mirror
+ * behind it shows the same letters in the same places, with a span for each word, and the pointer is
+ * looked up there. The words of the translation are buttons that share one tab stop.
  */
 export class WordLights {
   #alignment = unaligned();
   #offsets = [[0], [0]];
-  /** @type {number|null} */
-  #pinned = null;
+  /** @type {Word[]} */
+  #pins = [];
+
+  /** Returns the gaze of a word in the map; null if the map does not show the word. */
+  gaze = (_word) => null;
+  /** Names the head that aligns words. */
+  aligner = () => '';
+  /** Called with the word that is pointed at, or null. */
+  pointed = (_word) => {};
+  /** Called when the reader pins or unpins a word; returns whether the map follows. */
+  pinned = (_word, _isNew) => false;
 
   /**
    * @param {HTMLTextAreaElement} field
    * @param {HTMLElement} mirror
    * @param {HTMLElement} output
-   * @param {HTMLElement} readout Element that names the aligned words.
+   * @param {HTMLElement} readout Element that names the words.
    */
   constructor(field, mirror, output, readout) {
     this.field = field;
+    this.mirror = mirror;
     this.output = output;
     this.readout = readout;
     this.source = new WordText(mirror, () => element('span'), '\n');
     this.target = new WordText(output, wordButton, '');
     field.addEventListener('mousemove', (event) => this.#point('source', wordBelow(event, mirror)));
-    field.addEventListener('mouseleave', () => this.#rest());
+    field.addEventListener('mouseleave', () => this.rest());
+    field.addEventListener('click', (event) => this.#pinBelow(event));
     document.addEventListener(
       'selectionchange',
-      () => document.activeElement === field && this.#rest(),
+      () => document.activeElement === field && this.rest(),
     );
     output.addEventListener('mouseover', (event) => this.#point('target', event.target));
-    output.addEventListener('mouseleave', () => this.#rest());
+    output.addEventListener('mouseleave', () => this.rest());
     output.addEventListener('focusin', (event) => this.#focus(event.target));
-    output.addEventListener('focusout', () => this.#rest());
+    output.addEventListener('focusout', () => this.rest());
     output.addEventListener('keydown', (event) => this.#move(event));
-    output.addEventListener('click', (event) => this.#pin(event.target));
+    output.addEventListener('click', (event) => this.#pin('target', event.target));
   }
 
   /** Shows a text without highlights, while it is typed. The mirror also sets the field's height. */
   showText(text) {
     this.#alignment = unaligned();
-    this.#pinned = null;
+    this.#pins = [];
     this.source.show(text);
     this.target.words = [];
     setText(this.readout, '');
@@ -174,6 +188,35 @@ export class WordLights {
     this.#followCaret();
   }
 
+  /** Makes words of a text that has no translation, such as a text to embed. */
+  markSource(spans) {
+    if (this.#alignment.source.length > 0) return;
+    this.#alignment.source = spans;
+    this.source.mark(spans);
+  }
+
+  /** Pins words, and no others. */
+  setPins(words) {
+    this.#pins = words;
+    for (const side of ['source', 'target']) this.#markPins(side, words);
+    this.rest();
+  }
+
+  #markPins(side, words) {
+    const isPinned = (span) => words.some((word) => word.side === side && overlap(word.span, span));
+    this[side].words.forEach((node, index) => {
+      const isHere = isPinned(this.#alignment[side][index]);
+      node.classList.toggle('pinned', isHere);
+      if (side === 'target') node.setAttribute('aria-pressed', String(isHere));
+    });
+  }
+
+  /** Highlights a word of the map and the words that it looks at. */
+  show(here, lit) {
+    this.#mark(here, lit);
+    setText(this.readout, '');
+  }
+
   #text(side, index) {
     const [start, end] = this.#alignment[side][index];
     return this[side].text.slice(start, end);
@@ -182,7 +225,7 @@ export class WordLights {
   #point(side, node) {
     const index = this[side].words.indexOf(node);
     if (index >= 0) this.#light(side, index);
-    else this.#rest();
+    else this.rest();
   }
 
   #focus(node) {
@@ -197,37 +240,45 @@ export class WordLights {
     const index = words.indexOf(event.target);
     const steps = { ArrowRight: index + 1, ArrowDown: index + 1, ArrowLeft: index - 1 };
     const places = { ...steps, ArrowUp: index - 1, Home: 0, End: last };
-    if (['Enter', ' '].includes(event.key)) this.#pin(event.target);
+    if (['Enter', ' '].includes(event.key)) this.#pin('target', event.target);
     else if (event.key === 'Escape') this.#unpin();
     else if (event.key in places) words[Math.min(last, Math.max(0, places[event.key]))].focus();
     else return;
     event.preventDefault();
   }
 
-  #pin(node) {
-    const index = this.target.words.indexOf(node);
-    const isNew = index >= 0 && index !== this.#pinned;
-    this.#unpin();
-    if (!isNew) return;
-    this.#pinned = index;
-    node.setAttribute('aria-pressed', 'true');
-    this.#light('target', index);
+  /** Pins the word below a click in the field, unless the click selects text. */
+  #pinBelow(event) {
+    if (this.field.selectionStart !== this.field.selectionEnd) return;
+    this.#pin('source', wordBelow(event, this.mirror));
+  }
+
+  #pin(side, node) {
+    const index = this[side].words.indexOf(node);
+    if (index < 0) return;
+    const word = { side, span: this.#alignment[side][index] };
+    const isNew = !node.classList.contains('pinned');
+    if (!this.pinned(word, isNew)) this.setPins(isNew ? [word] : []);
   }
 
   #unpin() {
-    if (this.#pinned !== null)
-      this.target.words[this.#pinned].setAttribute('aria-pressed', 'false');
-    this.#pinned = null;
-    this.#rest();
+    for (const word of this.#pins) this.pinned(word, false);
+    this.setPins([]);
   }
 
-  /** Highlights the pinned word, or else the word at the caret, or else none. */
-  #rest() {
-    if (this.#pinned !== null) this.#light('target', this.#pinned);
-    else if (this.output.contains(document.activeElement)) {
-      const focused = this.target.words.findIndex((word) => word === document.activeElement);
-      if (focused >= 0) this.#light('target', focused);
-    } else if (!this.#followCaret()) this.#clear();
+  /** Highlights the pinned word, or else the word in focus or at the caret, or else none. */
+  rest() {
+    const pinned = this.#pins.map(({ side, span }) => [side, this.#indexOf(side, span)]);
+    const focused = this.target.words.findIndex((word) => word === document.activeElement);
+    if (pinned.length > 0 && pinned[0][1] >= 0) {
+      this.#light(...pinned[0]);
+      this.pointed(null); // The map outlines all pinned words.
+    } else if (focused >= 0) this.#light('target', focused);
+    else if (!this.#followCaret()) this.#clear();
+  }
+
+  #indexOf(side, span) {
+    return this.#alignment[side].findIndex((other) => overlap(other, span));
   }
 
   #followCaret() {
@@ -240,29 +291,66 @@ export class WordLights {
   }
 
   #light(side, index) {
-    const other = side === 'source' ? 'target' : 'source';
-    const lit = partners(this.#alignment, side, index);
-    this.#clear();
-    this[side].words[index].classList.add('here');
-    for (const { index: partner, weight } of lit) {
-      this[other].words[partner].classList.add('lit');
-      this[other].words[partner].style.setProperty('--weight', weight.toFixed(3));
-    }
-    const names = lit.map(({ index: i, weight }) =>
-      say('partner', { word: this.#text(other, i), share: percent(weight) }),
-    );
-    const words = names.length ? listed(names) : say('noWord');
-    const said = side === 'source' ? 'isLookedAtBy' : 'looksAt';
-    setText(this.readout, say(said, { word: this.#text(side, index), words }));
+    const word = { side, span: this.#alignment[side][index] };
+    const gaze = this.gaze(word) ?? this.#aligned(side, index);
+    this.#mark([word], gaze.lit);
+    setText(this.readout, this.#said(this.#text(side, index), gaze));
+    this.pointed(word);
   }
 
-  #clear() {
+  /** Returns the gaze of a word in the alignment. */
+  #aligned(side, index) {
+    const other = side === 'source' ? 'target' : 'source';
+    const lit = partners(this.#alignment, side, index).map(({ index: partner, weight }) => {
+      return { side: other, span: this.#alignment[other][partner], weight, share: weight };
+    });
+    return { isLooking: side === 'target', isShare: true, lit, by: this.aligner() };
+  }
+
+  #mark(here, lit) {
+    this.#unlight();
+    for (const { side, span } of here) {
+      for (const node of this.#nodes(side, span)) node.classList.add('here');
+    }
+    const shares = new Map();
+    for (const { side, span, share } of lit) {
+      for (const node of this.#nodes(side, span)) shares.set(node, (shares.get(node) ?? 0) + share);
+    }
+    for (const [node, share] of shares) {
+      node.classList.add('lit');
+      node.style.setProperty('--weight', Math.min(1, share).toFixed(3));
+    }
+  }
+
+  #nodes(side, span) {
+    const spans = this.#alignment[side];
+    return this[side].words.filter((_, index) => overlap(spans[index], span));
+  }
+
+  #said(word, { isLooking, isShare, lit, by }) {
+    const names = lit.slice(0, SAID_WORDS).map(({ side, span, weight }) => {
+      const share = isShare ? percent(weight) : decimal(weight, 2);
+      return say('partner', { word: this[side].text.slice(...span), share });
+    });
+    const words = names.length ? listed(names) : say('noWord');
+    const said = say(isLooking ? 'looksAt' : 'isLookedAtBy', { word, words });
+    return by ? say('by', { said, by }) : said;
+  }
+
+  #unlight() {
     for (const word of [...this.source.words, ...this.target.words]) {
       word.classList.remove('here', 'lit');
     }
+  }
+
+  #clear() {
+    this.#unlight();
     setText(this.readout, '');
+    this.pointed(null);
   }
 }
+
+const overlap = ([start, end], [first, last]) => start < last && first < end;
 
 function wordButton() {
   return element('span', {

@@ -2,6 +2,7 @@
 
 import { Latest, post } from '../common/api.js';
 import { byId, element } from '../common/dom.js';
+import { UNPINNED } from '../common/state.js';
 
 const NUM_OTHERS = 3;
 
@@ -87,7 +88,7 @@ export class OtherTranslations {
   #button(text) {
     const choose = () => {
       const wanted = text === this.#translation?.own ? null : text;
-      this.store.set({ wanted, query: null });
+      this.store.set({ wanted, ...UNPINNED });
     };
     return element('button', { type: 'button', text, onclick: choose });
   }

@@ -5,6 +5,7 @@ import { sentenceOf } from './alignment.js';
 import { makeCopy } from '../common/copy.js';
 import { byId, changed, element, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
+import { UNPINNED } from '../common/state.js';
 import { translate } from '../strings/translate.js';
 import { translatedSentences } from './sentences.js';
 
@@ -82,7 +83,7 @@ export class TranslationPanel {
   }
 
   #choose(change) {
-    this.store.set({ ...change, wanted: null, query: null });
+    this.store.set({ ...change, wanted: null, ...UNPINNED });
   }
 
   #chooseSource(source) {

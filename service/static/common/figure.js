@@ -1,7 +1,7 @@
 // Draws a heat map as SVG, for the page and for downloads.
 
-import { hex, isLight, rampColour } from '../common/palette.js';
-import { decimal, splitMark } from '../common/text.js';
+import { hex, isLight, rampColour } from './palette.js';
+import { decimal, splitMark } from './text.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const FAMILY = '"Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';
@@ -15,6 +15,8 @@ const SLANTED_FROM = 19; // Narrower columns have upright labels.
 const SLANT = Math.PI / 4;
 const MAX_LABEL_CHARACTERS = 18;
 const LINE = 20;
+
+/** @typedef {{row: number, column: number}} Place The place of a cell. */
 
 /**
  * The data of a heat map.
@@ -52,23 +54,50 @@ export function drawFigure(figure, colours, width, caption = []) {
   root.append(...figure.columns.map((label, column) => columnLabel(label, column, frame, colours)));
   root.append(...figure.rows.map((label, row) => rowLabel(label, row, frame, colours)));
   root.append(...cells(figure, frame, colours));
-  root.append(
-    svg('rect', { class: 'cursor', ...cellBox(frame, 0, 0), fill: 'none', stroke: 'none' }),
-  );
+  root.append(...markers(figure, frame));
   return root;
 }
 
-/** Puts the cursor of a drawing on a cell and marks its labels. */
-export function moveCursor(root, cell, row, column, colours) {
-  const cursor = root.querySelector('.cursor');
-  for (const name of ['x', 'y']) cursor.setAttribute(name, cell.getAttribute(name));
-  cursor.setAttribute('stroke', colours.ink);
-  cursor.setAttribute('stroke-width', 2);
+/** Draws the outlines that mark a row, a column, the pinned cell and the cursor; all are hidden. */
+function markers({ rows, columns }, { left, top, cell }) {
+  const hidden = { fill: 'none', stroke: 'none', 'pointer-events': 'none' };
+  const row = { x: 0, width: left + columns.length * cell, height: cell - 1 };
+  const column = { y: top - 4, width: cell - 1, height: rows.length * cell + 4 };
+  const box = { width: cell - 1, height: cell - 1 };
+  return Object.entries({ row, column, pin: box, cursor: box }).map(([name, size]) =>
+    svg('rect', { class: `marker ${name}`, ...size, ...hidden }),
+  );
+}
+
+/**
+ * Moves the outlines of a drawing to a row, a column, the pinned cell and the cursor.
+ * @param {HTMLElement} root Element with the drawing.
+ * @param {{row: number|null, column: number|null, pin: Place|null, cursor: Place|null}} places Null hides an outline.
+ * @param {Object} colours A palette.
+ */
+export function moveMarkers(root, { row, column, pin, cursor }, colours) {
+  const { accent, ink } = colours;
+  const cellOf = (place) =>
+    place && root.querySelector(`[data-row="${place.row}"][data-column="${place.column}"]`);
+  const inRow = row === null ? null : root.querySelector(`[data-row="${row}"]`);
+  const inColumn = column === null ? null : root.querySelector(`[data-column="${column}"]`);
+  moveMarker(root.querySelector('.row'), inRow, ['y'], accent, 1.5);
+  moveMarker(root.querySelector('.column'), inColumn, ['x'], accent, 1.5);
+  moveMarker(root.querySelector('.pin'), cellOf(pin), ['x', 'y'], accent, 3);
+  moveMarker(root.querySelector('.cursor'), cellOf(cursor), ['x', 'y'], ink, 2);
+  const marked = [pin ?? {}, cursor ?? {}, { row, column }];
+  const names = marked.flatMap((place) => [`row-${place.row}`, `column-${place.column}`]);
   for (const label of root.querySelectorAll('text[data-label]')) {
-    const isHere = [`row-${row}`, `column-${column}`].includes(label.dataset.label);
-    label.setAttribute('fill', isHere ? colours.accent : colours.ink);
+    const isHere = names.includes(label.getAttribute('data-label') ?? '');
+    label.setAttribute('fill', isHere ? accent : ink);
     label.setAttribute('font-weight', isHere ? 'bold' : 'normal');
   }
+}
+
+function moveMarker(marker, cell, names, stroke, width) {
+  for (const name of cell ? names : []) marker.setAttribute(name, cell.getAttribute(name));
+  marker.setAttribute('stroke', cell ? stroke : 'none');
+  marker.setAttribute('stroke-width', width);
 }
 
 function svg(name, attributes, text = '') {
@@ -99,7 +128,9 @@ function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) 
   };
 }
 
-const pen = document.createElement('canvas').getContext('2d');
+const pen = /** @type {CanvasRenderingContext2D} */ (
+  document.createElement('canvas').getContext('2d')
+);
 
 function textWidth(text) {
   pen.font = `${FONT}px ${FAMILY}`;

@@ -1,10 +1,10 @@
 // The heat map on the page: the pointer and the arrow keys move one cursor.
 
-import { element, setText, tokenParts } from '../common/dom.js';
-import { drawFigure, moveCursor } from './figure.js';
-import { palette } from '../common/palette.js';
-import { speaker } from '../common/strings.js';
-import { decimal } from '../common/text.js';
+import { element, setText, tokenParts } from './dom.js';
+import { drawFigure, moveMarkers } from './figure.js';
+import { palette } from './palette.js';
+import { speaker } from './strings.js';
+import { decimal } from './text.js';
 import { look } from '../strings/look.js';
 
 const say = speaker(look);
@@ -13,10 +13,17 @@ const MAX_TABLE_CELLS = 20000;
 
 /** A heat map in an element that takes the focus. */
 export class HeatMap {
+  /** @type {Figure|null} */
   #figure = null;
   #place = { row: 0, column: 0 };
   #isPlaced = false;
+  /** @type {EventTarget|null} */
   #touched = null;
+
+  /** @type {{row: number|null, column: number|null}} */
+  #lit = { row: null, column: null };
+  /** @type {Place|null} */
+  #pin = null;
 
   /**
    * @param {Object} parts
@@ -24,17 +31,28 @@ export class HeatMap {
    * @param {HTMLDetailsElement} parts.table Element that shows the same numbers as a table.
    * @param {function(number, number): void} parts.point Called when the cursor moves.
    * @param {function(number, number): void} parts.open Called when a cell is chosen.
+   * @param {function(number, number): void} [parts.light] Called when the reader points at a cell.
+   * @param {function(): void} [parts.leave] Called when the reader points at no cell any more.
    */
   constructor(parts) {
-    Object.assign(this, parts);
+    this.root = parts.root;
+    this.table = parts.table;
+    this.point = parts.point;
+    this.open = parts.open;
+    this.light = parts.light ?? (() => {});
+    this.leave = parts.leave ?? (() => {});
     this.root.addEventListener('pointerdown', (event) => this.#touch(event));
-    this.root.addEventListener('mouseover', (event) => this.#hover(event.target));
+    this.root.addEventListener('mouseover', (event) => this.#hover(/** @type {HTMLElement} */ (event.target)));
+    this.root.addEventListener('mouseleave', () => this.#rest());
+    this.root.addEventListener('blur', () => this.#rest());
     this.root.addEventListener('click', (event) => this.#click(event.target));
     this.root.addEventListener('keydown', (event) => this.#press(event));
-    this.root.addEventListener('focus', () => this.#to(this.#place.row, this.#place.column));
+    this.root.addEventListener('focus', () => this.#go(this.#place.row, this.#place.column));
     this.table.addEventListener('toggle', () => this.#fillTable());
     document.addEventListener('themechange', () => this.#draw());
-    new ResizeObserver(() => this.#resize()).observe(this.root.parentElement);
+    this.frame = /** @type {HTMLElement} */ (this.root.parentElement);
+    this.cells = /** @type {HTMLTableElement} */ (this.table.querySelector('table'));
+    new ResizeObserver(() => this.#resize()).observe(this.frame);
   }
 
   /**
@@ -43,10 +61,14 @@ export class HeatMap {
    * @param {string} label Description for screen readers.
    */
   show(figure, label) {
-    this.#isPlaced &&= sameLabels(figure, this.#figure);
+    if (!sameLabels(figure, this.#figure)) {
+      this.#isPlaced = false;
+      this.#pin = null;
+      this.#lit = { row: null, column: null };
+    }
     this.#figure = figure;
     this.root.setAttribute('aria-label', label);
-    this.table.querySelector('caption').textContent = label;
+    this.cells.caption?.replaceChildren(label);
     this.#draw();
     this.#fillTable();
   }
@@ -56,10 +78,19 @@ export class HeatMap {
     return this.#figure;
   }
 
-  /** Moves the cursor to the largest cell of a row. */
-  toRow(row) {
-    const values = this.#figure.values[row];
-    this.#to(row, values.indexOf(Math.max(...values)));
+  /** Pins a cell, a row or a column, and moves the cursor there; null pins none. */
+  pin(row, column) {
+    this.#pin = row === null || column === null ? null : { row, column };
+    this.#lit = { row, column };
+    const values = this.#figure?.values[row ?? -1];
+    if (values) this.#to(row, column ?? largestOf(values));
+    else this.#mark();
+  }
+
+  /** Outlines the row and the column of words that the reader points at elsewhere. */
+  outline(row, column) {
+    this.#lit = { row, column };
+    this.#mark();
   }
 
   /** The cursor's row and column. */
@@ -70,18 +101,19 @@ export class HeatMap {
   #width = 0;
 
   #resize() {
-    if (this.root.parentElement.clientWidth !== this.#width) this.#draw();
+    if (this.frame.clientWidth !== this.#width) this.#draw();
   }
 
   #draw() {
     if (this.#figure === null) return;
-    this.#width = this.root.parentElement.clientWidth;
+    this.#width = this.frame.clientWidth;
     if (this.#width === 0) return; // The element is not laid out yet.
     const drawing = drawFigure(this.#figure, palette(), this.#width);
     drawing.setAttribute('aria-hidden', 'true');
     this.root.replaceChildren(drawing);
     if (this.#isPlaced) this.#to(this.#place.row, this.#place.column);
     else this.#place = { row: 0, column: 0 };
+    this.#mark();
   }
 
   #to(row, column) {
@@ -89,14 +121,34 @@ export class HeatMap {
     if (cell === null) return;
     this.#place = { row, column };
     this.#isPlaced = true;
-    moveCursor(this.root, cell, row, column, palette());
+    this.#mark();
     if (document.activeElement === this.root)
       cell.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     this.point(row, column);
   }
 
+  #mark() {
+    if (this.root.querySelector('.marker') === null) return;
+    const cursor = this.#isPlaced ? this.#place : null;
+    moveMarkers(this.root, { ...this.#lit, pin: this.#pin, cursor }, palette());
+  }
+
+  /** Moves the cursor because the reader points there. */
+  #go(row, column) {
+    if (this.#figure === null) return;
+    this.#to(row, column);
+    this.light(this.#place.row, this.#place.column);
+  }
+
+  /** Returns to the pinned cell, if any. */
+  #rest() {
+    if (this.root.matches(':focus, :hover')) return;
+    if (this.#pin) this.#to(this.#pin.row, this.#pin.column);
+    this.leave();
+  }
+
   #hover({ dataset }) {
-    if (dataset.row !== undefined) this.#to(Number(dataset.row), Number(dataset.column));
+    if (dataset.row !== undefined) this.#go(Number(dataset.row), Number(dataset.column));
   }
 
   /** Handles a tap: the first tap on a cell shows its value, the second opens it. */
@@ -122,6 +174,7 @@ export class HeatMap {
   }
 
   #step(key) {
+    if (this.#figure === null) return false;
     const { row, column } = this.#place;
     const { rows, columns, isCausal } = this.#figure;
     const places = {
@@ -138,13 +191,14 @@ export class HeatMap {
     const [wantedRow, wantedColumn] = places[key];
     const to = Math.min(rows.length - 1, Math.max(0, wantedRow));
     const last = isCausal ? to : columns.length - 1;
-    this.#to(to, Math.min(last, Math.max(0, wantedColumn)));
+    this.#go(to, Math.min(last, Math.max(0, wantedColumn)));
     return true;
   }
 
   /** Fills the table only when it is unfolded, as it may have thousands of cells. */
   #fillTable() {
-    const { table, figure } = { table: this.table.querySelector('table'), figure: this.#figure };
+    const { cells: table } = this;
+    const figure = this.#figure;
     table.tBodies[0]?.remove();
     table.tHead?.remove();
     if (!this.table.open || figure === null) return;
@@ -163,6 +217,8 @@ export class HeatMap {
     );
   }
 }
+
+const largestOf = (values) => values.indexOf(Math.max(...values));
 
 function sameLabels(figure, other) {
   const key = ({ rows, columns }) => JSON.stringify([rows, columns]);
