@@ -78,7 +78,7 @@ def test_cell_of_a_rollout_opens_its_layers(reader: Reader, page: Page, api: Api
     shown = reader.number(2, 1)
     reader.cell(2, 1).click()
     expect(page.locator("#number-words")).to_contain_text("half of a word’s attention stays")
-    encoder = {"kinds": ["encoder"], "level": "word"}
+    encoder: dict[str, Any] = {"kinds": ["encoder"], "level": "word"}
     means = heads_of(api, WORDS, layers="all", **encoder)[:, :, 2, 1].mean(axis=1)
     found = parts(page)
     for layer in range(6):
