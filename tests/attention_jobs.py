@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from model.architectures.seq2seq import EncoderDecoder
 from model.config import DecoderKind, ModelConfig
 from model.encoding.teacher_forced import TeacherForcedPass
-from model.inspection.capture import Result
+from model.inspection.captures.capture import Result
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -21,6 +21,7 @@ from model.inspection.trace import AttentionTrace
 from tests.tiny import VOCAB_SIZE
 
 Array = NDArray[np.float32]
+NORMS_OF_HEADS = [norm for norm in AttentionNorm if not norm.merges_heads]
 Pairs = list[tuple[list[int], list[int]]]
 """Token ids of sources and targets."""
 

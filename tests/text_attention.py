@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from model.architectures.text_encoder import TextEncoder
 from model.encoding.text_attention import TextCapturePass
-from model.inspection.capture import Result
+from model.inspection.captures.capture import Result
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,

@@ -15,7 +15,7 @@ from torch import Tensor
 from model.architectures.embedding import NO_TOKEN
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
-from model.inspection.capture import Slices
+from model.inspection.captures.capture import Slices
 from model.sequence import BatchStats, Sequence
 
 

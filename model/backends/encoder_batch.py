@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from model.inspection.capture import Slices
+from model.inspection.captures.capture import Slices
 
 Observe = Callable[[int], Slices[None]]
 """Observes the queries, keys and values of a layer, given the number of the layer."""

@@ -12,7 +12,7 @@ from model.architectures.encoder import Heads
 from model.architectures.token_parts import TokenParts
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import EncoderBatch
-from model.inspection.capture import LayerRest, ProjectedHeads
+from model.inspection.captures.capture import LayerRest, ProjectedHeads
 from model.inspection.knocked_out import attend_without
 from model.inspection.query import AttentionKind, Knockout, SiteKnockout
 from model.layers.attention import MultiHeadAttention, attention

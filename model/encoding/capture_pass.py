@@ -15,8 +15,8 @@ from model.architectures.token_parts import TokenParts
 from model.backends.encoder_batch import run_layers
 from model.backends.torch_encoder import PackableEncoder, PackedBatch
 from model.encoding.sliced_pass import SlicedPass
-from model.inspection.capture import AttentionSite, Capture, ProjectedHeads, Result, Slices
-from model.inspection.captures import new_captures
+from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Result, Slices
+from model.inspection.captures.factory import new_captures
 from model.inspection.query import AttentionJob, AttentionKind
 
 SLICE_TOKENS = 128
@@ -27,7 +27,7 @@ SLICE_TOKENS = 128
 class CapturedJob:
     """A job, and a capture for each query of the job.
 
-    A capture collects the result of one query (`model.inspection.capture`).
+    A capture collects the result of one query (`model.inspection.captures.capture`).
     """
 
     job: AttentionJob

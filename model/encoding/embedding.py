@@ -15,7 +15,7 @@ from torch import Tensor
 
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
 from model.encoding.sliced_pass import SlicedPass, batches, padded_batches
-from model.inspection.capture import Slices
+from model.inspection.captures.capture import Slices
 from model.tokenization.token_ids import check_ids
 
 SLICE_TOKENS = 256

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import torch
 
-from model.inspection.capture import Slices
+from model.inspection.captures.capture import Slices
 
 Job = TypeVar("Job")
 

@@ -33,7 +33,7 @@ from model.encoding.capture_pass import (
     show,
 )
 from model.encoding.sliced_pass import batches
-from model.inspection.capture import (
+from model.inspection.captures.capture import (
     AttentionSite,
     DecoderOutput,
     LayerRest,

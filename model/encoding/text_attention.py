@@ -12,7 +12,7 @@ from model.encoding.capture_pass import (
 )
 from model.encoding.sliced_pass import batches
 from model.errors import AttentionQueryError
-from model.inspection.capture import Slices
+from model.inspection.captures.capture import Slices
 from model.inspection.query import AttentionJob, AttentionKind, listed
 from model.tokenization.token_ids import check_ids
 

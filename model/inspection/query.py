@@ -55,14 +55,23 @@ class Reduction(StrEnum):
 
 
 class AttentionNorm(StrEnum):
-    """The values of a map: attention weights, or norms of weight × transformed value.
+    """The values of a map.
 
-    Source: Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3: the norm of
-    weight · (x W_V + b_V) W_O.
+    `weights` are attention weights. `value_norms` are the norms of weight · (x W_V + b_V) W_O
+    (Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3). `alti` and `value_zeroing`
+    are contributions of the attended tokens, which all heads of a layer make together
+    (`model.inspection.captures.contributions`).
     """
 
     WEIGHTS = "weights"
     VALUE_NORMS = "value_norms"
+    ALTI = "alti"
+    VALUE_ZEROING = "value_zeroing"
+
+    @property
+    def merges_heads(self) -> bool:
+        """Returns whether a value belongs to all heads of a layer together."""
+        return self in (AttentionNorm.ALTI, AttentionNorm.VALUE_ZEROING)
 
 
 AttentionMaps = dict[AttentionKind, NDArray[np.float32]]

@@ -52,10 +52,27 @@ def resolve_query(
         )
     found_layers = {kind: resolve_layers(config, kind, layers) for kind in kinds}
     found_heads = resolve_numbers(heads, config.num_heads, "head", "a layer")
+    if norm.merges_heads:
+        _check_contributions(config, found_heads, reduce, norm)
     if reduce is Reduction.ROLLOUT:
         _check_rollout(config, kinds, found_heads, norm)
         found_layers = {k: tuple(range(max(numbers) + 1)) for k, numbers in found_layers.items()}
     return AttentionQuery(found_layers, found_heads, reduce, norm)
+
+
+def _check_contributions(
+    config: InspectedConfig, heads: tuple[int, ...], reduce: Reduction, norm: AttentionNorm
+) -> None:
+    if reduce in (Reduction.NONE, Reduction.MAX_HEADS):
+        raise AttentionQueryError(
+            f"{norm} belongs to all heads of a layer together, so it refuses reduce {reduce}: ask "
+            "for mean_heads, mean_layers_heads or rollout"
+        )
+    if len(heads) < config.num_heads:
+        raise AttentionQueryError(
+            f"{norm} belongs to all heads of a layer together, not to heads {listed(heads)}: ask "
+            "for all heads"
+        )
 
 
 def _check_rollout(
@@ -69,9 +86,10 @@ def _check_rollout(
             "rollout needs attention within one sequence, and cross has two sequences: ask for "
             "encoder or decoder, or reduce cross by mean_layers_heads"
         )
-    if norm is not AttentionNorm.WEIGHTS:
+    if norm is AttentionNorm.VALUE_NORMS:
         raise AttentionQueryError(
-            f"rollout is computed from weights, not from {norm}: ask for norm weights"
+            f"rollout is computed from rows that sum to 1, not from {norm}: ask for norm weights, "
+            "alti or value_zeroing"
         )
     if len(heads) < config.num_heads:
         raise AttentionQueryError(

@@ -12,8 +12,9 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import Tokenizer
+from service.errors import RequestTooLargeError
 from tests.api.conftest import ServeApart
-from tests.api.servers import AnyServer, Server
+from tests.api.servers import AnyServer, Server, assert_error
 
 pytestmark = pytest.mark.checkpoint
 
@@ -131,6 +132,30 @@ def test_value_norms_are_weights_times_one_number_a_column(real_server: Server) 
     ratios = norms[0, 0] / weights[0, 0]
     np.testing.assert_allclose(ratios, np.broadcast_to(ratios[0], ratios.shape), rtol=1e-3)
     assert ratios.std() > 0.01
+
+
+@pytest.mark.parametrize("norm", ["alti", "value_zeroing"])
+def test_contributions_share_out_the_output_of_a_layer(real_server: Server, norm: str) -> None:
+    """Rows of self-attention sum to 1; those of ALTI's cross-attention leave the stream a share."""
+    found = item(real_server, kinds=["encoder", "cross"], layers="all", norm=norm)
+    encoder, cross = data(found, "encoder"), data(found, "cross")
+    np.testing.assert_allclose(encoder.sum(-1), 1.0, atol=1e-5)
+    totals = cross.sum(-1)
+    assert totals.max() < 1.0 + 1e-5
+    assert (totals.min() < 0.5) == (norm == "alti")
+    assert [each["heads"] for each in found["attentions"]] == ["all", "all"]
+    rolled = np.eye(encoder.shape[-1])
+    for layer in encoder[:3, 0]:
+        rolled = layer @ rolled
+    rollout = item(real_server, layers=[2], reduce="rollout", norm=norm)
+    np.testing.assert_allclose(data(rollout, "encoder")[0, 0], rolled, atol=1e-5)
+
+
+def test_value_zeroing_is_limited(real_server: Server) -> None:
+    texts = ["The cat sat on the mat and saw the dog and the bird and the cow. " * 4] * 20
+    body = asking(texts, kinds=["encoder"], layers="all", norm="value_zeroing")
+    refused = real_server.post("/attention", json=body)
+    assert_error(refused, RequestTooLargeError, "value_zeroing computes a layer again for each of")
 
 
 def test_words_gather_their_tokens(real_server: Server) -> None:

@@ -55,7 +55,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"reduce": "rollout", "kinds": ["cross"]}, "leave cross out of kinds"),
     (
         {"reduce": "rollout", "norm": "value_norms"},
-        "computed from weights, not from value_norms",
+        "computed from rows that sum to 1, not from value_norms",
     ),
     ({"reduce": "rollout", "heads": [0]}, "rollout needs all heads, not only [0]"),
     (

@@ -14,6 +14,7 @@ from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
 from model.inspection.query import AttentionKind, AttentionMaps, AttentionNorm, TraceQuery
 from tests.attention_jobs import (
+    NORMS_OF_HEADS,
     assert_maps_close,
     assert_rows_sum_to_one,
     assert_steps_add_up,
@@ -71,7 +72,7 @@ def tiny_file(folder: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("norm", AttentionNorm)
+@pytest.mark.parametrize("norm", NORMS_OF_HEADS)
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_tiny_model_attends_as_in_plain_float64(
     tmp_path: Path, name: str, norm: AttentionNorm
@@ -98,7 +99,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("norm", AttentionNorm)
+@pytest.mark.parametrize("norm", NORMS_OF_HEADS)
 def test_the_built_in_model_attends_as_in_plain_float64(
     built_in: dict[str, ModelFiles], name: str, norm: AttentionNorm
 ) -> None:

@@ -114,7 +114,7 @@ CONFLICTS = [
     ({"heads": [True]}, 'heads parameter must be "all" or a list of numbers'),
     ({"heads": [1.0]}, 'heads parameter must be "all" or a list of numbers'),
     ({"reduce": "sum"}, "sum reduce is not supported; use none, mean_heads, max_heads, mean_"),
-    ({"norm": "l2"}, "l2 norm is not supported; use weights or value_norms"),
+    ({"norm": "l2"}, "l2 norm is not supported; use weights, value_norms, alti or value_zeroing"),
     ({"level": "char"}, "char level is not supported; use token or word"),
     ({"format": "csv"}, "csv format is not supported; use json, npz, safetensors or bertviz"),
     ({"top_k": 0}, "top_k parameter must be >= 1; it is 0"),
@@ -127,7 +127,7 @@ CONFLICTS = [
     ({"reduce": "rollout", "kinds": ["cross"]}, "rollout follows self-attention and has no cross"),
     (
         {"reduce": "rollout", "norm": "value_norms"},
-        "computed from weights, not from value_norms",
+        "computed from rows that sum to 1, not from value_norms",
     ),
     ({"reduce": "rollout", "heads": [0]}, "rollout needs all heads, not only [0]; leave heads out"),
     (
@@ -216,7 +216,10 @@ def test_steps_are_of_the_first_head_of_the_last_cross_attention() -> None:
         ({"query": 0, "kind": "self"}, "self kind is not supported; use encoder, decoder or cross"),
         ({"query": 0, "layer": "all"}, "layer parameter is not a number"),
         ({"query": 0, "layers": [0]}, "there is no layers parameter"),
-        ({"query": 0, "include": ["z"]}, "z include[0] is not supported; use vectors, output or"),
+        (
+            {"query": 0, "include": ["z"]},
+            "z include[0] is not supported; use vectors, output, ",
+        ),
         ({"query": 0, "include": ["output"] * 2}, "include parameter has output twice"),
     ],
 )

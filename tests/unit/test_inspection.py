@@ -70,7 +70,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"reduce": ROLLOUT}, "or reduce cross by mean_layers_heads"),
     (
         {"kinds": [ENCODER], "reduce": ROLLOUT, "norm": VALUE_NORMS},
-        "rollout is computed from weights, not from value_norms: ask for norm weights",
+        "rollout is computed from rows that sum to 1, not from value_norms: ask for norm weights",
+    ),
+    (
+        {"reduce": Reduction.NONE, "norm": AttentionNorm.ALTI},
+        "alti belongs to all heads of a layer together, so it refuses reduce none: ask for mean_",
+    ),
+    (
+        {"heads": [1], "reduce": Reduction.MEAN_HEADS, "norm": AttentionNorm.VALUE_ZEROING},
+        "value_zeroing belongs to all heads of a layer together, not to heads 1: ask for all heads",
     ),
     (
         {"kinds": [ENCODER], "reduce": ROLLOUT, "heads": [2, 1]},

@@ -15,7 +15,7 @@ from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError, UnknownTokenError
-from model.inspection import probability_capture
+from model.inspection.captures import probabilities as probability_capture
 from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import AttentionJob, AttentionKind, ProbabilityQuery
 from model.inspection.resolve import resolve_query

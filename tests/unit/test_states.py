@@ -11,7 +11,7 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.text_encoder import TextEncoder
 from model.encoding.forced_pass import encode
 from model.encoding.text_attention import TextCapturePass
-from model.inspection.capture import Result
+from model.inspection.captures.capture import Result
 from model.inspection.query import AttentionJob, AttentionKind, StatesQuery
 from model.inspection.states import Array, TokenStates
 from tests.attention_jobs import kinds_of, random_pairs, results

@@ -18,9 +18,9 @@ from model.encoding.forced_pass import encode, forced_pass
 from model.encoding.sliced_pass import batches
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError
-from model.inspection import maps as map_capture
-from model.inspection.capture import Slices
-from model.inspection.captures import new_captures
+from model.inspection.captures import maps as map_capture
+from model.inspection.captures.capture import Slices
+from model.inspection.captures.factory import new_captures
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -33,6 +33,7 @@ from model.inspection.resolve import resolve_query
 from model.inspection.trace import AttentionTrace
 from model.layers.ssru import SSRU
 from tests.attention_jobs import (
+    NORMS_OF_HEADS,
     Array,
     assert_maps_close,
     assert_rows_sum_to_one,
@@ -207,7 +208,7 @@ REDUCTIONS: dict[Reduction, Callable[[Array], Array]] = {
 }
 
 
-@pytest.mark.parametrize("norm", AttentionNorm)
+@pytest.mark.parametrize("norm", NORMS_OF_HEADS)
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_a_reduction_is_numpys(family: Family, reduce: Reduction, norm: AttentionNorm) -> None:
     model = family.model()

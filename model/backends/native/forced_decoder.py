@@ -12,7 +12,7 @@ from model.architectures.embedding import NO_TOKEN
 from model.backends.native.library import address, check, int32
 from model.backends.native.packed_model import PackedModel
 from model.config import ModelConfig
-from model.inspection.capture import Slices
+from model.inspection.captures.capture import Slices
 
 ROWS = 16
 """Number of targets that are decoded together."""

@@ -41,7 +41,7 @@ class AttentionBody(BaseModel):
 
     kind: Kind
     layers: list[int] = Field(description="Indices of the layers, from 0.")
-    heads: list[int] | Literal["mean", "max", "rollout"]
+    heads: list[int] | Literal["mean", "max", "rollout", "all"]
     reduce: Reduce
     norm: Norm
     shape: tuple[int, int, int, int] = Field(description="Shape of `data`.")

@@ -221,8 +221,9 @@ class AttentionRequest(AttentionQuestion):
     )
     norm: Norm = Field(
         "weights",
-        description="`weights`, or `value_norms`: each weight times the norm of its value vector "
-        "after the output projection.",
+        description="`weights`; `value_norms`: each weight times the norm of its value vector "
+        "after the output projection; `alti` or `value_zeroing`: contributions of all heads "
+        "together.",
     )
     level: Level = Field("token", description="Attention between tokens, or between words.")
     top_k: Positive | None = Field(
@@ -349,9 +350,10 @@ class AttentionRequest(AttentionQuestion):
                 "rollout follows self-attention and has no cross; "
                 "leave cross out of kinds, or use another reduce"
             )
-        if self.norm != "weights":
+        if self.norm == "value_norms":
             refuse(
-                f"rollout is computed from weights, not from {self.norm}; leave norm or reduce out"
+                f"rollout is computed from rows that sum to 1, not from {self.norm}; leave norm or "
+                "reduce out"
             )
         if self.heads != "all":
             shown = str(self.heads)[:SHOWN_CHARS]

@@ -88,13 +88,20 @@ def weights_of(cross: AttentionMaps) -> NDArray[np.float32]:
     return weights
 
 
+def heads_of(query: AttentionQuery) -> list[int] | str:
+    """Returns the value of `heads` in a response."""
+    if query.norm.merges_heads and query.reduce is not Reduction.ROLLOUT:
+        return "all"
+    return HEADS.get(query.reduce, list(query.heads))
+
+
 def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:
     """Returns the attention of each kind, with the names that a response uses."""
     return [
         Attention(
             kind=kind.value,
             layers=list(query.layers[kind]),
-            heads=HEADS.get(query.reduce, list(query.heads)),
+            heads=heads_of(query),
             reduce=query.reduce.value,
             norm=query.norm.value,
             data=values,

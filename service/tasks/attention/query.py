@@ -14,6 +14,7 @@ from model.inspection.query import (
     InspectedConfig,
     Reduction,
     TraceQuery,
+    plane,
 )
 from model.inspection.resolve import resolve_query, resolve_trace
 from model.tokenization.tokenizer import Tokenizer
@@ -27,6 +28,14 @@ COMPUTED_PER_RETURNED = 8
 
 With `top_k` few values are returned, but whole rows are computed. Values that a reduction over
 heads or layers combines count as one value.
+"""
+
+
+MAX_ZEROED_EDGES = 200_000
+"""Largest number of edges, over all layers of a request, whose value is set to zero.
+
+For each edge, the layer is computed again for one token. In the built-in models, 200,000 tokens
+take 2 seconds on one core.
 """
 
 
@@ -190,6 +199,27 @@ def check_size(
     returned = sum(prod((*shape[:3], min(shape[3], top_k or shape[3]))) for shape in shapes)
     check_values(returned, limit)
     check_values(sum(map(prod, shapes)), COMPUTED_PER_RETURNED * limit)
+    if query.norm is AttentionNorm.VALUE_ZEROING:
+        planes = [
+            (len(query.layers[kind]), *plane(kind, *each))
+            for kind in query.kinds
+            for each in lengths
+        ]
+        check_zeroing(sum(map(prod, planes)))
+
+
+def check_zeroing(count: int) -> None:
+    """Refuses value zeroing of too many edges.
+
+    Raises:
+        RequestTooLargeError: The count exceeds MAX_ZEROED_EDGES.
+    """
+    if count > MAX_ZEROED_EDGES:
+        raise RequestTooLargeError(
+            f"Invalid request: value_zeroing computes a layer again for each of {count} edges, and "
+            f"the limit is {MAX_ZEROED_EDGES}: ask for fewer layers, send fewer or shorter texts, "
+            "or use norm alti"
+        )
 
 
 def check_values(count: int, limit: int) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 Kind = Literal["encoder", "decoder", "cross"]
 Level = Literal["token", "word"]
 Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
-Norm = Literal["weights", "value_norms"]
+Norm = Literal["weights", "value_norms", "alti", "value_zeroing"]
 Numbers = Literal["all"] | Sequence[int]
 """Indices of layers or heads. A negative index counts from the end."""
 
@@ -74,7 +74,7 @@ class InspectionRequest(ModelChoice):
         layers: Indices of the layers.
         heads: Indices of the heads.
         reduce: Reduction over heads and layers.
-        norm: Whether weights alone or weights times value norms are returned.
+        norm: Values that are returned: weights, weights times value norms, or contributions.
         needs_equal_layers: Whether each kind must have the same number of layers, as the BertViz
             format requires.
         view: Form in which the matrices are returned.

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.inspection.capture import Capture, DecoderOutput, Slices
+from model.inspection.captures.capture import Capture, DecoderOutput, Slices
 from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import ProbabilityQuery
 

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from torch import Tensor
 
-from model.inspection.capture import AttentionSite, Capture, ProjectedHeads, Slices
-from model.inspection.maps import float_weight
+from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Slices
+from model.inspection.captures.head_matrices import float_weight
 from model.inspection.query import AttentionKind, TraceQuery
 from model.inspection.trace import AttentionTrace, trace_attention
 

@@ -1,4 +1,4 @@
-"""Captures attention maps: the weights of some layers and heads, or weights times value norms.
+"""Captures attention maps: weights, weights times value norms, or contributions.
 
 Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
 number of attending tokens, and S the number of attended tokens.
@@ -6,12 +6,14 @@ number of attending tokens, and S the number of attended tokens.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from model.inspection.capture import AttentionSite, Capture, ProjectedHeads, Slices
+from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Slices
+from model.inspection.captures.contributions import Alti, ValueZeroing
+from model.inspection.captures.head_matrices import head_matrices
 from model.inspection.query import (
     AttentionKind,
     AttentionMaps,
@@ -19,8 +21,7 @@ from model.inspection.query import (
     AttentionQuery,
     Reduction,
 )
-from model.layers.attention import MultiHeadAttention, attention_weights
-from model.quantization.int8 import Int8Linear
+from model.layers.attention import attention_weights
 
 
 class MapsCapture(Capture):
@@ -54,16 +55,24 @@ class MapsCapture(Capture):
         layers, is_rollout = self.query.layers[site.kind], self.query.reduce is Reduction.ROLLOUT
         result, merge = self.maps[site.kind], MERGES[self.query.reduce]
         merged = torch.empty_like(result) if is_rollout else result
-        heads = self._select(projected)
-        for first in range(0, result.shape[2], self.slice_rows):
+        heads, slice_rows = self._select(site, projected), self.slice_rows
+        if self.query.norm is AttentionNorm.VALUE_ZEROING:
+            slice_rows = max(1, slice_rows // result.shape[3])  # each row is S rows of the layer
+        for first in range(0, result.shape[2], slice_rows):
             if first:
                 yield
-            rows = slice(first, first + self.slice_rows)
+            rows = slice(first, first + slice_rows)
             merge(merged[:, :, rows], heads.values(rows), layers.index(site.layer), len(layers))
         if is_rollout:
-            result[0, 0] = rollout_step(merged[0, 0]) @ result[0, 0]
+            is_weights = self.query.norm is AttentionNorm.WEIGHTS
+            step = rollout_step(merged[0, 0]) if is_weights else merged[0, 0]
+            result[0, 0] = step @ result[0, 0]
 
-    def _select(self, projected: ProjectedHeads) -> "ChosenHeads":
+    def _select(self, site: AttentionSite, projected: ProjectedHeads) -> "Rows":
+        if self.query.norm is AttentionNorm.ALTI:
+            return Alti(site, projected)
+        if self.query.norm is AttentionNorm.VALUE_ZEROING:
+            return ValueZeroing(site, projected)
         numbers, norms = self.query.heads, None
         query, key = chosen(projected.query, numbers), chosen(projected.key, numbers)
         if self.query.norm is AttentionNorm.VALUE_NORMS:
@@ -77,6 +86,13 @@ class MapsCapture(Capture):
     def result(self) -> AttentionMaps:
         """Returns the map (layers, heads, T, S) of each kind."""
         return {kind: values.cpu().numpy() for kind, values in self.maps.items()}
+
+
+class Rows(Protocol):
+    """The values of a map, computed some rows at a time."""
+
+    def values(self, rows: slice) -> Tensor:
+        """Returns the values of some rows (H, rows, S)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +178,6 @@ def rollout_step(weights: Tensor) -> Tensor:
     """
     mixed = 0.5 * (weights + torch.eye(len(weights), device=weights.device))
     return mixed / mixed.sum(dim=-1, keepdim=True)
-
-
-def float_weight(linear: nn.Module) -> Tensor:
-    """Returns the matrix (out, in) of a linear layer, as floats even for an int8 layer."""
-    weight = linear.float_weight if isinstance(linear, Int8Linear) else linear.weight
-    return cast("Tensor", weight)
-
-
-def head_matrices(module: MultiHeadAttention) -> Tensor:
-    """Returns the matrix W_O of the output projection in parts (H, K, D), one for each head."""
-    weight = float_weight(module.out)  # (D, H * K)
-    return weight.view(len(weight), module.num_heads, -1).permute(1, 2, 0)
 
 
 def value_norms(value: Tensor, matrices: Tensor) -> Tensor:

@@ -2,9 +2,11 @@
 
 import torch
 
-from model.inspection.capture import Capture
-from model.inspection.maps import MapsCapture
-from model.inspection.probability_capture import ProbabilityCapture
+from model.inspection.captures.capture import Capture
+from model.inspection.captures.maps import MapsCapture
+from model.inspection.captures.probabilities import ProbabilityCapture
+from model.inspection.captures.states import StatesCapture
+from model.inspection.captures.trace import TraceCapture
 from model.inspection.query import (
     AttentionJob,
     ProbabilityQuery,
@@ -12,8 +14,6 @@ from model.inspection.query import (
     StatesQuery,
     TraceQuery,
 )
-from model.inspection.states_capture import StatesCapture
-from model.inspection.trace_capture import TraceCapture
 
 
 def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> list[Capture]:

@@ -1,0 +1,1 @@
+"""Captures: collect the results of queries from a forward pass."""
