@@ -19,6 +19,7 @@ type Axis = import('../../service/static/look/attention.js').Axis;
 type Gaze = import('../../service/static/look/gaze.js').Gaze;
 type Word = import('../../service/static/look/gaze.js').Word;
 type NumberPanel = import('../../service/static/look/number.js').NumberPanel;
+type SearchPanel = import('../../service/static/look/search.js').SearchPanel;
 type Cell = import('../../service/static/look/parts.js').Cell;
 type Made = import('../../service/static/look/parts.js').Made;
 type Shape = import('../../service/static/look/models.js').Shape;
@@ -44,6 +45,11 @@ interface PageElements {
   'steps-before': HTMLButtonElement;
   'steps-after': HTMLButtonElement;
   'steps-table': HTMLTableElement;
+  search: HTMLDetailsElement;
+  'search-grid': HTMLTableElement;
+  'search-from': HTMLSelectElement;
+  'search-to': HTMLSelectElement;
+  'search-curl': HTMLDetailsElement;
   'number-parts': HTMLTableElement;
   vectors: HTMLInputElement;
 }
@@ -69,6 +75,7 @@ interface View {
   norm: string;
   query: number | null;
   key: number | null;
+  search: boolean;
   vectors: boolean;
 }
 

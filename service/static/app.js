@@ -18,10 +18,12 @@ import { Notice } from './common/notice.js';
 import { NumberPanel } from './look/number.js';
 import { OtherTranslations } from './translate/others.js';
 import { DEFAULTS, Store, UNPINNED, fromFragment, toFragment } from './common/state.js';
+import { SearchPanel } from './look/search.js';
 import { StepsPanel } from './look/steps.js';
 import * as lookTexts from './strings/look.js';
 import * as numberTexts from './strings/number.js';
 import * as pageTexts from './strings/page.js';
+import * as searchTexts from './strings/search.js';
 import * as stepsTexts from './strings/steps.js';
 import * as translateTexts from './strings/translate.js';
 import { TaskChoice } from './translate/task.js';
@@ -34,7 +36,7 @@ const EXAMPLES = [
 ];
 const EXAMPLE_LANGUAGE = 'en';
 
-sayStatic({ ...lookTexts, ...numberTexts, ...pageTexts, ...stepsTexts, ...translateTexts });
+sayStatic({ ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
 const languageChoice = new LanguageChoice();
 const translateNotice = new Notice(byId('translate-notice'));
 
@@ -107,6 +109,11 @@ function buildLook(store, models, lights, aligned) {
       store,
       notice: new Notice(byId('number-notice')),
       closed: unpin,
+    }),
+    search: new SearchPanel({
+      store,
+      notice: new Notice(byId('search-notice')),
+      curl: new CurlLine(byId('search-curl')),
     }),
     steps: new StepsPanel({
       store,

@@ -17,6 +17,7 @@
  * norm: weights or value_norms.
  * query: The pinned token that attends, counted from 0; null for none.
  * key: The pinned token that it attends to, counted from 0; null for none.
+ * search: Whether the search for a head is open.
  * vectors: Whether the computation shows q, k and v.
  */
 /** @type {Readonly<View>} */
@@ -37,6 +38,7 @@ export const DEFAULTS = Object.freeze({
   norm: 'weights',
   query: null,
   key: null,
+  search: false,
   vectors: false,
 });
 
@@ -75,6 +77,7 @@ const READERS = {
   norm: oneOf('weights', 'value_norms'),
   query: isNumber,
   key: isNumber,
+  search: isFlag,
   vectors: isFlag,
 };
 

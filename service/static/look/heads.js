@@ -65,7 +65,7 @@ export class Heads {
 }
 
 /** Draws one pixel a cell; the style sheet enlarges them. */
-function paint(canvas, values, max, colours) {
+export function paint(canvas, values, max, colours) {
   const [height, width] = [values.length, values[0].length];
   const image = new ImageData(width, height);
   values.flat().forEach((value, index) => {

@@ -14,7 +14,7 @@ import { look } from '../strings/look.js';
 
 const say = speaker(look);
 
-const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'vectors'];
+const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'search', 'vectors'];
 
 /** Reports whether nothing was translated, because both languages are the same. */
 const isSame = ({ task, source, target }) => task !== 'embed' && source === target;
@@ -37,6 +37,7 @@ export class LookPanel {
    * @param {Heads} parts.heads
    * @param {StepsPanel} parts.steps
    * @param {NumberPanel} parts.number
+   * @param {SearchPanel} parts.search
    * @param {WordLights} parts.lights
    * @param {Downloads} parts.downloads
    * @param {Notice} parts.notice
@@ -285,6 +286,7 @@ export class LookPanel {
       column === null ? null : gaze.wordAt('columns', column),
     ];
     this.lights.setPins(words.filter(Boolean));
+    this.search.show(this.#shown);
     const hasNumber = row !== null && column !== null;
     if (hasNumber) this.number.show(cellAt({ view, subject, tables, values }, row, column));
     else this.number.hide();
