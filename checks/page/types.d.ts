@@ -19,6 +19,7 @@ type Axis = import('../../service/static/look/attention.js').Axis;
 type Gaze = import('../../service/static/look/gaze.js').Gaze;
 type Word = import('../../service/static/look/gaze.js').Word;
 type NumberPanel = import('../../service/static/look/number.js').NumberPanel;
+type LikelyPanel = import('../../service/static/look/likely.js').LikelyPanel;
 type SearchPanel = import('../../service/static/look/search.js').SearchPanel;
 type Cell = import('../../service/static/look/parts.js').Cell;
 type Made = import('../../service/static/look/parts.js').Made;
@@ -45,6 +46,9 @@ interface PageElements {
   'steps-before': HTMLButtonElement;
   'steps-after': HTMLButtonElement;
   'steps-table': HTMLTableElement;
+  why: HTMLInputElement;
+  'likely-table': HTMLTableElement;
+  'likely-curl': HTMLDetailsElement;
   search: HTMLDetailsElement;
   'search-grid': HTMLTableElement;
   'search-from': HTMLSelectElement;
@@ -75,6 +79,7 @@ interface View {
   norm: string;
   query: number | null;
   key: number | null;
+  named: string;
   search: boolean;
   vectors: boolean;
 }

@@ -12,6 +12,7 @@ import { Heads } from './look/heads.js';
 import { HeatMap } from './common/heatmap.js';
 import { LanguageChoice, keptView, sayStatic } from './common/language.js';
 import { Languages } from './translate/languages.js';
+import { LikelyPanel } from './look/likely.js';
 import { LookPanel } from './look/look.js';
 import { Models } from './look/models.js';
 import { Notice } from './common/notice.js';
@@ -20,6 +21,7 @@ import { OtherTranslations } from './translate/others.js';
 import { DEFAULTS, Store, UNPINNED, fromFragment, toFragment } from './common/state.js';
 import { SearchPanel } from './look/search.js';
 import { StepsPanel } from './look/steps.js';
+import * as likelyTexts from './strings/likely.js';
 import * as lookTexts from './strings/look.js';
 import * as numberTexts from './strings/number.js';
 import * as pageTexts from './strings/page.js';
@@ -36,7 +38,7 @@ const EXAMPLES = [
 ];
 const EXAMPLE_LANGUAGE = 'en';
 
-sayStatic({ ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
+sayStatic({ ...likelyTexts, ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
 const languageChoice = new LanguageChoice();
 const translateNotice = new Notice(byId('translate-notice'));
 
@@ -109,6 +111,11 @@ function buildLook(store, models, lights, aligned) {
       store,
       notice: new Notice(byId('number-notice')),
       closed: unpin,
+    }),
+    likely: new LikelyPanel({
+      store,
+      notice: new Notice(byId('likely-notice')),
+      curl: new CurlLine(byId('likely-curl')),
     }),
     search: new SearchPanel({
       store,

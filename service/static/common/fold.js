@@ -7,7 +7,7 @@ import { DEFAULTS } from './state.js';
 const STORED = 'regard-look';
 
 /** The choices that show that a link is about attention. */
-const ABOUT = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'search', 'vectors'];
+const ABOUT = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'named', 'search', 'vectors'];
 
 /** Reports whether a view opens the fold: by its own choices, or by what the reader chose before. */
 export function isUnfolded(view) {

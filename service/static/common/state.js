@@ -17,6 +17,7 @@
  * norm: weights or value_norms.
  * query: The pinned token that attends, counted from 0; null for none.
  * key: The pinned token that it attends to, counted from 0; null for none.
+ * named: The word whose probability is compared; empty for none.
  * search: Whether the search for a head is open.
  * vectors: Whether the computation shows q, k and v.
  */
@@ -38,6 +39,7 @@ export const DEFAULTS = Object.freeze({
   norm: 'weights',
   query: null,
   key: null,
+  named: '',
   search: false,
   vectors: false,
 });
@@ -77,6 +79,7 @@ const READERS = {
   norm: oneOf('weights', 'value_norms'),
   query: isNumber,
   key: isNumber,
+  named: isText,
   search: isFlag,
   vectors: isFlag,
 };

@@ -3,6 +3,7 @@
 import { tokenName } from '../common/text.js';
 
 const DECIMALS = 5;
+const NUM_LIKELIEST = 5;
 
 /**
  * A sequence and its translation, whose attention is shown.
@@ -73,6 +74,12 @@ export function stepsBody(view, subject) {
   const { kind, layer, head, query, vectors } = view;
   const include = vectors ? ['output', 'vectors'] : ['output'];
   return { ...subjectBody(subject), kind, layer, head, query, include };
+}
+
+/** Returns the request body for the probabilities of all target tokens, with a named word. */
+export function probabilitiesBody({ named }, subject) {
+  const probabilities = { top_k: NUM_LIKELIEST, ...(named === '' ? {} : { tokens: [named] }) };
+  return { ...subjectBody(subject), kinds: ['cross'], top_k: 1, probabilities };
 }
 
 /** Returns a request body that gets a text's sentences with as few numbers as possible. */

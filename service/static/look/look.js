@@ -14,7 +14,7 @@ import { look } from '../strings/look.js';
 
 const say = speaker(look);
 
-const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'search', 'vectors'];
+const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'search', 'named', 'vectors'];
 
 /** Reports whether nothing was translated, because both languages are the same. */
 const isSame = ({ task, source, target }) => task !== 'embed' && source === target;
@@ -38,6 +38,7 @@ export class LookPanel {
    * @param {StepsPanel} parts.steps
    * @param {NumberPanel} parts.number
    * @param {SearchPanel} parts.search
+   * @param {LikelyPanel} parts.likely
    * @param {WordLights} parts.lights
    * @param {Downloads} parts.downloads
    * @param {Notice} parts.notice
@@ -170,6 +171,7 @@ export class LookPanel {
     this.#shown = null;
     this.notice.hide();
     this.steps.hide();
+    this.likely.hide();
   }
 
   async #fetch(translation, signal) {
@@ -290,6 +292,8 @@ export class LookPanel {
     const hasNumber = row !== null && column !== null;
     if (hasNumber) this.number.show(cellAt({ view, subject, tables, values }, row, column));
     else this.number.hide();
+    if (row === null) this.likely.hide();
+    else this.likely.show(view, subject);
     if (row !== null && isOneHead(view)) this.steps.show(view, subject);
     else this.steps.hide();
   }

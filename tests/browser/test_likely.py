@@ -1,0 +1,90 @@
+"""What could have come instead: the probabilities of the next token, and a word that is named."""
+
+import math
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Api
+from tests.browser.reader import KIDS, Reader
+
+pytestmark = pytest.mark.browser
+
+POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+SWIM = "She swam in the pool."
+
+
+def share(text: str) -> float:
+    """A probability as the page writes it: `12.34 %`, or `1.2 · 10⁻³ %`."""
+    found = re.fullmatch(r"([\d.]+)(?: · 10([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+))? %", text.strip())
+    assert found, text
+    power = int(found[2].translate(POWERS)) if found[2] else 0
+    return float(found[1]) * 10.0 ** (power - 2)
+
+
+def probabilities(api: Api, text: str, **fields: Any) -> Any:
+    return api.attention(text, probabilities={"top_k": 5, **fields})["probabilities"]
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_likeliest_tokens_are_those_of_the_server(
+    reader: Reader, page: Page, api: Api, place: int
+) -> None:
+    reader.read(SWIM, level="token", query=place)
+    rows = page.locator("#likely-table tbody tr")
+    expect(rows).not_to_have_count(0)
+    found = probabilities(api, SWIM)
+    for row, token, log in zip(
+        rows.all(), found["likeliest"]["tokens"][place], found["likeliest"]["log_probs"][place],
+        strict=True,
+    ):  # fmt: skip
+        name = (row.locator("th").text_content() or "").removesuffix(" (written)")
+        assert name == token
+        told = share(row.locator("td").last.text_content() or "")
+        assert told == pytest.approx(math.exp(log), rel=0.05, abs=6e-5)
+    expect(rows.first).to_contain_text("(written)")
+    entropy = found["entropies"][place]
+    expect(page.locator("#likely-entropy")).to_contain_text(f"ntropy {entropy:.2f}")
+    expect(page.locator("#likely-entropy")).to_contain_text(str(found["num_candidates"]))
+
+
+def test_written_token_is_listed_wherever_it_ranks(reader: Reader, page: Page, api: Api) -> None:
+    """A translation that the reader chose has unlikely tokens."""
+    wanted = "Ela nadou no lago."
+    reader.read(SWIM, wanted=wanted, level="token")
+    tokens = api.attention(SWIM, target_text=wanted)["target"]["tokens"]
+    place = tokens.index("▁lago")
+    reader.cell(place, 0).click()
+    item = api.attention(SWIM, target_text=wanted, probabilities={"top_k": 5})
+    found = item["probabilities"]
+    row = page.locator("#likely-table .top")
+    expect(row).to_contain_text("lago (written)")
+    expect(row.locator("td").first).to_have_text(str(found["ranks"][place]))
+
+
+def test_word_that_is_named_gets_its_rank(reader: Reader, page: Page, api: Api) -> None:
+    reader.read(SWIM)
+    reader.word("piscina").click()
+    expect(page.locator("#likely-title")).to_have_text("What could have come instead of “piscina”?")
+    expect(page.locator("#likely-before")).to_contain_text("“Ela nadou na”")
+    page.get_by_label("Why not another word?").fill("lago")
+    page.keyboard.press("Enter")
+    answer = page.locator("#why-answer")
+    expect(answer).to_contain_text("“lago” has rank")
+    place = api.attention(SWIM)["target"]["tokens"].index("▁piscina")
+    named = probabilities(api, SWIM, tokens=["lago"])["named"]
+    told = re.search(r"rank (\d+) and probability (.* %)\.", answer.text_content() or "")
+    assert told is not None
+    assert int(told[1]) == named["ranks"][place][0]
+    assert share(told[2]) == pytest.approx(math.exp(named["log_probs"][place][0]), rel=0.05)
+    assert ("shortlist" in (answer.text_content() or "")) is not named["is_candidate"][0]
+    assert '"tokens":["lago"]' in reader.command("likely")
+
+
+def test_encoder_has_no_next_token(reader: Reader, page: Page) -> None:
+    reader.read(KIDS, kind="encoder", query=2)
+    expect(page.locator("#likely")).to_be_hidden()
+    reader.word("eles").click()
+    expect(page.locator("#likely-title")).to_contain_text("“eles”")
