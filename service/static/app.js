@@ -30,6 +30,8 @@ import * as stepsTexts from './strings/steps.js';
 import * as translateTexts from './strings/translate.js';
 import { TaskChoice } from './translate/task.js';
 import { TranslationPanel } from './translate/translation.js';
+import { UnderstandPanel } from './understand/understand.js';
+import { WayChoice, showWay } from './common/ways.js';
 
 const EXAMPLES = [
   'The kids were scared of the lions, so they left right away.',
@@ -41,8 +43,16 @@ const EXAMPLE_LANGUAGE = 'en';
 sayStatic({ ...likelyTexts, ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
 const languageChoice = new LanguageChoice();
 const translateNotice = new Notice(byId('translate-notice'));
+const opened = keptView() ?? location.hash;
+const understand = new UnderstandPanel();
+
+// The opening needs no list of languages, so it moves while the server is asked for one.
+showWay(fromFragment(opened) ?? DEFAULTS);
+understand.show(fromFragment(opened) ?? DEFAULTS);
 
 async function start() {
+  const isHidden = document.body.dataset.way === 'understand';
+  const notice = isHidden ? understand.notice : translateNotice;
   try {
     const models = new Models();
     const [list, { language }, embedders] = await Promise.all([
@@ -50,16 +60,16 @@ async function start() {
       get('frontend/settings'),
       models.embedders(),
     ]);
-    translateNotice.hide();
+    notice.hide();
     build({ languages: new Languages(list), usualTarget: language.target.code, models, embedders });
   } catch (error) {
-    translateNotice.show(/** @type {ApiError} */ (error), start);
+    notice.show(/** @type {ApiError} */ (error), start);
   }
 }
 
 function build(served) {
   const { languages, models, embedders } = served;
-  const store = new Store(restored(served, keptView() ?? location.hash));
+  const store = new Store(restored(served, opened));
   languageChoice.view = () => toFragment(store.view);
   const lights = new WordLights(byId('text'), byId('mirror'), byId('output'), byId('pairs'));
   const look = buildLook(store, models, lights, (item, level) => {
@@ -81,9 +91,15 @@ function build(served) {
   });
   offerExamples(translation, languages);
   keepLink(store, () => restored(served, location.hash));
+  offerWays(store, served);
   tasks.render(store.view);
   fold.render();
   translation.restore();
+}
+
+function offerWays(store, { models, languages }) {
+  new WayChoice(store).render(store.view);
+  understand.connect({ store, models, languages });
 }
 
 function buildLook(store, models, lights, aligned) {

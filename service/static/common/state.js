@@ -2,6 +2,7 @@
 // fragment to the server.
 
 /**
+ * way: translate, or understand: the part of the page that is shown.
  * task: translate or embed.
  * model: The name of the model that embeds; null for the default one.
  * text, source, target: The text to translate and its languages; source `auto` is detected.
@@ -20,9 +21,16 @@
  * named: The word whose probability is compared; empty for none.
  * search: Whether the search for a head is open.
  * vectors: Whether the computation shows q, k and v.
+ * swapped, turned: Whether the kids and the lions have changed places in the sentence that opens
+ *     Understand, and whether that sentence is in the active voice.
+ * lesson, token: The sentence of the story, and the number of the token that it follows; null for
+ *     the story's own choice.
+ * step: The step of the story; null before its start.
+ * toy: The numbers of the toy's matrix, row by row, separated by spaces; null for the first ones.
  */
 /** @type {Readonly<View>} */
 export const DEFAULTS = Object.freeze({
+  way: 'translate',
   task: 'translate',
   model: null,
   text: '',
@@ -42,6 +50,12 @@ export const DEFAULTS = Object.freeze({
   named: '',
   search: false,
   vectors: false,
+  swapped: false,
+  turned: false,
+  lesson: null,
+  token: null,
+  step: null,
+  toy: null,
 });
 
 /** The change that pins no word. */
@@ -52,6 +66,8 @@ const isName = (value) => (/^[\w.:/-]{1,100}$/.test(value) ? value : undefined);
 const isText = (value) => value;
 const isFlag = (value) => value === 'yes';
 const isNumber = (value) => (/^\d{1,4}$/.test(value) ? Number(value) : undefined);
+const isWord = (value) => (/^[a-z]{1,20}$/.test(value) ? value : undefined);
+const areNumbers = (value) => (/^[-\d. ]{1,200}$/.test(value) ? value : undefined);
 const oneOf =
   (...words) =>
   (value) =>
@@ -63,6 +79,7 @@ const isNumberOr =
 
 // Functions that read the values of a link; they leave out unknown values.
 const READERS = {
+  way: oneOf('translate', 'understand'),
   task: oneOf('translate', 'embed'),
   model: isName,
   text: isText,
@@ -82,6 +99,12 @@ const READERS = {
   named: isText,
   search: isFlag,
   vectors: isFlag,
+  swapped: isFlag,
+  turned: isFlag,
+  lesson: isText,
+  token: isNumber,
+  step: isWord,
+  toy: areNumbers,
 };
 
 /** Returns a view as the fragment of a link, without the `#` and without default values. */

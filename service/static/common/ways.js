@@ -1,0 +1,33 @@
+// The choice between the two ways into the page.
+
+import { byId, renderRadios } from './dom.js';
+import { speaker } from './strings.js';
+import { ways } from '../strings/ways.js';
+
+const say = speaker(ways);
+
+/** Shows the part of the page that belongs to a view. The style sheet hides the other part. */
+export function showWay({ way }) {
+  document.body.dataset.way = way;
+}
+
+/** The radio buttons of the two parts: the translator, and the explanation of attention. */
+export class WayChoice {
+  /** @param {Store} store */
+  constructor(store) {
+    this.store = store;
+    byId('way').querySelector('legend').textContent = say('legend');
+    store.subscribe((view) => this.render(view));
+  }
+
+  /** Shows the choice of a view, and its part of the page. */
+  render({ way }) {
+    const options = ['translate', 'understand'].map((value) => ({
+      value,
+      label: say(value),
+      title: say(`${value}Title`),
+    }));
+    showWay({ way });
+    renderRadios(byId('way'), 'way', options, way, (value) => this.store.set({ way: value }));
+  }
+}

@@ -1,0 +1,225 @@
+// The opening of Understand: who are “they”? Two heads answer, and their answers differ.
+
+import { Latest } from '../common/api.js';
+import { element, setText } from '../common/dom.js';
+import { Notice } from '../common/notice.js';
+import { speaker } from '../common/strings.js';
+import { percent } from '../common/text.js';
+import { opening } from '../strings/opening.js';
+import * as kids from './kids.js';
+import { Scene } from './scene.js';
+
+const say = speaker(opening);
+
+/** The sentence of the kids with the arc of a head, and the same with another head. */
+export class Opening {
+  #latest = new Latest();
+  #answers = null;
+  #isAsked = false;
+
+  constructor() {
+    this.first = new Reading('first');
+    this.second = new Reading('second');
+    const notice = element('div', { class: 'notice', hidden: true });
+    this.notice = new Notice(notice);
+    this.swap = button(say('swap'), () => this.#toggle('swapped'));
+    this.turn = button('', () => this.#toggle('turned'));
+    this.missing = element('p', { class: 'hint', hidden: true });
+    this.twist = element(
+      'div',
+      { class: 'twist', hidden: true },
+      element('h3', { text: say('twistTitle') }),
+      element('p', { text: say('twist') }),
+      this.second.root,
+    );
+    this.table = element('table');
+    this.tells = element('ul', { class: 'points' });
+    this.evidence = element(
+      'div',
+      { hidden: true },
+      scrolling(say('tableTitle'), this.table),
+      element('h3', { text: say('tellsTitle') }),
+      this.tells,
+    );
+    this.root = element(
+      'section',
+      { id: 'opening', 'aria-labelledby': 'opening-title' },
+      element('h2', { id: 'opening-title', text: say('title') }),
+      element('p', { class: 'lead', text: say('lead') }),
+      this.first.root,
+      notice,
+      element('p', { class: 'actions swaps' }, this.swap, this.turn),
+      this.missing,
+      this.twist,
+      this.evidence,
+    );
+  }
+
+  /**
+   * Connects the opening to the view and to the models of the server.
+   * @param {Object} served
+   * @param {Store} served.store
+   * @param {Models} served.models
+   */
+  connect({ store, models }) {
+    Object.assign(this, { store, models });
+  }
+
+  /** Shows the sentence of a view, and its arcs as soon as the models have read it. */
+  show(view) {
+    const { text } = kids.sentenceOf(view);
+    setText(this.turn, say(view.turned ? 'turnBack' : 'turn'));
+    this.first.read(text);
+    this.second.read(text);
+    if (this.#answers !== null) this.#render(view);
+    else if (this.models && !this.#isAsked) this.#load();
+  }
+
+  #toggle(name) {
+    this.store?.set({ [name]: !this.store.view[name] });
+  }
+
+  async #load() {
+    this.#isAsked = true;
+    try {
+      const answers = await this.#latest.run((signal) => this.#ask(signal));
+      if (answers === undefined) return;
+      this.notice.hide();
+      this.#answers = answers;
+      this.#render(this.store.view);
+    } catch (error) {
+      this.notice.show(error, () => this.#load());
+    }
+  }
+
+  /** Asks each head that the server has about all four sentences. */
+  async #ask(signal) {
+    const find = async (known) => {
+      const read = { task: 'translate', model: known.model, ...known.subject };
+      const model = await this.models.find(read, signal);
+      if (model?.id !== known.model || !model.attention?.encoder) return null;
+      return { known, model, shares: await kids.readHead(known, signal) };
+    };
+    const embedder = await find(kids.EMBEDDER_HEAD);
+    const translator = await find(kids.TRANSLATOR_HEAD);
+    const pronoun = translator && (await kids.readPronoun(kids.FORMS[0].text, signal));
+    return { embedder, translator, pronoun };
+  }
+
+  #render(view) {
+    const { embedder, translator } = this.#answers;
+    const sentence = kids.sentenceOf(view);
+    this.#sayMissing();
+    this.twist.hidden = translator === null;
+    this.evidence.hidden = embedder === null && translator === null;
+    this.first.root.hidden = embedder === null && translator !== null;
+    if (embedder) this.first.show(embedder, sentence, verdict);
+    else setText(this.first.readout, '');
+    if (translator) this.second.show(translator, sentence, twistVerdict(translator));
+    this.table.replaceChildren(...tableParts([embedder, translator].filter(Boolean), view));
+    this.tells.replaceChildren(...this.#points());
+  }
+
+  #sayMissing() {
+    const { embedder, translator } = this.#answers;
+    const name = embedder ? 'noTranslator' : 'noEmbedder';
+    const { model } = embedder ? kids.TRANSLATOR_HEAD : kids.EMBEDDER_HEAD;
+    this.missing.hidden = embedder !== null && translator !== null;
+    setText(this.missing, embedder || translator ? say(name, { model }) : say('nothing'));
+  }
+
+  #points() {
+    const { translator, pronoun } = this.#answers;
+    const points = [say('tells')];
+    if (translator) {
+      const { layers, heads } = translator.model.attention.encoder;
+      points.push(say('oneOfMany', { heads: layers * heads }));
+    }
+    if (pronoun) {
+      const [he, she] = [percent(pronoun.he), percent(pronoun.she)];
+      points.push(say('notWhy', { he, she }));
+    }
+    return points.map((words) => element('li', { text: words }));
+  }
+}
+
+/** A sentence, and below it in words at what its head looks. */
+class Reading {
+  constructor(name) {
+    this.scene = new Scene(name);
+    this.readout = element('p', { class: 'readout', role: 'status', text: say('waiting') });
+    this.place = element('p', { class: 'hint place' });
+    this.verdict = element('p', { class: 'verdict' });
+    this.root = element(
+      'div',
+      { class: 'reading' },
+      this.scene.root,
+      this.readout,
+      this.place,
+      this.verdict,
+    );
+  }
+
+  /** Shows a sentence before its numbers are known. */
+  read(text) {
+    this.scene.read(text);
+  }
+
+  /** Shows the largest share of `they`, and the share of the other of the two nouns. */
+  show({ known, shares }, sentence, judge) {
+    const found = shares.get(sentence.text);
+    const [{ word, share }] = found;
+    const other = word === 'kids' ? 'lions' : 'kids';
+    this.scene.point(word, share);
+    setText(this.readout, say('reads', { word, share: percent(share) }));
+    const place = { head: known.head + 1, layer: known.layer + 1, model: known.model };
+    const rest = { other, share: percent(kids.shareOf(found, other)) };
+    setText(this.place, say('place', { ...place, ...rest }));
+    setText(this.verdict, judge(word, sentence));
+  }
+}
+
+function verdict(word, { scared }) {
+  if (word === scared) return say('agrees');
+  return ['kids', 'lions'].includes(word) ? say('differs', { word, scared }) : say('elsewhere');
+}
+
+function twistVerdict({ shares }) {
+  const answers = new Set([...shares.values()].map(([{ word }]) => word));
+  return (word) => say(answers.size === 1 && word === 'kids' ? 'twistSame' : 'twistOther', { word });
+}
+
+/** Returns the table of all sentences and heads; the shown sentence is bold. */
+function tableParts(answers, view) {
+  const heads = answers.map(({ known: { model, layer, head } }) =>
+    say('tableHead', { model, layer: layer + 1, head: head + 1 }),
+  );
+  const names = [say('tableSentence'), say('tableScared'), ...heads];
+  const head = element('tr', {}, ...names.map((text) => element('th', { scope: 'col', text })));
+  const caption = element('caption', { text: say('tableTitle') });
+  const rows = kids.FORMS.map((form) => tableRow(form, answers, view));
+  return [caption, element('thead', {}, head), element('tbody', {}, ...rows)];
+}
+
+function tableRow({ text, scared, swapped, turned }, answers, view) {
+  const cells = answers.map(({ shares }) => {
+    const [{ word, share }] = shares.get(text);
+    return element('td', { text: `${word} ${percent(share)}` });
+  });
+  const isShown = swapped === view.swapped && turned === view.turned;
+  return element(
+    'tr',
+    { class: isShown ? 'top' : null },
+    element('th', { scope: 'row', lang: 'en', text }),
+    element('td', { text: scared, lang: 'en' }),
+    ...cells,
+  );
+}
+
+function scrolling(name, table) {
+  return element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': name }, table);
+}
+
+function button(text, onclick) {
+  return element('button', { type: 'button', text, onclick });
+}

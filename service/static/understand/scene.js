@@ -1,0 +1,131 @@
+// A sentence with one arc from a word to the word at which it looks most.
+
+import { element, setText } from '../common/dom.js';
+import { percent } from '../common/text.js';
+import { piecesOf } from './kids.js';
+
+const SVG = 'http://www.w3.org/2000/svg';
+const LIFT = 46; // Height of the arc above the words, in pixels.
+const MIN_WIDTH = 1.5;
+const MORE_WIDTH = 5; // Width of an arc of 100 %, above the least width.
+const MOVE = { duration: 600, easing: 'cubic-bezier(0.3, 0, 0.2, 1)' };
+
+const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
+
+/** Draws a sentence and the arc that starts at its word `they`. */
+export class Scene {
+  #arc = null;
+
+  /** @param {string} name Name of the sentence for tests and styles. */
+  constructor(name) {
+    this.words = element('p', { class: 'sentence', lang: 'en' });
+    this.drawing = document.createElementNS(SVG, 'svg');
+    this.drawing.setAttribute('aria-hidden', 'true');
+    this.root = element('div', { class: 'scene', 'data-scene': name }, this.words, this.drawing);
+    new ResizeObserver(() => this.#draw(false)).observe(this.root);
+  }
+
+  /** Shows a sentence without an arc; words that it shares with the one before move. */
+  read(text) {
+    if (this.words.textContent === text) return;
+    const before = new Map([...this.#nouns()].map((node) => [node.textContent, placeOf(node)]));
+    this.words.replaceChildren(
+      ...piecesOf(text).map((piece) => {
+        const isWord = /\w/.test(piece);
+        return isWord ? element('span', { 'data-word': piece.toLowerCase(), text: piece }) : piece;
+      }),
+    );
+    this.#arc = null;
+    this.#draw(false);
+    if (isCalm()) return;
+    for (const node of this.#nouns()) move(node, before.get(node.textContent));
+  }
+
+  /** Draws the arc to a word, as wide as its share is large. */
+  point(word, share) {
+    const isSame = this.#arc?.word === word && this.#arc?.share === share;
+    this.#arc = { word, share };
+    if (!isSame) this.#draw(true);
+  }
+
+  #nouns() {
+    return this.words.querySelectorAll('[data-word="kids"], [data-word="lions"]');
+  }
+
+  #word(word) {
+    return this.words.querySelector(`[data-word="${CSS.escape(word)}"]`);
+  }
+
+  #draw(isNew) {
+    for (const node of this.words.querySelectorAll('.seen')) node.classList.remove('seen');
+    const to = this.#arc && this.#word(this.#arc.word);
+    const from = this.#word('they');
+    if (!to || !from) {
+      this.drawing.replaceChildren();
+      return;
+    }
+    to.classList.add('seen');
+    const frame = this.root.getBoundingClientRect();
+    this.drawing.setAttribute('viewBox', `0 0 ${frame.width} ${frame.height}`);
+    this.drawing.classList.toggle('new', isNew);
+    const [start, end] = [from, to].map((node) => boxIn(node, frame));
+    const curve = end.bottom < start.top ? betweenLines(start, end) : aboveLine(start, end);
+    this.drawing.replaceChildren(...arcParts(curve, this.#arc.share));
+  }
+}
+
+function placeOf(node) {
+  const { left, top } = node.getBoundingClientRect();
+  return { left: left + scrollX, top: top + scrollY };
+}
+
+function move(node, from) {
+  if (!from) return;
+  const to = placeOf(node);
+  const [x, y] = [from.left - to.left, from.top - to.top];
+  if (x !== 0 || y !== 0) node.animate([{ translate: `${x}px ${y}px` }, { translate: '0' }], MOVE);
+}
+
+/** Returns the middle, the top and the bottom of a word, relative to the drawing. */
+function boxIn(node, frame) {
+  const box = node.getBoundingClientRect();
+  const x = box.left + box.width / 2 - frame.left;
+  return { x, top: box.top - frame.top, bottom: box.bottom - frame.top };
+}
+
+/** Returns the arc to a word of the same line, or of a line below. */
+function aboveLine(start, end) {
+  const crest = Math.min(start.top, end.top) - LIFT;
+  const middle = `${start.x} ${crest} ${end.x} ${crest}`;
+  return {
+    path: `M${start.x} ${start.top} C${middle} ${end.x} ${end.top - 7}`,
+    tip: `M${end.x - 7} ${end.top - 10}h14l-7 10z`,
+    label: { x: (start.x + end.x) / 2, y: crest + LIFT / 4 - 10 },
+  };
+}
+
+/** Returns the curve to a word of a line above, through the space between the lines. */
+function betweenLines(start, end) {
+  const middle = (start.top + end.bottom) / 2;
+  const isRight = start.x > end.x;
+  return {
+    path: `M${start.x} ${start.top} C${start.x} ${middle} ${end.x} ${middle} ${end.x} ${end.bottom + 9}`,
+    tip: `M${end.x - 7} ${end.bottom + 12}h14l-7 -10z`,
+    label: { x: Math.max(start.x, end.x) + (isRight ? 32 : 36), y: middle + 6 },
+  };
+}
+
+/** Returns the line, its arrow head and its number. */
+function arcParts({ path, tip, label }, share) {
+  const line = svg('path', { d: path, pathLength: 1, class: 'arc' });
+  line.style.setProperty('stroke-width', `${MIN_WIDTH + MORE_WIDTH * share}px`);
+  const number = svg('text', label);
+  setText(number, percent(share));
+  return [line, svg('path', { d: tip, class: 'tip' }), number];
+}
+
+function svg(name, attributes) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  return node;
+}

@@ -1,0 +1,51 @@
+// The second way into the page: attention explained with the numbers of the running models.
+
+import { byId, element } from '../common/dom.js';
+import { Notice } from '../common/notice.js';
+import { speaker } from '../common/strings.js';
+import { opening } from '../strings/opening.js';
+import { Opening } from './opening.js';
+
+const say = speaker(opening);
+
+/** The explanation of attention. It is built when the reader first comes to it. */
+export class UnderstandPanel {
+  #served = null;
+  #opening = null;
+
+  constructor() {
+    this.root = byId('understand');
+    this.content = element('div');
+    const notice = element('div', { class: 'notice', hidden: true });
+    /** Tells that the page could not be started. */
+    this.notice = new Notice(notice);
+    this.root.replaceChildren(notice, this.content);
+    this.root.setAttribute('aria-label', say('section'));
+  }
+
+  /**
+   * Connects the explanation to the view and to the models of the server.
+   * @param {Object} served
+   * @param {Store} served.store
+   * @param {Models} served.models
+   */
+  connect(served) {
+    this.#served = served;
+    this.#opening?.connect(served);
+    served.store.subscribe((view) => this.show(view));
+    this.show(served.store.view);
+  }
+
+  /** Shows a view, if it is one of this part of the page. */
+  show(view) {
+    if (view.way !== 'understand') return;
+    if (this.#opening === null) this.#build();
+    this.#opening.show(view);
+  }
+
+  #build() {
+    this.#opening = new Opening();
+    if (this.#served !== null) this.#opening.connect(this.#served);
+    this.content.replaceChildren(this.#opening.root);
+  }
+}

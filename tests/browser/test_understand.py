@@ -1,0 +1,219 @@
+"""The second way in: the page that explains attention, from its opening on."""
+
+import math
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Api, Watch
+from tests.browser.reader import KIDS, POOL, Reader
+
+pytestmark = pytest.mark.browser
+
+LIONS = "The lions were scared of the kids, so they left right away."
+TURNED = "The lions scared the kids, so they left right away."
+TURNED_LIONS = "The kids scared the lions, so they left right away."
+FORMS = {KIDS: "kids", LIONS: "lions", TURNED: "kids", TURNED_LIONS: "lions"}
+EMBEDDER = {"task": "embed", "model": "all-MiniLM-L6-v2", "layers": [3], "heads": [1]}
+TRANSLATOR = {"source": "en", "target": "pt", "layers": [1], "heads": [5]}
+MAX_START_MILLISECONDS = 1000  # "Must show" 4: from load to the first moving thing.
+
+MOVING = """() => {
+    window.moved = new Promise((resolve) => {
+        addEventListener('animationstart', () => resolve(performance.now()), true);
+    });
+}"""
+
+
+@pytest.fixture(autouse=True)
+def _both_models(api: Api) -> None:
+    names = {model["id"] for model in api.get("/v1/models")["data"]}
+    if not {"all-MiniLM-L6-v2", "en-pt"} <= names:
+        pytest.skip("the server does not have both built-in models of the opening")
+
+
+def shares(api: Api, text: str, **head: Any) -> dict[str, float]:
+    """How `they` shares its attention among the words, by the API."""
+    body = {"kinds": ["encoder"], "reduce": "none", "level": "word"} | head
+    (item,) = api.post("/attention", text=text, **body)["items"]
+    words = [token.removeprefix("▁").lower() for token in item["source"]["tokens"]]
+    row = item["attentions"][0]["data"][0][0][words.index("they")]
+    known = zip(words, row, item["source"]["special"], strict=True)
+    return {word: share for word, share, special in known if not special}
+
+
+def percent(share: float) -> str:
+    return f"{math.floor(100 * share + 0.5)} %"
+
+
+def scene(page: Page, name: str) -> Locator:
+    return page.locator(f"[data-scene={name}]")
+
+
+def expect_arc(page: Page, name: str, found: dict[str, float]) -> None:
+    """The arc of a scene goes to the word with the largest share, and bears it."""
+    word = max(found, key=lambda word: found[word])
+    expect(scene(page, name).locator(".seen")).to_have_text(word)
+    expect(scene(page, name).locator("text")).to_have_text(percent(found[word]))
+    readout = page.locator(f".reading:has([data-scene={name}]) .readout")
+    expect(readout).to_contain_text(f"“{word}”: {percent(found[word])}")
+
+
+def test_way_is_chosen_and_hides_the_other(reader: Reader, page: Page) -> None:
+    reader.open()
+    assert reader.chosen("way") == "translate"
+    expect(page.locator("#understand")).to_be_hidden()
+    page.locator("#way input:checked").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("heading", name="Who left")).to_be_visible()
+    expect(reader.field).to_be_hidden()
+    expect(page.locator("#look")).to_be_hidden()
+    page.keyboard.press("ArrowLeft")
+    expect(reader.field).to_be_visible()
+    expect(page.locator("#understand")).to_be_hidden()
+
+
+def test_way_leaves_the_translation_as_it_was(reader: Reader, page: Page) -> None:
+    reader.read(POOL, layer=1, head=0, query=1)
+    expect(reader.steps).to_be_visible()
+    reader.choose("way", "understand")
+    expect(reader.steps).to_be_hidden()
+    reader.choose("way", "translate")
+    expect(reader.field).to_have_value(POOL)
+    expect(reader.steps).to_be_visible()
+
+
+def test_link_holds_way_and_sentence(reader: Reader, page: Page) -> None:
+    reader.open(way="understand")
+    reader.button("Swap kids and lions").click()
+    reader.button("Let one scare the other").click()
+    reader.button("Copy link").click()
+    expect(reader.button("Copied")).to_be_visible()
+    link = page.evaluate("navigator.clipboard.readText()")
+    page.goto("about:blank")
+    page.goto(link)
+    expect(scene(page, "first").locator("p")).to_have_text(TURNED_LIONS)
+    assert reader.chosen("way") == "understand"
+
+
+def test_opening_shows_the_heads_of_both_models(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(way="understand")
+    expect(scene(page, "first").locator("p")).to_have_text(KIDS)
+    first, second = (shares(api, KIDS, **head) for head in (EMBEDDER, TRANSLATOR))
+    expect_arc(page, "first", first)
+    expect_arc(page, "second", second)
+    place = page.locator(".place").first
+    expect(place).to_contain_text("Head 2 of layer 4 in all-MiniLM-L6-v2")
+    expect(place).to_contain_text(f"“lions” gets {percent(first['lions'])}")
+
+
+def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: Api) -> None:
+    """By keyboard. The embedding model follows the subject; the translator stays with the kids."""
+    reader.open(way="understand")
+    expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
+    reader.button("Swap kids and lions").press("Enter")
+    expect(scene(page, "first").locator("p")).to_have_text(LIONS)
+    expect(reader.button("Swap kids and lions")).to_be_focused()
+    swapped = shares(api, LIONS, **EMBEDDER)
+    assert max(swapped, key=lambda word: swapped[word]) == "lions"
+    expect_arc(page, "first", swapped)
+    expect_arc(page, "second", shares(api, LIONS, **TRANSLATOR))
+    expect(page.locator(".verdict").last).to_contain_text("It says “kids”, whoever was scared.")
+
+
+def test_turned_sentence_shows_that_the_head_follows_the_subject(
+    reader: Reader, page: Page, api: Api
+) -> None:
+    reader.open(way="understand", turned="yes")
+    expect_arc(page, "first", shares(api, TURNED, **EMBEDDER))
+    expect(page.locator(".verdict").first).to_contain_text("looks at “lions”")
+    reader.button("Back to “were scared of”").click()
+    expect(page.locator(".verdict").first).to_contain_text("the word that you mean")
+
+
+def test_table_has_both_heads_on_all_sentences(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(way="understand")
+    rows = page.locator("#opening tbody tr")
+    expect(rows).to_have_count(4)
+    for row, (text, scared) in zip(rows.all(), FORMS.items(), strict=True):
+        found = [shares(api, text, **head) for head in (EMBEDDER, TRANSLATOR)]
+        words = [max(known, key=lambda word: known[word]) for known in found]
+        cells = [f"{w} {percent(known[w])}" for w, known in zip(words, found, strict=True)]
+        expect(row.locator("th, td")).to_have_text([text, scared, *cells])
+
+
+def test_limits_of_attention_are_shown_with_probabilities(
+    reader: Reader, page: Page, api: Api
+) -> None:
+    item = api.attention(KIDS, probabilities={"tokens": ["eles", "elas"]})
+    place = item["target"]["tokens"].index("▁eles")
+    he, she = map(math.exp, item["probabilities"]["named"]["log_probs"][place])
+    reader.open(way="understand")
+    points = page.locator("#opening .points")
+    expect(points).to_contain_text(
+        f"with a probability of {percent(he)}; “elas” had {percent(she)}"
+    )
+    encoder = api.shape()["encoder"]
+    expect(points).to_contain_text(f"has {encoder['layers'] * encoder['heads']} of them")
+
+
+def test_first_thing_moves_within_a_second(page: Page) -> None:
+    page.add_init_script(f"({MOVING})()")
+    page.goto("/#way=understand")
+    assert page.evaluate("window.moved") < MAX_START_MILLISECONDS
+
+
+@pytest.mark.parametrize("options", [{"reduced_motion": "reduce"}])
+def test_opening_is_calm_for_readers_who_ask_for_it(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(way="understand")
+    expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
+    reader.button("Swap kids and lions").click()
+    assert page.evaluate("document.getAnimations().length") == 0
+    expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
+
+
+@pytest.mark.parametrize("options", [{"locale": "pt-BR"}])
+def test_opening_speaks_portuguese(page: Page, api: Api) -> None:
+    page.goto("/#way=understand")
+    expect(page.get_by_role("heading", name="Quem fugiu: as crianças ou os leões?")).to_be_visible()
+    share = percent(shares(api, KIDS, **EMBEDDER)["kids"])
+    expect(page.locator(".readout").first).to_have_text(f"“they” olha para “kids”: {share}")
+    expect(page.locator(".sentence").first).to_have_attribute("lang", "en")
+
+
+@pytest.mark.parametrize("missing", ["all-MiniLM-L6-v2", "en-pt"])
+def test_missing_model_is_named_and_the_other_is_shown(
+    reader: Reader, page: Page, missing: str, api: Api
+) -> None:
+    models = api.get("/v1/models")
+    models["data"] = [model for model in models["data"] if model["id"] != missing]
+    page.route("**/v1/models", lambda route: route.fulfill(json=models))
+    reader.open(way="understand")
+    expect(
+        page.locator("#opening .hint", has_text=re.compile("This server does not"))
+    ).to_contain_text(missing)
+    expect(page.locator("#opening [data-scene] .arc:visible")).to_have_count(1)
+
+
+def test_busy_server_is_asked_again(reader: Reader, page: Page, watch: Watch, api: Api) -> None:
+    watch.allow("503")
+    body = {"error": "not ready", "error_type": "unavailable", "request_id": "0"}
+    page.route("**/attention", lambda route: route.fulfill(status=503, json=body), times=1)
+    reader.open(way="understand")
+    page.locator("#opening .notice").get_by_role("button", name="Try again").click()
+    expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
+
+
+def test_server_that_cannot_be_reached_is_told(
+    reader: Reader, page: Page, watch: Watch, api: Api
+) -> None:
+    watch.allow("ERR_FAILED")
+    page.route("**/languages", lambda route: route.abort(), times=1)
+    page.goto("/#way=understand")
+    notice = page.locator("#understand > .notice")
+    expect(notice).to_contain_text("The server cannot be reached.")
+    notice.get_by_role("button", name="Try again").click()
+    expect(notice).to_be_hidden()
+    expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
