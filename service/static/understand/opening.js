@@ -8,6 +8,7 @@ import { percent } from '../common/text.js';
 import { opening } from '../strings/opening.js';
 import * as kids from './kids.js';
 import { Scene } from './scene.js';
+import { scrolling } from './table.js';
 
 const say = speaker(opening);
 
@@ -214,10 +215,6 @@ function tableRow({ text, scared, swapped, turned }, answers, view) {
     element('td', { text: scared, lang: 'en' }),
     ...cells,
   );
-}
-
-function scrolling(name, table) {
-  return element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': name }, table);
 }
 
 function button(text, onclick) {

@@ -5,6 +5,7 @@ import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { opening } from '../strings/opening.js';
 import { Opening } from './opening.js';
+import { Toy } from './toy.js';
 
 const say = speaker(opening);
 
@@ -12,6 +13,7 @@ const say = speaker(opening);
 export class UnderstandPanel {
   #served = null;
   #opening = null;
+  #toy = null;
 
   constructor() {
     this.root = byId('understand');
@@ -31,7 +33,7 @@ export class UnderstandPanel {
    */
   connect(served) {
     this.#served = served;
-    this.#opening?.connect(served);
+    this.#connect();
     served.store.subscribe((view) => this.show(view));
     this.show(served.store.view);
   }
@@ -41,11 +43,21 @@ export class UnderstandPanel {
     if (view.way !== 'understand') return;
     if (this.#opening === null) this.#build();
     this.#opening.show(view);
+    this.#toy?.show(view);
   }
 
   #build() {
     this.#opening = new Opening();
-    if (this.#served !== null) this.#opening.connect(this.#served);
     this.content.replaceChildren(this.#opening.root);
+    this.#connect();
+  }
+
+  /** Connects the parts and adds the ones that need the server, once both are there. */
+  #connect() {
+    if (this.#served === null || this.#opening === null) return;
+    const { store } = this.#served;
+    this.#opening.connect(this.#served);
+    this.#toy = new Toy(store);
+    this.content.append(this.#toy.root);
   }
 }
