@@ -5,6 +5,8 @@ import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { opening } from '../strings/opening.js';
 import { Opening } from './opening.js';
+import { Story } from './story.js';
+import { endOf } from './summary.js';
 import { Toy } from './toy.js';
 
 const say = speaker(opening);
@@ -14,6 +16,7 @@ export class UnderstandPanel {
   #served = null;
   #opening = null;
   #toy = null;
+  #story = null;
 
   constructor() {
     this.root = byId('understand');
@@ -30,6 +33,7 @@ export class UnderstandPanel {
    * @param {Object} served
    * @param {Store} served.store
    * @param {Models} served.models
+   * @param {Languages} served.languages
    */
   connect(served) {
     this.#served = served;
@@ -44,6 +48,7 @@ export class UnderstandPanel {
     if (this.#opening === null) this.#build();
     this.#opening.show(view);
     this.#toy?.show(view);
+    this.#story?.show(view);
   }
 
   #build() {
@@ -58,6 +63,7 @@ export class UnderstandPanel {
     const { store } = this.#served;
     this.#opening.connect(this.#served);
     this.#toy = new Toy(store);
-    this.content.append(this.#toy.root);
+    this.#story = new Story(this.#served);
+    this.content.append(this.#toy.root, this.#story.root, ...endOf(store));
   }
 }

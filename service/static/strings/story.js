@@ -1,0 +1,253 @@
+// The texts of the story: attention step by step, with the numbers of the translator.
+
+/** @type {import('../common/strings.js').Texts} */
+export const story = {
+  en: {
+    title: 'The story: from a word to a translation',
+    lead: 'Follow one token through the translator of this server. Scroll, or use the arrow keys ← and →. Every number comes from the model.',
+    steps: 'Steps of the story',
+    sentence: 'Sentence of the story, in English',
+    use: 'Use this sentence',
+    before: 'Previous step',
+    after: 'Next step',
+    progress: 'Step {number} of {count}: {title}',
+    progressNone: 'The story has {count} steps',
+    waiting: 'The model computes …',
+    noModel: 'This server does not translate from English, so there is no model for the story.',
+    noAttention: 'The model {model} does not show its attention, so there is no story.',
+    group_input: 'Words become numbers',
+    group_head: 'One head',
+    group_layer: 'One layer',
+    group_model: 'The whole model',
+    more: '… {count} numbers',
+    token: 'Token',
+    id: 'number {id}',
+    follow: 'Token to follow',
+    tokens_title: 'Tokens: words become pieces',
+    tokens_text:
+      'A model does not read letters. It cuts the text into tokens, and each token has a number in its list. “▁” marks the start of a word; rare words are cut into several pieces. Other models put “##” before a piece that goes on with a word.',
+    tokens_choose: 'The story follows “{token}”. Choose another token, and all numbers change.',
+    position_title: 'Position: where does it stand?',
+    position_text:
+      'Each token has a vector: a list of {size} numbers, learned in training. Attention itself knows no order, so a second vector tells the place in the sentence. Both are added.',
+    position_none:
+      'Each token has a vector: a list of {size} numbers, learned in training. This model adds no vector for the place in the sentence.',
+    position_token: '“{token}”',
+    position_place: '+ place {place}',
+    position_sum: '= sum',
+    roles_title: '× W_Q, W_K, W_V: three roles',
+    roles_text:
+      'Three tables of learned numbers turn the vector x of “{token}” into three short ones. The query q is what “{token}” looks for. The key k is what it offers to the words that look. The value v is what it gives to them.',
+    roles_place:
+      'We are in head {head} of layer {layer}, where “{token}” looks at “{most}”. So x has already passed the layers before.',
+    roles_placeFirst: 'We are in head {head} of layer 1, where “{token}” looks at “{most}”.',
+    roles_x: 'x of “{token}”',
+    roles_q: 'q: looks for',
+    roles_k: 'k: offers',
+    roles_v: 'v: gives',
+    scores_title: 'q · k: who fits?',
+    scores_text:
+      'The query of “{token}” meets the key of every token. Their numbers are multiplied one by one, and the {size} products are added. The larger the sum, the better they fit. “{most}” has {score}.',
+    scores_sum: '{products} + … = {score}',
+    scores_column: 'q · k',
+    scale_title: '÷ √{size}: keep the scores small',
+    scale_text:
+      'A sum of {size} products easily gets large. Then the next step would give nearly all to one token, and a model could hardly learn from that. So each score is divided by √{size} = {root}.',
+    scale_compare: 'With the division “{most}” will get {share}. Without it, {raw}.',
+    scale_column: '÷ √{size}',
+    mask_title: 'Mask: do not look ahead',
+    mask_text:
+      'A decoder writes from left to right. In training it must not see the words that it has to guess: their scores become −∞, so their shares become 0. This is a mask.',
+    mask_here:
+      'Here we are in the encoder. It may read the whole sentence, so nothing is hidden. The last column shows the shares that a mask would leave.',
+    mask_other:
+      'The decoder of {model} remembers its own words in another way (SSRU), so it needs no mask.',
+    mask_column: 'masked',
+    mask_share: 'share then',
+    softmax_title: 'softmax: shares of 100 %',
+    softmax_text:
+      'Softmax turns the scores into shares: none is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”.',
+    softmax_column: 'share',
+    softmax_total: 'together',
+    values_title: '× v: take a part of each',
+    values_text:
+      'Each token hands over its value v, multiplied by its share. “{most}” hands over {share} of its value; a token with a share near 0 gives almost nothing.',
+    values_column: 'share × v',
+    sum_title: 'Sum: what the token takes home',
+    sum_text:
+      'All parts are added, number by number. The sum z is what “{token}” takes from the sentence in this head. It is made mostly of “{most}”.',
+    sum_rest: '+ the other {count}',
+    sum_z: '= z',
+    heads_title: 'Heads: several looks at once',
+    heads_text:
+      'Layer {layer} has {count} heads, which do all this at the same time. Each has its own W_Q, W_K and W_V, so each looks for something else.',
+    heads_end:
+      '“⟨end⟩” is no word. A head that finds nothing to look at often looks there.',
+    heads_column: 'Head',
+    heads_most: '“{token}” looks most at',
+    concat_title: 'Side by side, × W_O',
+    concat_text:
+      'The sums z of all {count} heads are put side by side: {count} × {size} = {total} numbers. One more learned table, W_O, mixes them into one vector for “{token}”.',
+    concat_all: 'z of all heads',
+    concat_result: '× W_O (+ b)',
+    norm_title: 'Add & norm: keep the old, level the new',
+    norm_text:
+      'The result is added to the vector x that came in, so the token does not forget itself. Norm then brings the numbers to a common scale. Some models do that before the attention.',
+    norm_in: 'x of “{token}”',
+    norm_attention: '+ attention',
+    norm_out: 'added, normed',
+    forward_title: 'Feed-forward: each token alone',
+    forward_text:
+      'So far the tokens exchanged information. Now a small network works on the vector of each token alone. Its result is again added and normed. This is the end of the layer.',
+    forward_in: 'after attention',
+    forward_change: '+ feed-forward',
+    forward_out: 'added, normed',
+    encoder_title: 'Encoder: the same again, {layers} times',
+    encoder_text:
+      'The result goes into the next layer, which has learned other numbers. The encoder of {model} has {layers} layers. In each one “{token}” looks elsewhere.',
+    encoder_column: 'Layer',
+    encoder_most: 'mean of the heads: most at',
+    decoder_title: 'Decoder: write, and look back',
+    decoder_text:
+      'The decoder writes the translation token by token. Before each token its query meets the keys of the encoder: this is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}.',
+    decoder_place: 'Decoder layer {layer}, head {head}',
+    words_title: 'The next word: probabilities',
+    words_text:
+      'At the end every token of a list gets a score, and softmax makes probabilities of the scores. After “{before}” the model took “{written}”, with {share}.',
+    words_first: 'At the end every token of a list gets a score, and softmax makes probabilities of the scores. As the first token the model took “{written}”, with {share}.',
+    words_candidate: 'Candidate',
+    words_probability: 'Probability',
+    pool_title: 'Why “{written}”?',
+    pool_text:
+      'In “pool beats badminton” the game of pool is meant. The model writes “{translation}”. These were its candidates for “pool”:',
+    pool_other: '“bilhar”, the game, has {share}.',
+    pool_context:
+      'Yet it knows the game: “{text}” becomes “{translation}”. It needs more words around “pool” to choose it. One word, “badminton”, is not enough: of all its heads, none gives more than {share} of the attention of “pool” to “badminton”.',
+    pool_moral:
+      'A model knows what its training texts showed. “pool” was probably mostly for swimming there. Attention can bring words together, but training decides what follows from it.',
+  },
+  pt: {
+    title: 'A história: de uma palavra à tradução',
+    lead: 'Siga um token pelo tradutor deste servidor. Role a página, ou use as setas ← e →. Todos os números vêm do modelo.',
+    steps: 'Passos da história',
+    sentence: 'Frase da história, em inglês',
+    use: 'Usar esta frase',
+    before: 'Passo anterior',
+    after: 'Próximo passo',
+    progress: 'Passo {number} de {count}: {title}',
+    progressNone: 'A história tem {count} passos',
+    waiting: 'O modelo está calculando …',
+    noModel: 'Este servidor não traduz do inglês, então não há modelo para a história.',
+    noAttention: 'O modelo {model} não mostra a sua atenção, então não há história.',
+    group_input: 'Palavras viram números',
+    group_head: 'Uma cabeça',
+    group_layer: 'Uma camada',
+    group_model: 'O modelo inteiro',
+    more: '… {count} números',
+    token: 'Token',
+    id: 'número {id}',
+    follow: 'Token a seguir',
+    tokens_title: 'Tokens: palavras viram pedaços',
+    tokens_text:
+      'Um modelo não lê letras. Ele corta o texto em tokens, e cada token tem um número na sua lista. “▁” marca o começo de uma palavra; palavras raras são cortadas em vários pedaços. Outros modelos põem “##” antes de um pedaço que continua uma palavra.',
+    tokens_choose: 'A história segue “{token}”. Escolha outro token, e todos os números mudam.',
+    position_title: 'Posição: onde ele está?',
+    position_text:
+      'Cada token tem um vetor: uma lista de {size} números, aprendida no treino. A atenção sozinha não conhece a ordem, então um segundo vetor diz o lugar na frase. Os dois são somados.',
+    position_none:
+      'Cada token tem um vetor: uma lista de {size} números, aprendida no treino. Este modelo não soma um vetor para o lugar na frase.',
+    position_token: '“{token}”',
+    position_place: '+ lugar {place}',
+    position_sum: '= soma',
+    roles_title: '× W_Q, W_K, W_V: três papéis',
+    roles_text:
+      'Três tabelas de números aprendidos transformam o vetor x de “{token}” em três vetores curtos. A consulta q é o que “{token}” procura. A chave k é o que ele oferece às palavras que procuram. O valor v é o que ele dá a elas.',
+    roles_place:
+      'Estamos na cabeça {head} da camada {layer}, onde “{token}” olha para “{most}”. Por isso x já passou pelas camadas anteriores.',
+    roles_placeFirst: 'Estamos na cabeça {head} da camada 1, onde “{token}” olha para “{most}”.',
+    roles_x: 'x de “{token}”',
+    roles_q: 'q: procura',
+    roles_k: 'k: oferece',
+    roles_v: 'v: dá',
+    scores_title: 'q · k: quem combina?',
+    scores_text:
+      'A consulta de “{token}” encontra a chave de cada token. Os números são multiplicados um a um, e os {size} produtos são somados. Quanto maior a soma, melhor combinam. “{most}” tem {score}.',
+    scores_sum: '{products} + … = {score}',
+    scores_column: 'q · k',
+    scale_title: '÷ √{size}: manter os valores pequenos',
+    scale_text:
+      'Uma soma de {size} produtos fica grande com facilidade. Então o próximo passo daria quase tudo a um só token, e assim um modelo quase não aprende. Por isso cada valor é dividido por √{size} = {root}.',
+    scale_compare: 'Com a divisão, “{most}” vai receber {share}. Sem ela, {raw}.',
+    scale_column: '÷ √{size}',
+    mask_title: 'Máscara: não olhar adiante',
+    mask_text:
+      'Um decodificador escreve da esquerda para a direita. No treino ele não pode ver as palavras que deve adivinhar: os valores delas viram −∞, e as partes viram 0. Isto é uma máscara.',
+    mask_here:
+      'Aqui estamos no codificador. Ele pode ler a frase inteira, então nada é escondido. A última coluna mostra as partes que uma máscara deixaria.',
+    mask_other:
+      'O decodificador de {model} lembra as suas próprias palavras de outro jeito (SSRU), então não precisa de máscara.',
+    mask_column: 'com máscara',
+    mask_share: 'parte assim',
+    softmax_title: 'softmax: partes de 100 %',
+    softmax_text:
+      'A softmax transforma os valores em partes: nenhuma é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”.',
+    softmax_column: 'parte',
+    softmax_total: 'juntas',
+    values_title: '× v: levar uma parte de cada um',
+    values_text:
+      'Cada token entrega o seu valor v, multiplicado pela sua parte. “{most}” entrega {share} do seu valor; um token com parte perto de 0 não dá quase nada.',
+    values_column: 'parte × v',
+    sum_title: 'Soma: o que o token leva',
+    sum_text:
+      'Todas as partes são somadas, número por número. A soma z é o que “{token}” tira da frase nesta cabeça. Ela é feita principalmente de “{most}”.',
+    sum_rest: '+ os outros {count}',
+    sum_z: '= z',
+    heads_title: 'Cabeças: vários olhares ao mesmo tempo',
+    heads_text:
+      'A camada {layer} tem {count} cabeças, que fazem tudo isto ao mesmo tempo. Cada uma tem o seu W_Q, W_K e W_V, então cada uma procura outra coisa.',
+    heads_end:
+      '“⟨end⟩” (o fim) não é palavra. Uma cabeça que não acha nada para olhar muitas vezes olha para lá.',
+    heads_column: 'Cabeça',
+    heads_most: '“{token}” olha mais para',
+    concat_title: 'Lado a lado, × W_O',
+    concat_text:
+      'As somas z de todas as {count} cabeças são postas lado a lado: {count} × {size} = {total} números. Mais uma tabela aprendida, W_O, mistura tudo em um vetor para “{token}”.',
+    concat_all: 'z de todas',
+    concat_result: '× W_O (+ b)',
+    norm_title: 'Somar e normalizar: guardar o antigo',
+    norm_text:
+      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização leva os números a uma escala comum. Alguns modelos fazem isso antes da atenção.',
+    norm_in: 'x de “{token}”',
+    norm_attention: '+ atenção',
+    norm_out: 'normalizado',
+    forward_title: 'Feed-forward: cada token sozinho',
+    forward_text:
+      'Até aqui os tokens trocaram informação. Agora uma pequena rede trabalha no vetor de cada token sozinho. O resultado é de novo somado e normalizado. Aqui termina a camada.',
+    forward_in: 'depois da atenção',
+    forward_change: '+ feed-forward',
+    forward_out: 'normalizado',
+    encoder_title: 'Codificador: o mesmo, {layers} vezes',
+    encoder_text:
+      'O resultado entra na próxima camada, que aprendeu outros números. O codificador de {model} tem {layers} camadas. Em cada uma “{token}” olha para outro lugar.',
+    encoder_column: 'Camada',
+    encoder_most: 'média das cabeças: mais para',
+    decoder_title: 'Decodificador: escrever e olhar para trás',
+    decoder_text:
+      'O decodificador escreve a tradução token por token. Antes de cada token a sua consulta encontra as chaves do codificador: é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}.',
+    decoder_place: 'Camada {layer} do decodificador, cabeça {head}',
+    words_title: 'A próxima palavra: probabilidades',
+    words_text:
+      'No fim, cada token de uma lista recebe um valor, e a softmax faz deles probabilidades. Depois de “{before}” o modelo escolheu “{written}”, com {share}.',
+    words_first: 'No fim, cada token de uma lista recebe um valor, e a softmax faz deles probabilidades. Como primeiro token o modelo escolheu “{written}”, com {share}.',
+    words_candidate: 'Candidato',
+    words_probability: 'Probabilidade',
+    pool_title: 'Por que “{written}”?',
+    pool_text:
+      'Em “pool beats badminton”, “pool” é o jogo (sinuca, bilhar). O modelo escreve “{translation}”. Estes eram os candidatos para “pool”:',
+    pool_other: '“bilhar”, o jogo, tem {share}.',
+    pool_context:
+      'Mas ele conhece o jogo: “{text}” vira “{translation}”. Ele precisa de mais palavras em volta de “pool” para escolher. Só “badminton” não basta: de todas as cabeças, nenhuma dá mais que {share} da atenção de “pool” a “badminton”.',
+    pool_moral:
+      'Um modelo sabe o que os textos do treino mostraram. Lá “pool” era provavelmente quase sempre piscina. A atenção pode juntar palavras, mas o treino decide o que resulta disso.',
+  },
+};

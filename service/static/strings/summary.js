@@ -1,0 +1,62 @@
+// The texts of the end of the story, and of the examples.
+
+/** @type {import('../common/strings.js').Texts} */
+export const summary = {
+  en: {
+    title: 'Attention in five sentences',
+    roles: 'Each token asks with a query, offers a key, and gives a value.',
+    rolesLink: 'Query, key, value',
+    softmax:
+      'Query and key are multiplied, divided by √d and turned into shares: these shares are the attention.',
+    softmaxLink: 'Scores and softmax',
+    sum: 'Each token then takes a mix of all values, by these shares.',
+    sumLink: 'The sum',
+    heads: 'Many heads in many layers do this at once, and each looks for something else.',
+    headsLink: 'The heads',
+    words:
+      'A share tells where a head takes information from; it does not tell why the model chose a word.',
+    wordsLink: 'The probabilities',
+    examplesTitle: 'More to look at',
+    kidsText: 'The kids were scared of the lions, so they left right away.',
+    kidsCaption: '“they” and “kids”, from the first number to the last.',
+    poolText: 'pool beats badminton',
+    poolCaption: 'Does “pool” look at “badminton”? See all the heads of its layer.',
+    nlpText: 'I like Natural Language Processing , a lot !',
+    nlpCaption: 'What does “I” collect from the other tokens? See its weighted sum.',
+    hiText: 'Hi, How are you?',
+    hiCaption: 'The scores of a short sentence, divided by √d.',
+    actionText: 'Action gets results',
+    actionCaption: 'q · k, ÷ √d, softmax, × v and the sum, for three words.',
+    translateText: 'The kids were scared of the lions, so they left right away.',
+    translateCaption: 'The same sentence in Translate, with the attention of every head.',
+  },
+  pt: {
+    title: 'Atenção em cinco frases',
+    roles: 'Cada token pergunta com uma consulta, oferece uma chave e dá um valor.',
+    rolesLink: 'Consulta, chave, valor',
+    softmax:
+      'Consulta e chave são multiplicadas, divididas por √d e transformadas em partes: estas partes são a atenção.',
+    softmaxLink: 'Pontuação e softmax',
+    sum: 'Depois cada token leva uma mistura de todos os valores, conforme estas partes.',
+    sumLink: 'A soma',
+    heads:
+      'Muitas cabeças em muitas camadas fazem isto ao mesmo tempo, e cada uma procura outra coisa.',
+    headsLink: 'As cabeças',
+    words:
+      'Uma parte diz de onde uma cabeça tira informação; não diz por que o modelo escolheu uma palavra.',
+    wordsLink: 'As probabilidades',
+    examplesTitle: 'Mais para ver',
+    kidsText: 'The kids were scared of the lions, so they left right away.',
+    kidsCaption: '“they” e “kids”, do primeiro número ao último.',
+    poolText: 'pool beats badminton',
+    poolCaption: '“pool” olha para “badminton”? Veja todas as cabeças da sua camada.',
+    nlpText: 'I like Natural Language Processing , a lot !',
+    nlpCaption: 'O que “I” junta dos outros tokens? Veja a sua soma ponderada.',
+    hiText: 'Hi, How are you?',
+    hiCaption: 'As pontuações de uma frase curta, divididas por √d.',
+    actionText: 'Action gets results',
+    actionCaption: 'q · k, ÷ √d, softmax, × v e a soma, para três palavras.',
+    translateText: 'The kids were scared of the lions, so they left right away.',
+    translateCaption: 'A mesma frase em Traduzir, com a atenção de cada cabeça.',
+  },
+};

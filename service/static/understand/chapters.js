@@ -1,0 +1,191 @@
+// The chapters on the page: one is the current one, by scrolling, by a link or by keys.
+
+import { element, setAttribute, setText } from '../common/dom.js';
+import { speaker } from '../common/strings.js';
+import { story } from '../strings/story.js';
+
+const say = speaker(story);
+
+// The current chapter lies under a line across the window, a little above its middle.
+const LINE_SHARE = 0.42;
+const LINE = { rootMargin: `-${100 * LINE_SHARE}% 0px -${99.9 - 100 * LINE_SHARE}% 0px` };
+const OWN_KEYS = 'input, textarea, select, summary, [role="application"], .scroll';
+
+/**
+ * A chapter as it is shown.
+ * @typedef {{name: string, group: string, title: string, content: Node[]}} Shown
+ */
+
+/** A list of chapters with a table of contents, and buttons to the previous and the next one. */
+export class Chapters {
+  #names = [];
+  #current = null;
+  #wanted = null;
+  #top = null; // Place of the current chapter in the document.
+  #nodes = new Map();
+
+  /** @param {function(string|null): void} reached Called when another chapter is current. */
+  constructor(reached) {
+    this.reached = reached;
+    this.contents = element('nav', { class: 'contents', 'aria-label': say('steps') });
+    this.list = element('div', { class: 'chapters' });
+    this.before = element('button', { type: 'button', onclick: () => this.#go(-1) }, '←');
+    this.after = element('button', { type: 'button', onclick: () => this.#go(1) }, '→');
+    setAttribute(this.before, 'aria-label', say('before'));
+    setAttribute(this.after, 'aria-label', say('after'));
+    this.progress = element('p');
+    const pager = element('div', { class: 'pager' }, this.before, this.progress, this.after);
+    this.root = element('div', { class: 'story', hidden: true }, this.contents, this.list, pager);
+    this.observer = new IntersectionObserver((entries) => this.#scrolled(entries), LINE);
+    new ResizeObserver(() => this.#keepPlace()).observe(document.body);
+    document.addEventListener('keydown', (event) => this.#press(event));
+    for (const name of ['wheel', 'touchmove'])
+      addEventListener(name, () => (this.#wanted = null), { passive: true });
+  }
+
+  /** Shows chapters. The current one keeps its place in the window, and the focus. */
+  show(chapters) {
+    const names = chapters.map(({ name }) => name);
+    const before = this.#topOf(this.#current);
+    this.root.hidden = chapters.length === 0;
+    if (names.join() !== this.#names.join()) this.#build(chapters, names);
+    for (const { name, title, content } of chapters) {
+      const node = this.#nodes.get(name);
+      setText(node.querySelector('h3'), title);
+      setText(this.contents.querySelector(`[data-step="${name}"]`), title);
+      replaceContent(node.querySelector('.content'), content);
+    }
+    this.#mark();
+    if (this.#nodes.has(this.#current)) this.#restore(before);
+  }
+
+  /** Makes a chapter the current one; null is the place before the first. */
+  goTo(name) {
+    if (name === this.#current) return;
+    if (name !== null && !this.#nodes.has(name)) return; // The chapters come with the numbers.
+    this.#setCurrent(name);
+    if (name === null) return;
+    this.#wanted = name;
+    this.#nodes.get(name).querySelector('h3').focus({ preventScroll: true });
+    this.#scrollTo(name);
+  }
+
+  #build(chapters, names) {
+    this.observer.disconnect();
+    this.#names = names;
+    this.#nodes = new Map(chapters.map((chapter) => [chapter.name, chapterNode(chapter)]));
+    this.list.replaceChildren(...this.#nodes.values());
+    const groups = [...new Set(chapters.map(({ group }) => group))];
+    this.contents.replaceChildren(
+      ...groups.map((group) => this.#group(group, chapters.filter((c) => c.group === group))),
+    );
+    for (const node of this.#nodes.values()) this.observer.observe(node);
+  }
+
+  #group(group, chapters) {
+    const items = chapters.map(({ name }) =>
+      element(
+        'li',
+        {},
+        element('button', { type: 'button', 'data-step': name, onclick: () => this.#choose(name) }),
+      ),
+    );
+    return element('div', {}, element('b', { text: group }), element('ol', {}, ...items));
+  }
+
+  #choose(name) {
+    if (name === this.#current) this.#scrollTo(name);
+    else this.goTo(name);
+    this.reached(name);
+  }
+
+  #go(by) {
+    const next = this.#names[this.#names.indexOf(this.#current) + by];
+    if (next) this.#choose(next);
+  }
+
+  #press(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const isOurs = this.root.offsetParent !== null && !event.target.closest?.(OWN_KEYS);
+    if (!by || !isOurs || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    this.#go(by);
+  }
+
+  /** Follows the reader's scrolling; while the page scrolls to a chapter, it waits for that. */
+  #scrolled(entries) {
+    const entered = entries.findLast((entry) => entry.isIntersecting);
+    if (entered) this.#enter(entered.target.dataset.chapter);
+    else if (this.#topOf(this.#names[0]) > innerHeight * LINE_SHARE) this.#enter(null);
+  }
+
+  /** Keeps the current chapter where it is in the window, when something above it has changed. */
+  #keepPlace() {
+    if (this.#top !== null) this.#restore(this.#top - scrollY);
+  }
+
+  /** Brings the current chapter back to a place in the window. */
+  #restore(top) {
+    if (this.#wanted !== null) this.#scrollTo(this.#wanted, 'instant');
+    else scrollBy({ top: this.#topOf(this.#current) - top, behavior: 'instant' });
+    this.#top = this.#topOf(this.#current) + scrollY;
+  }
+
+  #setCurrent(name) {
+    this.#current = name;
+    this.#top = name === null ? null : this.#topOf(name) + scrollY;
+    this.#mark();
+  }
+
+  #topOf(name) {
+    return this.#nodes.get(name)?.getBoundingClientRect().top ?? 0;
+  }
+
+  #enter(name) {
+    if (this.#wanted !== null && name !== this.#wanted) return;
+    this.#wanted = null;
+    if (name === this.#current) return;
+    this.#setCurrent(name);
+    this.reached(name);
+  }
+
+  #mark() {
+    const index = this.#names.indexOf(this.#current);
+    for (const [name, node] of this.#nodes) {
+      node.classList.toggle('current', name === this.#current);
+      const link = this.contents.querySelector(`[data-step="${name}"]`);
+      setAttribute(link, 'aria-current', name === this.#current && 'step');
+    }
+    this.before.disabled = index <= 0;
+    this.after.disabled = index === this.#names.length - 1;
+    const title = this.#nodes.get(this.#current)?.querySelector('h3').textContent;
+    const count = this.#names.length;
+    setText(
+      this.progress,
+      title ? say('progress', { number: index + 1, count, title }) : say('progressNone', { count }),
+    );
+  }
+
+  #scrollTo(name, behavior = isCalm() ? 'auto' : 'smooth') {
+    this.#nodes.get(name).scrollIntoView({ block: 'start', behavior });
+  }
+}
+
+const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
+
+function chapterNode({ name }) {
+  const id = `step-${name}`;
+  return element(
+    'article',
+    { class: 'chapter', 'data-chapter': name, 'aria-labelledby': id },
+    element('h3', { id, tabindex: -1 }),
+    element('div', { class: 'content' }),
+  );
+}
+
+/** Replaces the content; the focus stays on the radio button that has been chosen in it. */
+function replaceContent(node, content) {
+  const hadFocus = node.contains(document.activeElement);
+  node.replaceChildren(...content);
+  if (hadFocus) node.querySelector('input:checked')?.focus({ preventScroll: true });
+}

@@ -1,0 +1,97 @@
+// The last chapters of the story: all layers, the decoder, and the words that it writes.
+
+import { element, tokenParts } from '../../common/dom.js';
+import { speaker } from '../../common/strings.js';
+import { percent, spoken, tokenName } from '../../common/text.js';
+import { story } from '../../strings/story.js';
+import { bar, lookTable, paragraphs, tokenTable } from '../figures.js';
+import { mostOf } from './layer.js';
+
+const say = speaker(story);
+
+/** Shows where the token looks in each layer of the encoder. */
+export function encoder({ encoder: data, tokens, token, layer, model }) {
+  const name = spoken(tokens[token]);
+  const looks = data.map((heads, index) => ({
+    name: String(index + 1),
+    ...mostOf(meanOf(heads.map((rows) => rows[token])), tokens),
+  }));
+  const values = { model: model.id, layers: data.length, token: name };
+  return [
+    ...paragraphs(say('encoder_text', values)),
+    lookTable(
+      say('encoder_title', values),
+      [say('encoder_column'), say('encoder_most')],
+      looks,
+      layer,
+    ),
+  ];
+}
+
+const meanOf = (rows) =>
+  rows[0].map((_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
+
+/** Shows the cross-attention before the translation of the token was written. */
+export function decoder({ item, cross, tokens, written }) {
+  const { place, layer, head } = written;
+  const row = cross[layer][head][place];
+  const { token: most, share } = mostOf(row, tokens);
+  const values = { written: spoken(item.target.tokens[place]), most: spoken(most) };
+  const columns = [{ name: say('softmax_column'), cells: row.map(bar), class: 'share' }];
+  return [
+    ...paragraphs(say('decoder_text', { ...values, share: percent(share) })),
+    writtenTokens(item.target.tokens, place),
+    element('p', {
+      class: 'hint',
+      text: say('decoder_place', { layer: layer + 1, head: head + 1 }),
+    }),
+    tokenTable(say('decoder_title'), tokens, columns, row.indexOf(share)),
+  ];
+}
+
+function writtenTokens(tokens, place) {
+  const parts = tokens.map((token, index) => {
+    const kind = index === place ? 'chip here' : `chip${index > place ? ' later' : ''}`;
+    return element('span', { class: kind }, ...tokenParts(tokenName(token)));
+  });
+  return element('p', { class: 'chips' }, ...parts);
+}
+
+/** Shows the probabilities of the candidates at the place of the token's translation. */
+export function words({ item, written: { place } }) {
+  const { target, probabilities } = item;
+  const written = spoken(target.tokens[place]);
+  const share = percent(Math.exp(probabilities.log_probs[place]));
+  const before = place > 0 ? spoken(target.tokens[place - 1]) : '';
+  return [
+    ...paragraphs(
+      before ? say('words_text', { before, written, share }) : say('words_first', { written, share }),
+    ),
+    candidates(say('words_title'), probabilities, place, target.tokens[place]),
+  ];
+}
+
+function candidates(title, { likeliest }, place, taken) {
+  const names = likeliest.tokens[place];
+  const looks = names.map((name, index) => ({
+    ...{ name: tokenName(name), token: null },
+    share: Math.exp(likeliest.log_probs[place][index]),
+  }));
+  const columns = [say('words_candidate'), say('words_probability')];
+  return lookTable(title, columns, looks, names.indexOf(taken));
+}
+
+/** Shows how the model takes the wrong sense of a word, and what that says about it. */
+export function pool({ pool: facts }) {
+  const written = spoken(facts.written);
+  const context = { ...facts.context, share: percent(facts.most) };
+  return [
+    ...paragraphs(say('pool_text', { translation: facts.translation })),
+    candidates(say('pool_title', { written }), facts.probabilities, 0, facts.written),
+    ...paragraphs(
+      say('pool_other', { share: percent(facts.game) }),
+      say('pool_context', context),
+      say('pool_moral'),
+    ),
+  ];
+}

@@ -1,0 +1,130 @@
+// The story: chapters that follow one token through the translator, by scrolling or by keys.
+
+import { Latest } from '../common/api.js';
+import { element, setAttribute, setText } from '../common/dom.js';
+import { Notice } from '../common/notice.js';
+import { speaker } from '../common/strings.js';
+import { story } from '../strings/story.js';
+import { Chapters } from './chapters.js';
+import { chaptersOf, titleOf } from './chapters/list.js';
+import { readPool, readSentence, readToken, usualToken } from './facts.js';
+import { FORMS, TRANSLATOR_HEAD } from './kids.js';
+
+const say = speaker(story);
+
+const MOST_CHARACTERS = 120;
+const SOURCE = 'en';
+const USUAL_TARGET = 'pt';
+
+/** The sentence of a view's story. */
+export const lessonOf = ({ lesson }) => (lesson?.trim() || FORMS[0].text).slice(0, MOST_CHARACTERS);
+
+/** The story with its sentence, its chapters and the ways through them. */
+export class Story {
+  #latest = new Latest();
+  #shown = null;
+  #sentence = null;
+  #pool = null;
+
+  /**
+   * @param {Object} parts
+   * @param {Store} parts.store
+   * @param {Models} parts.models
+   * @param {Languages} parts.languages
+   */
+  constructor(parts) {
+    Object.assign(this, parts);
+    const notice = element('div', { class: 'notice', hidden: true });
+    this.notice = new Notice(notice);
+    this.status = element('p', { class: 'hint', role: 'status', text: say('waiting') });
+    this.field = element('input', {
+      ...{ id: 'lesson', type: 'text', lang: SOURCE, maxlength: MOST_CHARACTERS },
+      ...{ autocomplete: 'off', spellcheck: 'false' },
+    });
+    this.chapters = new Chapters((step) => this.store.set({ step }));
+    this.root = element(
+      'section',
+      { id: 'story', 'aria-labelledby': 'story-title', 'aria-busy': 'false' },
+      element('h2', { id: 'story-title', text: say('title') }),
+      element('p', { class: 'lead', text: say('lead') }),
+      this.#form(),
+      notice,
+      this.status,
+      this.chapters.root,
+    );
+  }
+
+  /** Shows the story of a view. */
+  show(view) {
+    const text = lessonOf(view);
+    const key = JSON.stringify([text, view.token]);
+    if (key !== this.#shown) {
+      this.#shown = key;
+      if (this.field.value !== text) this.field.value = text;
+      this.#load(text, view.token);
+    }
+    this.chapters.goTo(view.step);
+  }
+
+  #form() {
+    const onsubmit = (event) => {
+      event.preventDefault();
+      const lesson = this.field.value.trim() || null;
+      this.store.set({ lesson: lesson === FORMS[0].text ? null : lesson, token: null });
+    };
+    return element(
+      'form',
+      { class: 'lesson', onsubmit },
+      element('label', { for: 'lesson', text: say('sentence') }),
+      this.field,
+      element('button', { type: 'submit', text: say('use') }),
+    );
+  }
+
+  async #load(text, token) {
+    setAttribute(this.root, 'aria-busy', 'true');
+    try {
+      const facts = await this.#latest.run((signal) => this.#ask(text, token, signal));
+      if (facts === undefined) return;
+      this.notice.hide();
+      if (facts.missing) this.#end(facts.missing);
+      else this.#render(facts);
+    } catch (error) {
+      this.notice.show(error, () => this.#load(text, token));
+      setText(this.status, '');
+    }
+    setAttribute(this.root, 'aria-busy', 'false');
+  }
+
+  async #ask(text, token, signal) {
+    if (!this.languages.isServed(SOURCE)) return { missing: say('noModel') };
+    const pair = { source: SOURCE, target: this.languages.targetFor(SOURCE, USUAL_TARGET) };
+    const model = await this.models.find({ task: 'translate', ...pair }, signal);
+    if (!model) return { missing: say('noModel') };
+    if (!model.attention?.encoder || !model.attention?.cross)
+      return { missing: say('noAttention', { model: model.id }) };
+    if (this.#sentence?.text !== text) this.#sentence = await readSentence(text, pair, signal);
+    const hasToken = token !== null && token < this.#sentence.tokens.length;
+    const followed = hasToken ? token : usualToken(this.#sentence);
+    const facts = await readToken(this.#sentence, followed, pair, model, signal);
+    if (model.id === TRANSLATOR_HEAD.model) this.#pool ??= await readPool(pair, signal);
+    return { ...facts, pool: this.#pool };
+  }
+
+  #end(words) {
+    setText(this.status, words);
+    this.chapters.show([]);
+  }
+
+  #render(facts) {
+    setText(this.status, '');
+    const follow = (token) => this.store.set({ token });
+    const chapters = chaptersOf(facts).map((chapter) => ({
+      ...{ name: chapter.name, group: say(`group_${chapter.group}`) },
+      title: titleOf(chapter, facts),
+      content: chapter.content(facts, follow),
+    }));
+    this.chapters.show(chapters);
+    this.chapters.goTo(this.store.view.step);
+  }
+}

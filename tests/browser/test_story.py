@@ -1,0 +1,364 @@
+"""The story of Understand: its steps by keyboard, by finger and by scrolling, and its numbers."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Api
+from tests.browser.reader import KIDS, POOL, Reader
+
+pytestmark = pytest.mark.browser
+
+STEPS = (
+    *("tokens", "position", "roles", "scores", "scale", "mask", "softmax", "values", "sum"),
+    *("heads", "concat", "norm", "forward", "encoder", "decoder", "words", "pool"),
+)
+LAYER, HEAD = 1, 5  # of en-pt, where "they" looks at "kids"
+THEY = 12
+PHONE = {"viewport": {"width": 375, "height": 800}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.fixture(autouse=True)
+def _translator(api: Api) -> None:
+    if "en-pt" not in {model["id"] for model in api.get("/v1/models")["data"]}:
+        pytest.skip("the server does not have the built-in model of the story")
+
+
+def opened(reader: Reader, **view: Any) -> Page:
+    """Opens the story and waits for its numbers."""
+    reader.open(way="understand", **view)
+    page = reader.page
+    expect(page.locator("#story")).to_have_attribute("aria-busy", "false")
+    expect(page.locator(".chapter")).to_have_count(len(STEPS))
+    return page
+
+
+def chapter(page: Page, name: str) -> Locator:
+    return page.locator(f"[data-chapter={name}]")
+
+
+def expect_step(page: Page, number: int) -> None:
+    """A step, counted from 1, is the current one, in words, in the contents and to the eye."""
+    name = STEPS[number - 1]
+    expect(page.locator(".pager p")).to_contain_text(f"Step {number} of {len(STEPS)}: ")
+    expect(page.locator(".contents [aria-current=step]")).to_have_attribute("data-step", name)
+    expect(chapter(page, name)).to_have_class(re.compile("current"))
+    expect(chapter(page, name).locator("h3")).to_be_in_viewport()
+
+
+def decimal(value: float, digits: int = 2) -> str:
+    """A number as the page writes it."""
+    text = f"{0 if abs(value) < 0.005 else value:.{digits}f}"
+    return text.replace("-", "\u2212")
+
+
+def percent(share: float) -> str:
+    if 0 < share < 0.01:
+        return "below 1 %"
+    return f"{math.floor(100 * share + 0.5)} %"
+
+
+def number(text: str) -> float:
+    return float(text.replace("\u2212", "-"))
+
+
+def vectors(page: Page, name: str) -> list[list[float]]:
+    """The first numbers of each vector of a step."""
+    rows = chapter(page, name).locator(".vector").all()
+    return [[number(t) for t in row.locator(".numbers span").all_text_contents()] for row in rows]
+
+
+def column(page: Page, name: str, index: int) -> list[str]:
+    """A column of the table of a step."""
+    rows = chapter(page, name).locator("tbody tr").all()
+    return [row.locator("th, td").nth(index).text_content() or "" for row in rows]
+
+
+def assert_vectors(page: Page, name: str, wanted: list[list[float]]) -> None:
+    np.testing.assert_allclose(vectors(page, name), [v[:3] for v in wanted], atol=5.1e-3)
+
+
+def steps_of(api: Api, **fields: Any) -> Any:
+    asked = {"text": KIDS, "source": "en", "target": "pt", "kind": "encoder", "query": THEY}
+    include = ["vectors", "output", "block"]
+    return api.post("/attention/steps", **asked, include=include, **fields)
+
+
+@pytest.fixture
+def options() -> dict[str, Any]:
+    return {"reduced_motion": "reduce"}
+
+
+def test_story_goes_from_start_to_end_by_keyboard(reader: Reader, page: Page) -> None:
+    opened(reader)
+    expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
+    for step in range(1, len(STEPS) + 1):
+        page.keyboard.press("ArrowRight")
+        expect_step(page, step)
+        expect(chapter(page, STEPS[step - 1]).locator("h3")).to_be_focused()
+    expect(reader.button("Next step")).to_be_disabled()
+    for step in range(len(STEPS) - 1, 0, -1):
+        page.keyboard.press("ArrowLeft")
+        expect_step(page, step)
+    expect(reader.button("Previous step")).to_be_disabled()
+
+
+@pytest.mark.parametrize("options", [PHONE])
+def test_story_goes_from_start_to_end_on_a_phone(reader: Reader, page: Page) -> None:
+    opened(reader)
+    for step in range(1, len(STEPS) + 1):
+        reader.button("Next step").tap()
+        expect_step(page, step)
+        assert page.evaluate("document.documentElement.scrollWidth") == 375
+    box = reader.button("Next step").bounding_box()
+    assert box is not None
+    assert min(box["width"], box["height"]) >= 40
+    chip = page.locator("label.chip").first.bounding_box()
+    assert chip is not None
+    assert chip["height"] >= 40
+
+
+def test_story_follows_scrolling(reader: Reader, page: Page) -> None:
+    """Each step becomes the current one, in its order, and none is left out."""
+    opened(reader)
+    page.locator("#story-title").scroll_into_view_if_needed()
+    for step, name in enumerate(STEPS, 1):
+        chapter(page, name).evaluate(
+            "node => scrollBy(0, node.getBoundingClientRect().top - innerHeight * 0.3)"
+        )
+        expect_step(page, step)
+    page.evaluate("scrollTo(0, 0)")
+    expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
+
+
+@pytest.mark.parametrize("options", [{}])
+def test_story_moves_smoothly_to_a_far_step(reader: Reader, page: Page) -> None:
+    """The steps on the way do not stop it."""
+    opened(reader)
+    page.locator("#story-title").scroll_into_view_if_needed()
+    page.locator(".contents [data-step=words]").click()
+    expect_step(page, STEPS.index("words") + 1)
+    page.keyboard.press("ArrowRight")
+    expect_step(page, len(STEPS))
+
+
+def test_arrow_keys_in_a_field_belong_to_the_field(reader: Reader, page: Page) -> None:
+    opened(reader)
+    page.get_by_label("Sentence of the story, in English").press("ArrowRight")
+    page.get_by_label("pool, number 1", exact=True).press("ArrowRight")
+    expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
+
+
+def test_link_restores_the_step_and_the_token(reader: Reader, page: Page) -> None:
+    opened(reader, lesson=POOL, token=3, step="scores")
+    expect_step(page, STEPS.index("scores") + 1)
+    expect(chapter(page, "scores")).to_contain_text("The query of “bad”")
+    page.keyboard.press("ArrowRight")
+    reader.button("Copy link").click()
+    expect(reader.button("Copied")).to_be_visible()
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert "step=scale" in link
+    page.goto("about:blank")
+    page.goto(link)
+    expect_step(page, STEPS.index("scale") + 1)
+    expect(page.locator(".chips input:checked")).to_have_value("3")
+
+
+def test_token_is_chosen_by_keyboard(reader: Reader, page: Page) -> None:
+    opened(reader, lesson=POOL)
+    page.locator(".chips input:checked").focus()
+    page.keyboard.press("ArrowRight")
+    expect(chapter(page, "tokens")).to_contain_text("The story follows “beat”")
+    expect(page.locator(".chips input:checked")).to_have_value("1")
+    expect(page.locator(".chips input:checked")).to_be_focused()
+    expect(chapter(page, "scores")).to_contain_text("The query of “beat”")
+
+
+def test_own_sentence_is_followed(reader: Reader, page: Page, api: Api) -> None:
+    opened(reader)
+    text = "The dog sleeps."
+    page.get_by_label("Sentence of the story, in English").fill(text)
+    page.keyboard.press("Enter")
+    expect(chapter(page, "tokens")).to_contain_text("The story follows “The”")
+    tokens = api.attention(text)["source"]["tokens"]
+    expect(page.locator("label.chip")).to_have_count(len(tokens))
+
+
+@pytest.fixture
+def sentence(api: Api) -> Any:
+    """The weights and probabilities of the sentence of the kids."""
+    body = {"kinds": ["encoder", "cross"], "layers": "all", "reduce": "none"}
+    return api.attention(KIDS, **body, probabilities={"top_k": 6})
+
+
+def test_numbers_of_tokens_and_vectors_are_the_servers(
+    reader: Reader, page: Page, api: Api, sentence: Any
+) -> None:
+    opened(reader)
+    ids = [f"number {i}" for i in sentence["source"]["ids"]]
+    expect(page.locator("label.chip small")).to_have_text(ids)
+    reply = steps_of(api, layer=LAYER, head=HEAD)
+    block, own = reply["block"], reply["vectors"]
+    embedding = block["embedding"]
+    assert_vectors(page, "position", [embedding[n] for n in ("token", "position", "sum")])
+    assert_vectors(page, "roles", [block["input"], own["q"], own["k"][THEY], own["v"][THEY]])
+    assert_vectors(page, "concat", [reply["output"]["concatenated"], block["attention"]])
+    assert_vectors(page, "norm", [block[n] for n in ("input", "attention", "attended")])
+    assert_vectors(page, "forward", [block[n] for n in ("attended", "feed_forward", "output")])
+    expect(chapter(page, "concat")).to_contain_text("8 × 32 = 256 numbers")
+
+
+def test_numbers_of_the_head_are_the_servers(reader: Reader, page: Page, api: Api) -> None:
+    opened(reader)
+    reply = steps_of(api, layer=LAYER, head=HEAD)
+    rows = reply["rows"]
+    scores = [decimal(row["score"]) for row in rows]
+    scaled = [decimal(row["scaled"]) for row in rows]
+    weights = [percent(row["weight"]) for row in rows]
+    assert column(page, "scores", 1) == scores
+    assert column(page, "scale", 1) == scores
+    assert column(page, "scale", 2) == scaled
+    assert column(page, "softmax", 1) == scaled
+    assert column(page, "softmax", 2) == weights
+    assert column(page, "values", 1) == weights
+    firsts = ["".join(decimal(value) for value in row["value"][:3]) for row in rows]
+    assert column(page, "values", 2) == firsts
+    top = sorted(rows, key=lambda row: -row["weight"])
+    rest = np.sum([row["value"] for row in top[3:]], axis=0).tolist()
+    parts = [row["value"] for row in top[:3]]
+    assert_vectors(page, "sum", [*parts, rest, reply["z"]])
+    q, k = reply["vectors"]["q"], reply["vectors"]["k"][top[0]["key"]]
+    products = " + ".join(f"{decimal(a)} × {decimal(b)}" for a, b in zip(q[:3], k[:3], strict=True))
+    expect(chapter(page, "scores")).to_contain_text(f"{products} + … = {decimal(top[0]['score'])}")
+
+
+def test_mask_and_scale_compare_the_same_scores(reader: Reader, page: Page, api: Api) -> None:
+    opened(reader)
+    rows = steps_of(api, layer=LAYER, head=HEAD)["rows"]
+    hidden = ["−∞" if row["key"] > THEY else decimal(row["scaled"]) for row in rows]
+    assert column(page, "mask", 2) == hidden
+    seen = np.exp([row["scaled"] for row in rows[: THEY + 1]])
+    shares = [*(seen / seen.sum()), *[0.0] * (len(rows) - THEY - 1)]
+    assert column(page, "mask", 3) == [percent(share) for share in shares]
+    scores = np.array([row["score"] for row in rows])
+    raw = np.exp(scores - scores.max())
+    share = percent(max(row["weight"] for row in rows))
+    told = f"“kids” will get {share}. Without it, {percent(float(raw.max() / raw.sum()))}."
+    expect(chapter(page, "scale")).to_contain_text(told)
+
+
+def test_numbers_of_all_layers_are_the_servers(reader: Reader, page: Page, sentence: Any) -> None:
+    opened(reader)
+    encoder = np.array(sentence["attentions"][0]["data"])
+    heads = encoder[LAYER, :, THEY]
+    assert column(page, "heads", 2) == [percent(row.max()) for row in heads]
+    means = encoder[:, :, THEY].mean(axis=1)
+    assert column(page, "encoder", 2) == [percent(row.max()) for row in means]
+    tokens = [t.replace("</s>", "⟨end⟩") for t in sentence["source"]["tokens"]]
+    assert column(page, "heads", 1) == [tokens[row.argmax()] for row in heads]
+    assert column(page, "encoder", 1) == [tokens[row.argmax()] for row in means]
+
+
+def test_numbers_of_the_decoder_are_the_servers(reader: Reader, page: Page, sentence: Any) -> None:
+    opened(reader)
+    place = sentence["target"]["tokens"].index("▁eles")
+    cross = np.array(sentence["attentions"][1]["data"])[-1, :, place]
+    row = cross[cross[:, THEY].argmax()]
+    assert column(page, "decoder", 1) == [percent(share) for share in row]
+    expect(chapter(page, "decoder").locator(".chip.here")).to_have_text("▁eles")
+    likeliest = sentence["probabilities"]["likeliest"]
+    assert column(page, "words", 0) == likeliest["tokens"][place]
+    probabilities = [percent(math.exp(log)) for log in likeliest["log_probs"][place]]
+    assert column(page, "words", 1) == probabilities
+    expect(chapter(page, "words")).to_contain_text(f"took “eles”, with {probabilities[0]}")
+
+
+def test_wrong_sense_of_a_word_is_explained_with_the_servers_numbers(
+    reader: Reader, page: Page, api: Api
+) -> None:
+    opened(reader)
+    shown = chapter(page, "pool")
+    expect(shown.get_by_role("heading")).to_have_text("Why “piscina”?")
+    whole = api.attention(POOL, kinds=["encoder"], layers="all", reduce="none", level="word")
+    item = api.attention(POOL, probabilities={"top_k": 6})
+    likeliest = item["probabilities"]["likeliest"]
+    assert column(page, "pool", 0) == likeliest["tokens"][0]
+    assert column(page, "pool", 1) == [percent(math.exp(x)) for x in likeliest["log_probs"][0]]
+    most = np.array(whole["attentions"][0]["data"])[:, :, 0, 2].max()
+    expect(shown).to_contain_text(f"none gives more than {percent(float(most))}")
+    other = api.attention(POOL, target_text="bilhar bate badminton", probabilities={})
+    logs = other["probabilities"]["log_probs"][: other["target"]["tokens"].index("▁bate")]
+    expect(shown).to_contain_text(f"“bilhar”, the game, has {percent(math.exp(sum(logs)))}")
+    text = "A game of pool and a game of badminton."
+    expect(shown).to_contain_text(f"becomes “{api.translate(text)['translatedText']}”")
+
+
+def test_summary_leads_back_to_the_steps(reader: Reader, page: Page) -> None:
+    opened(reader)
+    links = page.locator("#summary a")
+    expect(links).to_have_count(5)
+    for place, step in enumerate(("roles", "softmax", "sum", "heads", "words")):
+        links.nth(place).press("Enter")
+        expect_step(page, STEPS.index(step) + 1)
+        expect(chapter(page, step).locator("h3")).to_be_focused()
+    links.nth(4).press("Enter")  # of the step that is still the current one
+    expect_step(page, STEPS.index("words") + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        (KIDS, "roles"),
+        (POOL, "heads"),
+        ("I like Natural Language Processing , a lot !", "sum"),
+        ("Hi, How are you?", "scale"),
+        ("Action gets results", "values"),
+    ],
+)
+def test_example_opens_its_sentence_and_step(
+    reader: Reader, page: Page, api: Api, text: str, step: str
+) -> None:
+    opened(reader)
+    link = page.locator("#more a", has_text=text).first
+    address = link.get_attribute("href") or ""
+    link.click()
+    expect(page.locator("label.chip")).to_have_count(len(api.attention(text)["source"]["tokens"]))
+    expect_step(page, STEPS.index(step) + 1)
+    page.goto("about:blank")
+    page.goto(f"/{address}")  # in another tab
+    expect(page.get_by_label("Sentence of the story, in English")).to_have_value(text)
+    expect_step(page, STEPS.index(step) + 1)
+
+
+def test_example_opens_in_the_translator(reader: Reader, page: Page) -> None:
+    opened(reader)
+    page.locator("#more li", has_text="in Translate").get_by_role("link").click()
+    expect(reader.field).to_have_value(KIDS)
+    assert reader.chosen("way") == "translate"
+
+
+@pytest.mark.parametrize("options", [{"locale": "pt-BR", "reduced_motion": "reduce"}])
+def test_story_speaks_portuguese(reader: Reader, page: Page) -> None:
+    page.goto("/#way=understand&step=roles")
+    expect(page.get_by_role("heading", name="× W_Q, W_K, W_V: três papéis")).to_be_focused()
+    expect(page.locator(".pager p")).to_contain_text("Passo 3 de 17")
+    expect(page.get_by_role("heading", name="Atenção em cinco frases")).to_be_visible()
+
+
+def test_story_stands_still_for_readers_who_ask_for_it(reader: Reader, page: Page) -> None:
+    opened(reader)
+    page.keyboard.press("ArrowRight")
+    expect_step(page, 1)
+    assert page.evaluate("document.getAnimations().length") == 0
+
+
+def test_server_without_english_says_so(reader: Reader, page: Page, api: Api) -> None:
+    languages = [entry for entry in api.get("/languages") if entry["code"] != "en"]
+    page.route("**/languages", lambda route: route.fulfill(json=languages))
+    page.goto("/#way=understand")
+    expect(page.locator("#story [role=status]")).to_contain_text("does not translate from English")
+    expect(page.locator(".story")).to_be_hidden()
