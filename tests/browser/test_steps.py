@@ -139,6 +139,37 @@ def test_strips_of_all_heads_end_with_the_output(reader: Reader, page: Page, api
     expect(page.locator("#steps-output p")).to_have_count(2)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"viewport": {"width": 1280, "height": 900}}, {"viewport": {"width": 390, "height": 800}}],
+)
+def test_sum_is_seen_without_scrolling_the_table(reader: Reader, page: Page) -> None:
+    """However many tokens the text has, the last row says what they add up to; also on a phone."""
+    reader.read(" ".join([KIDS] * 4).replace(".", ","), layer=1, head=3, query=2)
+    expect(page.locator("#steps-table tbody tr")).not_to_have_count(0)
+    expect(page.locator("#steps-table tfoot")).to_contain_text("= z")
+    shown = page.evaluate(
+        """() => {
+            const pane = document.querySelector('#steps .scroll').getBoundingClientRect();
+            const cells = [...document.querySelector('#steps-table tfoot tr').cells];
+            const headers = [...document.querySelectorAll('#steps-table thead th')];
+            return [...cells, ...headers].every((cell) => {
+                const box = cell.getBoundingClientRect();
+                return box.bottom <= pane.bottom + 1 && box.right <= pane.right + 1;
+            });
+        }"""
+    )
+    assert shown
+
+
+def test_row_of_the_pinned_word_is_marked(reader: Reader, page: Page) -> None:
+    reader.read(POOL, level="token", query=1, key=2)
+    marked = page.locator("#steps-table .pinned-row th")
+    expect(marked).to_have_text(reader.labels("column")[2])
+    reader.cell(1, 0).click()
+    expect(marked).to_have_text(reader.labels("column")[0])
+
+
 def test_touch_shows_first_and_opens_then(browser: Any, address: str) -> None:
     """A finger cannot hover."""
     context = browser.new_context(

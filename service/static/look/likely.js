@@ -2,6 +2,7 @@
 
 import { Latest, post } from '../common/api.js';
 import { byId, element, setText, tokenParts } from '../common/dom.js';
+import { withTerms } from '../common/glossary.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken, tokenName } from '../common/text.js';
 import { likely } from '../strings/likely.js';
@@ -86,7 +87,7 @@ export class LikelyPanel {
     const table = byId('likely-table');
     table.tBodies[0].replaceChildren(...tokenRows(target, probabilities, place));
     const facts = entropyWords(probabilities, place);
-    byId('likely-entropy').replaceChildren(...facts.map((text) => element('p', { text })));
+    byId('likely-entropy').replaceChildren(...facts.map((text) => element('p', {}, ...withTerms(text))));
     const told = named === '' ? [] : namedWords(named, probabilities, place);
     setText(byId('why-answer'), told.join(' '));
   }

@@ -4,9 +4,11 @@ import { Latest, post } from '../common/api.js';
 import * as attention from './attention.js';
 import { alignerWords, describe, isOneHead, isShare, readout, sidesOf } from './words.js';
 import { byId, setText } from '../common/dom.js';
+import { isMeaningOpen, term } from '../common/glossary.js';
 import { Gaze, startsOf } from './gaze.js';
 import { settled } from './models.js';
 import { pinChange, pinnedPlaces } from './pins.js';
+import { termsOf } from './terms.js';
 import { UNPINNED } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken } from '../common/text.js';
@@ -54,7 +56,8 @@ export class LookPanel {
       this.pin(this.map.place.row, this.map.place.column);
     });
     document.addEventListener('keydown', (event) => {
-      if (event.key === 'Escape' && !event.defaultPrevented) this.store.set(UNPINNED);
+      const isOurs = event.key === 'Escape' && !event.defaultPrevented && !isMeaningOpen();
+      if (isOurs) this.store.set(UNPINNED);
     });
   }
 
@@ -267,6 +270,11 @@ export class LookPanel {
     const figure = { rows, columns, values, max, isCausal: tables.isCausal, rowTitle, columnTitle };
     const size = { rows: rows.length, columns: columns.length };
     setText(byId('max'), decimal(max, 2));
+    const names = termsOf(view, tables);
+    if (byId('terms').dataset.names !== names.join()) {
+      byId('terms').dataset.names = names.join();
+      byId('terms-list').replaceChildren(...names.map((name) => term(name)));
+    }
     setText(byId('look-title'), describe(view));
     setText(byId('readout'), say('howTo'));
     byId('open-steps').hidden = true;

@@ -2,6 +2,7 @@
 
 import { Latest, post } from '../common/api.js';
 import { byId, element, setText } from '../common/dom.js';
+import { withTerms } from '../common/glossary.js';
 import { speaker } from '../common/strings.js';
 import { decimal } from '../common/text.js';
 import { number } from '../strings/number.js';
@@ -78,7 +79,7 @@ export class NumberPanel {
 
   /** @param {Made} made */
   #render({ words, parts, columns = [], total = [] }) {
-    byId('number-words').replaceChildren(...words.map((text) => element('p', { text })));
+    byId('number-words').replaceChildren(...words.map((text) => element('p', {}, ...withTerms(text))));
     const table = byId('number-parts');
     table.hidden = parts.length === 0;
     const scale = Math.max(1e-9, ...parts.map(({ value }) => value));

@@ -3,6 +3,7 @@
 import { Latest, post } from '../common/api.js';
 import { stepsBody } from './attention.js';
 import { byId, element, setText, tokenParts } from '../common/dom.js';
+import { isMeaningOpen, term, withTerms } from '../common/glossary.js';
 import { scaleOf, strip } from '../common/strip.js';
 import { speaker } from '../common/strings.js';
 import { decimal, percent, spoken, tokenName } from '../common/text.js';
@@ -50,6 +51,7 @@ export class StepsPanel {
     const body = stepsBody(view, subject);
     const key = JSON.stringify(body);
     if (key === this.#asked) {
+      this.#markKey();
       this.reveal();
       return;
     }
@@ -77,7 +79,7 @@ export class StepsPanel {
   }
 
   #press(event) {
-    if (event.key !== 'Escape' || event.defaultPrevented) return;
+    if (event.key !== 'Escape' || event.defaultPrevented || isMeaningOpen()) return;
     event.preventDefault();
     this.closed();
   }
@@ -108,6 +110,16 @@ export class StepsPanel {
     byId('plain').replaceChildren(...plainWords(this.#reply));
     renderTable(byId('steps-table'), this.#reply);
     byId('steps-output').replaceChildren(...outputStrips(this.#reply));
+    this.#markKey();
+  }
+
+  /** Marks the row of the pinned token that is looked at. */
+  #markKey() {
+    const { key } = this.store.view;
+    const rows = byId('steps-table').tBodies[0].rows;
+    this.#reply?.rows.forEach((row, index) => {
+      rows[index]?.classList.toggle('pinned-row', row.key === key);
+    });
   }
 }
 
@@ -140,7 +152,7 @@ function plainWords(reply) {
     [say('softmax'), say('plainSoftmax', { most, share: percent(top.weight) })],
     ['× v', say('plainValues')],
     [say('sum'), say('plainSum', { word })],
-  ].map(([name, words]) => element('li', {}, element('b', { text: name }), ` ${words}`));
+  ].map(([name, words]) => element('li', {}, element('b', { text: name }), ' ', ...withTerms(words)));
 }
 
 /** Reports whether the model adds a bias for the distance of two tokens, as MPNet does. */
@@ -248,7 +260,7 @@ function outputStrips({ output, head, head_dim: size, z }) {
     element(
       'p',
       {},
-      element('b', { text: '× Wᴼ + b' }),
+      element('b', {}, '× ', term('output', 'Wᴼ'), ' + b'),
       strip(result, scaleOf([result]), say('result')),
     ),
   ];

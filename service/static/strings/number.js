@@ -20,7 +20,7 @@ export const number = {
     meanOfLayers:
       'This number is the mean of {layers} layers with {heads} heads each. Each layer stands here with the mean of its heads; choose one to see them.',
     rollout:
-      'Rollout follows the attention through {layers} layers. In each layer, half of a word’s attention stays at the word itself, and half is spread as the mean of the heads says.',
+      '[[rollout|Rollout]] follows the attention through {layers} layers. In each layer, half of a word’s attention stays at the word itself, and half is spread as the mean of the heads says.',
     rolloutLayers:
       'The tables of all layers, made like this, are multiplied. The last column shows the result after each layer; choose a layer to see its heads.',
     meanHere: 'mean of the heads',
@@ -53,7 +53,7 @@ export const number = {
     meanOfLayers:
       'Este número é a média de {layers} camadas com {heads} cabeças cada. Cada camada aparece aqui com a média das suas cabeças; escolha uma para vê-las.',
     rollout:
-      'O rollout segue a atenção por {layers} camadas. Em cada camada, metade da atenção de uma palavra fica nela mesma, e metade se espalha como diz a média das cabeças.',
+      'O [[rollout]] segue a atenção por {layers} camadas. Em cada camada, metade da atenção de uma palavra fica nela mesma, e metade se espalha como diz a média das cabeças.',
     rolloutLayers:
       'As tabelas de todas as camadas, feitas assim, são multiplicadas. A última coluna mostra o resultado depois de cada camada; escolha uma camada para ver suas cabeças.',
     meanHere: 'média das cabeças',

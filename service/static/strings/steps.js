@@ -21,12 +21,12 @@ export const steps = {
     softmax: 'softmax',
     sum: 'sum',
     plainProduct:
-      '“{word}” asks with a query q, every token answers with a key k. The better they match, the larger the product: “{most}” has {score}.',
+      '“{word}” asks with a [[query]] q, every token answers with a [[key]] k. The better they match, the larger the product: “{most}” has {score}.',
     plainRoot:
-      'Products of {size} numbers grow with their count. Dividing by √{size} = {root} keeps them in range.',
+      'Products of {size} numbers grow with their count. Dividing by [[root|√{size}]] = {root} keeps them in range.',
     plainDistance: 'This head adds a number for the distance of the two tokens.',
-    plainSoftmax: 'Scores become shares of one whole. “{most}” gets {share}.',
-    plainValues: 'The value v of every token is multiplied by its share.',
+    plainSoftmax: '[[softmax|Softmax]] turns scores into shares of one whole. “{most}” gets {share}.',
+    plainValues: 'The [[value]] v of every token is multiplied by its share.',
     plainSum: 'The sum of all these is z, the output of this head for “{word}”.',
     columnProduct: '1 q · k',
     columnRoot: '2 ÷ √{size}',
@@ -61,12 +61,12 @@ export const steps = {
     softmax: 'softmax',
     sum: 'soma',
     plainProduct:
-      '“{word}” pergunta com uma consulta q, e cada token responde com uma chave k. Quanto melhor combinam, maior é o produto: “{most}” tem {score}.',
+      '“{word}” pergunta com uma [[query]] q, e cada token responde com uma [[key]] k. Quanto melhor combinam, maior é o produto: “{most}” tem {score}.',
     plainRoot:
-      'Produtos de {size} números crescem com a quantidade deles. Dividir por √{size} = {root} os mantém numa faixa boa.',
+      'Produtos de {size} números crescem com a quantidade deles. Dividir por [[root|√{size}]] = {root} os mantém numa faixa boa.',
     plainDistance: 'Esta cabeça soma um número para a distância entre os dois tokens.',
-    plainSoftmax: 'Os valores viram partes de um todo. “{most}” recebe {share}.',
-    plainValues: 'O valor v de cada token é multiplicado pela sua parte.',
+    plainSoftmax: 'A [[softmax]] transforma os valores em partes de um todo. “{most}” recebe {share}.',
+    plainValues: 'O [[value]] v de cada token é multiplicado pela sua parte.',
     plainSum: 'A soma de tudo isso é z, a saída desta cabeça para “{word}”.',
     columnProduct: '1 q · k',
     columnRoot: '2 ÷ √{size}',

@@ -1,0 +1,69 @@
+"""Terms explain themselves where they stand, by mouse, touch and keyboard."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.reader import KIDS, POOL, Reader
+
+pytestmark = pytest.mark.browser
+
+PHONE = {"viewport": {"width": 390, "height": 800}}
+
+
+def test_term_opens_its_meaning_and_closes_it(reader: Reader, page: Page) -> None:
+    reader.read(POOL)
+    term = page.locator("#terms").get_by_role("button", name="head", exact=True)
+    expect(term).to_have_attribute("aria-expanded", "false")
+    term.click()
+    meaning = page.locator(".meaning:popover-open")
+    expect(meaning).to_contain_text("one of several lookouts of a layer")
+    expect(term).to_have_attribute("aria-expanded", "true")
+    expect(term).to_have_accessible_description(meaning.text_content() or "")
+    term.click()
+    expect(meaning).to_have_count(0)
+
+
+def test_escape_closes_the_meaning_and_nothing_else(reader: Reader, page: Page) -> None:
+    reader.read(POOL, query=1, key=1)
+    expect(reader.steps).to_be_visible()
+    page.locator("#plain .term").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".meaning:popover-open")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator(".meaning:popover-open")).to_have_count(0)
+    expect(reader.steps).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(reader.steps).to_be_hidden()
+
+
+@pytest.mark.parametrize("options", [PHONE])
+def test_meaning_stays_inside_a_phone(reader: Reader, page: Page) -> None:
+    reader.read(KIDS, query=3, level="token")
+    expect(page.locator("#plain .term").first).to_be_visible()
+    expect(page.locator("#likely-entropy .term").first).to_be_visible()
+    terms = page.locator(".term:visible")
+    assert terms.count() > 8
+    for term in terms.all():
+        term.click()
+        box = page.locator(".meaning:popover-open").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        page.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize(
+    ("view", "names"),
+    [
+        ({"level": "token"}, ["layer", "head", "token", "the sign ▁", "⟨end⟩"]),
+        ({"kind": "encoder", "layer": "rollout"}, ["layer", "head", "rollout", "⟨end⟩"]),
+        ({"norm": "value_norms"}, ["layer", "head", "weights × values", "⟨end⟩"]),
+    ],
+)
+def test_map_explains_the_terms_that_it_shows(
+    reader: Reader, page: Page, view: dict[str, Any], names: list[str]
+) -> None:
+    reader.read(POOL, **view)
+    expect(page.locator("#terms .term")).to_have_text(names)
