@@ -10,6 +10,7 @@ that are computed at a time.
 """
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +31,12 @@ class Contributions(ABC):
     Args:
         site: The sublayer.
         projected: Queries, keys and values, and what the layer computes before and after.
+
+    Attributes:
+        edges_per_token: Number of edges that take about as long as half a layer for one token.
     """
+
+    edges_per_token: ClassVar[int]
 
     def __init__(self, site: AttentionSite, projected: ProjectedHeads) -> None:
         self.projected = projected
@@ -84,6 +90,8 @@ class Alti(Contributions):
     Machine Translation", section 3.2, for cross-attention.
     """
 
+    edges_per_token = 4
+
     def share(self, summands: Tensor, stream: Tensor, first: int) -> Tensor:
         """Returns the contributions (R, S); the arguments are those of `Contributions.share`."""
         whole = summands.sum(dim=1) + stream + self.bias  # (R, D)
@@ -109,6 +117,8 @@ class ValueZeroing(Contributions):
 
     Source: Mohebbi et al. 2023, "Quantifying Context Mixing in Transformers", section 3.
     """
+
+    edges_per_token = 1
 
     def share(self, summands: Tensor, stream: Tensor, first: int) -> Tensor:
         """Returns the contributions (R, S); the arguments are those of `Contributions.share`."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Slices
-from model.inspection.captures.contributions import Alti, ValueZeroing
+from model.inspection.captures.contributions import Alti, Contributions, ValueZeroing
 from model.inspection.captures.head_matrices import head_matrices
 from model.inspection.query import (
     AttentionKind,
@@ -56,8 +56,8 @@ class MapsCapture(Capture):
         result, merge = self.maps[site.kind], MERGES[self.query.reduce]
         merged = torch.empty_like(result) if is_rollout else result
         heads, slice_rows = self._select(site, projected), self.slice_rows
-        if self.query.norm is AttentionNorm.VALUE_ZEROING:
-            slice_rows = max(1, slice_rows // result.shape[3])  # each row is S rows of the layer
+        if isinstance(heads, Contributions):
+            slice_rows = max(1, heads.edges_per_token * slice_rows // result.shape[3])
         for first in range(0, result.shape[2], slice_rows):
             if first:
                 yield
