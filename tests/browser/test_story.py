@@ -191,7 +191,7 @@ def test_own_sentence_is_followed(reader: Reader, page: Page, api: Api) -> None:
 @pytest.fixture
 def sentence(api: Api) -> Any:
     """The weights and probabilities of the sentence of the kids."""
-    body = {"kinds": ["encoder", "cross"], "layers": "all", "reduce": "none"}
+    body: dict[str, Any] = {"kinds": ["encoder", "cross"], "layers": "all", "reduce": "none"}
     return api.attention(KIDS, **body, probabilities={"top_k": 6})
 
 
