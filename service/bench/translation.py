@@ -36,11 +36,11 @@ def translate_request(
     return address.request("POST", "/translate", orjson.dumps(body), timeout_ms)
 
 
-def unusable(reply: Reply, num_texts: int) -> BenchError:
-    """Returns the error for a reply that does not have `num_texts` translations."""
+def unusable(reply: Reply, num_texts: int, path: str = "/translate") -> BenchError:
+    """Returns the error for a reply that does not have one result for each of `num_texts` texts."""
     return BenchError(
-        f"/translate answered {reply.status} to a request with {num_texts} text(s), and the reply "
-        f"does not have {num_texts} translation(s): {reply.excerpt}"
+        f"{path} answered {reply.status} to a request with {num_texts} text(s), and the reply does "
+        f"not have {num_texts} result(s): {reply.excerpt}"
     )
 
 

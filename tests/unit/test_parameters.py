@@ -245,7 +245,7 @@ class Outside(BaseModel):
     [
         (b"{}", "a", "missing a parameter"),
         (b'{"a": {}}', "a", "missing a[b] parameter"),
-        (b'{"a": {"b": "x"}}', "a", "a parameter is not a number"),
+        (b'{"a": {"b": "x"}}', "a", "a[b] parameter is not a number"),
         (b"[]", None, "must be an object"),
     ],
 )

@@ -222,6 +222,6 @@ def _text(fault: ErrorDetails, name: str, where: str) -> ErrorText:
         return error_texts.out_of_range(where, sign, fault["ctx"][limit], value)
     if kind in NOT_INTEGERS:
         is_float = isinstance(value, float)
-        return error_texts.not_whole(name, value) if is_float else error_texts.not_a_number(name)
+        return error_texts.not_whole(where, value) if is_float else error_texts.not_a_number(where)
     found = f"it is {type(value).__name__}"
     return ErrorText(f"Invalid request: {where} parameter: {fault['msg']} ({found})")

@@ -91,6 +91,6 @@ async def _scores(
         request = address.request("POST", "/attention", orjson.dumps(fields))
         reply = await send_once(address, request, LIST_TIMEOUT_SECONDS)
         if reply.status != 200:
-            raise unusable(reply, len(texts))
+            raise unusable(reply, len(texts), "/attention")
         found += [item["detachment"] for item in orjson.loads(reply.body)["items"]]
     return found
