@@ -49,6 +49,9 @@ interface PageElements {
   why: HTMLInputElement;
   'likely-table': HTMLTableElement;
   'likely-curl': HTMLDetailsElement;
+  'similarity-table': HTMLDetailsElement;
+  'similarity-curl': HTMLDetailsElement;
+  shares: HTMLTableElement;
   search: HTMLDetailsElement;
   'search-grid': HTMLTableElement;
   'search-from': HTMLSelectElement;

@@ -6,6 +6,7 @@ import { Controls } from './look/controls.js';
 import { makeCopy } from './common/copy.js';
 import { CurlLine } from './common/curl.js';
 import { byId, element } from './common/dom.js';
+import { SimilarityPanel } from './embed/similarity.js';
 import { Fold, isUnfolded } from './common/fold.js';
 import { Downloads } from './look/downloads.js';
 import { Heads } from './look/heads.js';
@@ -21,6 +22,7 @@ import { OtherTranslations } from './translate/others.js';
 import { DEFAULTS, Store, UNPINNED, fromFragment, toFragment } from './common/state.js';
 import { SearchPanel } from './look/search.js';
 import { StepsPanel } from './look/steps.js';
+import * as embedTexts from './strings/embed.js';
 import * as likelyTexts from './strings/likely.js';
 import * as lookTexts from './strings/look.js';
 import * as numberTexts from './strings/number.js';
@@ -40,7 +42,7 @@ const EXAMPLES = [
 ];
 const EXAMPLE_LANGUAGE = 'en';
 
-sayStatic({ ...likelyTexts, ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
+sayStatic({ ...embedTexts, ...likelyTexts, ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
 const languageChoice = new LanguageChoice();
 const translateNotice = new Notice(byId('translate-notice'));
 const opened = keptView() ?? location.hash;
@@ -76,6 +78,11 @@ function build(served) {
     if (store.view.wanted !== null) translation.alignWanted(item, level);
   });
   const fold = new Fold(store, (result) => look.follow(result));
+  const similarity = new SimilarityPanel({
+    store,
+    notice: new Notice(byId('similarity-notice')),
+    curl: new CurlLine(byId('similarity-curl')),
+  });
   const tasks = new TaskChoice(store, embedders);
   const others = new OtherTranslations(store, new Notice(byId('others-notice')));
   const translation = new TranslationPanel({
@@ -86,6 +93,7 @@ function build(served) {
     curl: new CurlLine(byId('translate-curl')),
     translated: (result) => {
       fold.follow(result);
+      similarity.follow(result);
       others.follow(result?.task === 'embed' ? null : result);
     },
   });
