@@ -59,6 +59,7 @@ interface PageElements {
   'search-curl': HTMLDetailsElement;
   'number-parts': HTMLTableElement;
   vectors: HTMLInputElement;
+  progress: HTMLProgressElement;
 }
 
 /** A choice that has a number, or a word for several. */
@@ -66,6 +67,7 @@ type NumberOr<Word extends string> = number | Word;
 
 /** All that the reader chose. common/state.js explains each field. */
 interface View {
+  way: 'translate' | 'understand';
   task: 'translate' | 'embed';
   model: string | null;
   text: string;

@@ -1,6 +1,7 @@
 // Creates the parts of the page and connects them.
 
 import { WordLights } from './translate/alignment.js';
+import { Candidates } from './translate/candidates.js';
 import { get } from './common/api.js';
 import { Controls } from './look/controls.js';
 import { makeCopy } from './common/copy.js';
@@ -16,6 +17,7 @@ import { Languages } from './translate/languages.js';
 import { LikelyPanel } from './look/likely.js';
 import { LookPanel } from './look/look.js';
 import { Models } from './look/models.js';
+import { TextLimit } from './translate/limit.js';
 import { Notice } from './common/notice.js';
 import { NumberPanel } from './look/number.js';
 import { OtherTranslations } from './translate/others.js';
@@ -57,20 +59,22 @@ async function start() {
   const notice = isHidden ? understand.notice : translateNotice;
   try {
     const models = new Models();
-    const [list, { language }, embedders] = await Promise.all([
+    const [list, settings, embedders] = await Promise.all([
       get('languages'),
       get('frontend/settings'),
       models.embedders(),
     ]);
     notice.hide();
-    build({ languages: new Languages(list), usualTarget: language.target.code, models, embedders });
+    const usualTarget = settings.language.target.code;
+    const limit = new TextLimit(byId('text'), settings.charLimit);
+    build({ languages: new Languages(list), usualTarget, models, embedders, limit });
   } catch (error) {
     notice.show(/** @type {ApiError} */ (error), start);
   }
 }
 
 function build(served) {
-  const { languages, models, embedders } = served;
+  const { languages, models, embedders, limit } = served;
   const store = new Store(restored(served, opened));
   languageChoice.view = () => toFragment(store.view);
   const lights = new WordLights(byId('text'), byId('mirror'), byId('output'), byId('pairs'));
@@ -89,6 +93,8 @@ function build(served) {
     store,
     languages,
     lights,
+    limit,
+    candidates: new Candidates(),
     notice: translateNotice,
     curl: new CurlLine(byId('translate-curl')),
     translated: (result) => {
@@ -98,11 +104,16 @@ function build(served) {
     },
   });
   offerExamples(translation, languages);
-  keepLink(store, () => restored(served, location.hash));
+  const tellUnserved = (link) => {
+    const pair = unservedPair(served, link);
+    if (pair !== null) translation.tellUnserved(pair);
+  };
+  keepLink(store, () => restored(served, location.hash), tellUnserved);
   offerWays(store, served);
   tasks.render(store.view);
   fold.render();
   translation.restore();
+  tellUnserved(opened);
 }
 
 function offerWays(store, { models, languages }) {
@@ -169,8 +180,15 @@ function restored({ languages, usualTarget, embedders }, fragment) {
   if (embedders.length === 0) view.task = 'translate';
   if (!embedders.includes(view.model)) view.model = null;
   const source = languages.isServed(view.source) ? view.source : 'auto';
-  const target = languages.targetFor(source, view.target || usualTarget);
+  const isOffered = languages.targets(source).includes(view.target);
+  const target = languages.targetFor(source, isOffered ? view.target : usualTarget);
   return { ...view, source, target, look: isUnfolded(view) };
+}
+
+/** Returns the languages of a link if the server does not translate them, or null. */
+function unservedPair({ languages }, fragment) {
+  const view = fromFragment(fragment);
+  return view === null || languages.hasPair(view.source, view.target) ? null : view;
 }
 
 function offerExamples(translation, languages) {
@@ -187,7 +205,7 @@ function offerExamples(translation, languages) {
 }
 
 /** Keeps a link's view in the address until the view changes: texts stay out of the history. */
-function keepLink(store, linked) {
+function keepLink(store, linked, opened) {
   const bare = () => location.pathname + location.search;
   const isLink = () => fromFragment(location.hash) !== null;
   makeCopy(byId('link'), () => {
@@ -198,7 +216,11 @@ function keepLink(store, linked) {
     const isStale = isLink() && toFragment(view) !== toFragment(linked());
     if (isStale) history.replaceState(null, '', bare());
   });
-  addEventListener('hashchange', () => isLink() && store.set(linked()));
+  addEventListener('hashchange', () => {
+    if (!isLink()) return;
+    store.set(linked());
+    opened(location.hash);
+  });
 }
 
 start();

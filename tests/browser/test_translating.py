@@ -77,8 +77,23 @@ def test_detected_language_is_told(reader: Reader, page: Page, text: str, name: 
     expect(page.locator("#detected")).to_have_text(f"{name} detected")
 
 
-def test_text_in_the_target_language_is_offered_the_other(reader: Reader, api: Api) -> None:
+def test_target_flips_if_the_text_is_in_it(reader: Reader, api: Api) -> None:
     reader.open().field.fill(PORTUGUESE)
+    hint = reader.page.locator("#same")
+    expect(hint).to_contain_text("already, so the translation is now into English.")
+    expect(reader.target).to_have_value("en")
+    expect(reader.output).to_have_text(api.translate(PORTUGUESE, "pt", "en")["translatedText"])
+    reader.field.fill(KIDS)
+    expect(hint).to_contain_text("This is English already")
+    expect(reader.target).to_have_value("pt")
+    expect(reader.output).to_have_text(api.translate(KIDS)["translatedText"])
+
+
+def test_text_in_the_target_language_is_offered_the_other(reader: Reader, api: Api) -> None:
+    """The target stays where the reader has chosen it for this text."""
+    reader.open().field.fill(PORTUGUESE)
+    expect(reader.target).to_have_value("en")
+    reader.target.select_option("pt")
     expect(reader.page.locator("#same")).to_contain_text("This is Portuguese already.")
     expect(reader.page.locator("#look-empty")).to_contain_text("nothing to look into")
     reader.button("Translate to English").click()

@@ -16,6 +16,12 @@ export function unitOffsets(text, offsets = [0]) {
   return offsets;
 }
 
+/** Returns the part of a text from its first word to its last; spans count code points. */
+export function cutOut(text, spans) {
+  const offsets = unitOffsets(text);
+  return text.slice(offsets[spans[0][0]], offsets[spans[spans.length - 1][1]]);
+}
+
 /** Formats a share as a percentage: 62 %, below 1 %. */
 export function percent(share) {
   const value = share * 100;

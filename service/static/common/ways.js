@@ -1,6 +1,6 @@
 // The choice between the two ways into the page.
 
-import { byId, renderRadios } from './dom.js';
+import { byId, renderRadios, within } from './dom.js';
 import { speaker } from './strings.js';
 import { ways } from '../strings/ways.js';
 
@@ -16,7 +16,7 @@ export class WayChoice {
   /** @param {Store} store */
   constructor(store) {
     this.store = store;
-    byId('way').querySelector('legend').textContent = say('legend');
+    within(byId('way'), 'legend').textContent = say('legend');
     store.subscribe((view) => this.render(view));
   }
 

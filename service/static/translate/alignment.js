@@ -4,6 +4,7 @@ import { element, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { decimal, listed, percent, unitOffsets } from '../common/text.js';
 import { translate } from '../strings/translate.js';
+import { WordText } from './words.js';
 
 const say = speaker(translate);
 
@@ -57,53 +58,6 @@ export function partners({ pairs }, side, index) {
     .sort((a, b) => b.weight - a.weight);
 }
 
-/** A text in an element, in which words become elements of their own, from first to last. */
-class WordText {
-  text = '';
-  /** @type {HTMLElement[]} */
-  words = [];
-  rest = new Text();
-  #done = 0;
-
-  /**
-   * @param {HTMLElement} root
-   * @param {function(): HTMLElement} make Makes the element of a word.
-   * @param {string} tail Text after the text.
-   */
-  constructor(root, make, tail) {
-    this.root = root;
-    this.make = make;
-    this.tail = tail;
-  }
-
-  /** Shows a text without words. */
-  show(text) {
-    this.text = text;
-    this.words = [];
-    this.#done = 0;
-    this.rest = new Text(text + this.tail);
-    this.root.replaceChildren(this.rest);
-  }
-
-  /** Continues the text. */
-  append(text) {
-    this.text += text;
-    this.mark([]);
-  }
-
-  /** Makes elements of words that follow all words so far. */
-  mark(spans) {
-    for (const [start, end] of spans) {
-      const word = this.make();
-      word.textContent = this.text.slice(start, end);
-      this.rest.before(this.text.slice(this.#done, start), word);
-      this.words.push(word);
-      this.#done = end;
-    }
-    this.rest.data = this.text.slice(this.#done) + this.tail;
-  }
-}
-
 /**
  * Highlights words in the text field and in the translation: the words that a word looks at.
  *
@@ -117,6 +71,12 @@ export class WordLights {
   #offsets = [[0], [0]];
   /** @type {Word[]} */
   #pins = [];
+  /**
+   * For each word, its sentence and its index in the sentence.
+   * @type {Object<string, Array<{sentence: number, index: number}>>}
+   */
+  #owners = { source: [], target: [] };
+  #numSentences = 0;
 
   /** Returns the gaze of a word in the map; null if the map does not show the word. */
   gaze = (_word) => null;
@@ -126,6 +86,16 @@ export class WordLights {
   pointed = (_word) => {};
   /** Called when the reader pins or unpins a word; returns whether the map follows. */
   pinned = (_word, _isNew) => false;
+  /**
+   * Called with the word of the translation that the reader pins, or null.
+   * @type {function(import('./candidates.js').WordPlace|null): void}
+   */
+  chosen = () => {};
+  /**
+   * Called with the sentence of a pinned word or of the caret.
+   * @type {function(number): void}
+   */
+  entered = () => {};
 
   /**
    * @param {HTMLTextAreaElement} field
@@ -158,7 +128,10 @@ export class WordLights {
   /** Shows a text without highlights, while it is typed. The mirror also sets the field's height. */
   showText(text) {
     this.#alignment = unaligned();
+    this.#owners = { source: [], target: [] };
+    this.#numSentences = 0;
     this.#pins = [];
+    this.chosen(null);
     this.source.show(text);
     this.target.words = [];
     setText(this.readout, '');
@@ -181,11 +154,22 @@ export class WordLights {
     const [numSource, numTarget] = [source.length, target.length];
     unitOffsets(translated, this.#offsets[1]);
     extend(this.#alignment, this.#offsets, sentences);
+    this.#own(sentences);
     this.target.append(translated);
     this.source.mark(source.slice(numSource));
     this.target.mark(target.slice(numTarget));
     if (numTarget === 0) this.target.words[0]?.setAttribute('tabindex', '0');
     this.#followCaret();
+  }
+
+  /** Notes the sentences of new words. */
+  #own(sentences) {
+    for (const { source_words: read, target_words: written } of sentences) {
+      const sentence = this.#numSentences;
+      this.#owners.source.push(...read.map((_, index) => ({ sentence, index })));
+      this.#owners.target.push(...written.map((_, index) => ({ sentence, index })));
+      this.#numSentences += 1;
+    }
   }
 
   /** Makes words of a text that has no translation, such as a text to embed. */
@@ -258,12 +242,16 @@ export class WordLights {
     if (index < 0) return;
     const word = { side, span: this.#alignment[side][index] };
     const isNew = !node.classList.contains('pinned');
+    const owner = this.#owners[side][index];
     if (!this.pinned(word, isNew)) this.setPins(isNew ? [word] : []);
+    this.chosen(isNew && side === 'target' && owner ? { node, ...owner } : null);
+    if (isNew && owner) this.entered(owner.sentence);
   }
 
   #unpin() {
     for (const word of this.#pins) this.pinned(word, false);
     this.setPins([]);
+    this.chosen(null);
   }
 
   /** Highlights the pinned word, or else the word in focus or at the caret, or else none. */

@@ -15,8 +15,9 @@ export class Languages {
 
   /** Returns a language's name in the language of the page. */
   name(code) {
-    const served = this.list.find((language) => language.code === code)?.name ?? code;
-    return pageLanguage() === 'en' ? served : (nameIn(pageLanguage(), code) ?? served);
+    const served = this.list.find((language) => language.code === code)?.name;
+    if (served !== undefined && pageLanguage() === 'en') return served;
+    return nameIn(pageLanguage(), code) ?? served ?? code;
   }
 
   /** Reports whether a language can be translated. */
@@ -42,13 +43,19 @@ export class Languages {
     return targets.includes(wanted) ? wanted : (targets[0] ?? wanted);
   }
 
+  /** Reports whether the server translates a view's languages; a target of '' stands for any. */
+  hasPair(source, target) {
+    if (source !== 'auto' && !this.isServed(source)) return false;
+    return target === '' || this.targets(source).includes(target);
+  }
+
   /** Fills both menus for a view. */
   render(sourceMenu, targetMenu, view) {
     const entry = (code) => [code, capital(this.name(code))];
     const sources = this.list.map(({ code }) => entry(code));
     const targets = this.targets(view.source).map(entry);
     fillMenu(sourceMenu, [['auto', say('detect')], ...sources], view.source);
-    fillMenu(targetMenu, targets, view.target);
+    fillMenu(targetMenu, targets.length ? targets : [[view.target, say('noLanguage')]], view.target);
   }
 }
 

@@ -1,34 +1,43 @@
 // The upper half of the page: a text and its translation.
 
-import { Latest } from '../common/api.js';
-import { sentenceOf } from './alignment.js';
+import { Latest, post } from '../common/api.js';
 import { makeCopy } from '../common/copy.js';
-import { byId, changed, element, setText } from '../common/dom.js';
+import { byId, changed, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { UNPINNED } from '../common/state.js';
+import { cutOut } from '../common/text.js';
 import { translate } from '../strings/translate.js';
+import { sentenceOf } from './alignment.js';
+import { Hints } from './hints.js';
+import { PASTED } from './limit.js';
 import { translatedSentences } from './sentences.js';
 
 const say = speaker(translate);
-
 const TYPING_MILLISECONDS = 300;
 const SPEAKING_MILLISECONDS = 900;
+const SURE_PERCENT = 60; // A target changes by itself only for a language as sure as this.
 
 /** Translates while the reader types; passes on a text that is to be embedded. */
 export class TranslationPanel {
   #latest = new Latest();
+  #aligning = new Latest();
   /** @type {number|undefined} */
   #typing;
   /** @type {number|undefined} */
   #speaking;
   /** @type {Translation|null} */
   #result = null;
+  #isWhole = false;
+  #mayFlip = true;
+  #keepsHint = false;
 
   /**
    * @param {Object} parts
    * @param {Store} parts.store
    * @param {Languages} parts.languages
    * @param {WordLights} parts.lights
+   * @param {import('./limit.js').TextLimit} parts.limit
+   * @param {import('./candidates.js').Candidates} parts.candidates
    * @param {Notice} parts.notice
    * @param {CurlLine} parts.curl
    * @param {function(Translation|EmbeddedText|null): void} parts.translated Called with each whole result.
@@ -37,19 +46,29 @@ export class TranslationPanel {
     this.store = parts.store;
     this.languages = parts.languages;
     this.lights = parts.lights;
+    this.limit = parts.limit;
+    this.candidates = parts.candidates;
     this.notice = parts.notice;
     this.curl = parts.curl;
     this.translated = parts.translated;
+    this.hints = new Hints(parts.languages);
     this.field = byId('text');
     this.output = byId('output');
     this.store.subscribe((view, before) => this.#update(view, before));
-    this.field.addEventListener('input', () => this.#type());
+    this.lights.chosen = (word) => this.#showCandidates(word);
+    this.lights.entered = (sentence) => this.#enter(sentence);
+    this.#listen();
+  }
+
+  #listen() {
+    this.field.addEventListener('input', (event) => this.#type(event));
     this.field.addEventListener('keydown', (event) => this.#hurry(event));
+    this.output.addEventListener('scroll', () => this.candidates.hide());
     byId('source').addEventListener('change', (event) => {
       this.#chooseSource(changed(event).value);
     });
     byId('target').addEventListener('change', (event) => {
-      this.#choose({ target: changed(event).value });
+      this.#chooseTarget(changed(event).value);
     });
     byId('swap').addEventListener('click', () => this.#swap());
     byId('clear').addEventListener('click', () => this.#clear());
@@ -58,11 +77,15 @@ export class TranslationPanel {
 
   /** Shows a view that a link has opened. */
   restore() {
-    const { view } = this.store;
-    this.field.value = view.text;
-    this.lights.showText(view.text);
-    this.#render(view);
+    this.#fill(this.store.view.text);
+    this.#render(this.store.view);
     this.#translate();
+  }
+
+  /** Says that the server does not translate the languages of a link, until the next choice. */
+  tellUnserved(link) {
+    this.hints.link(link);
+    this.#keepsHint = true;
   }
 
   /** Translates a text as if it had been pasted. */
@@ -83,6 +106,8 @@ export class TranslationPanel {
   }
 
   #choose(change) {
+    this.#keepsHint = false;
+    this.#mayFlip = true;
     this.store.set({ ...change, wanted: null, ...UNPINNED });
   }
 
@@ -90,9 +115,20 @@ export class TranslationPanel {
     this.#choose({ source, target: this.languages.targetFor(source, this.store.view.target) });
   }
 
-  #type() {
-    this.lights.showText(this.field.value);
-    this.#choose({ text: this.field.value, sentence: 0 });
+  /** Takes a target that the reader wants, whatever the language of the text. */
+  #chooseTarget(target) {
+    this.#keepsHint = false;
+    this.#mayFlip = false;
+    this.store.set({ target, wanted: null, ...UNPINNED });
+  }
+
+  #type(event) {
+    const text = this.limit.shorten();
+    this.lights.showText(text);
+    this.#mayFlip = true;
+    this.store.set({ text, sentence: 0, wanted: null, ...UNPINNED });
+    const isPasted = event.inputType?.startsWith('insertFrom') || event.detail === PASTED;
+    if (isPasted) this.#translate();
   }
 
   #clear() {
@@ -116,21 +152,26 @@ export class TranslationPanel {
   #update(view, before) {
     const read = ['task', 'model', 'text', 'source', 'target'];
     const isOther = read.some((name) => view[name] !== before[name]);
-    if (isOther) this.#schedule(view);
+    if (isOther) this.#schedule(view, before);
     else if (view.wanted !== before.wanted) this.#showChoice();
     this.#render(view);
   }
 
+  /** Puts a text into the field; a text over the limit is cut. */
+  #fill(text) {
+    this.field.value = this.limit.taken(text);
+    this.lights.showText(this.field.value);
+    if (this.field.value !== text) this.store.set({ text: this.field.value });
+  }
+
   /** Translates at once, or after a pause while the reader types. */
-  #schedule(view) {
-    const isTyped = this.field.value === view.text && document.activeElement === this.field;
-    if (this.field.value !== view.text) {
-      this.field.value = view.text;
-      this.lights.showText(view.text);
-    }
+  #schedule(view, before) {
+    const isTyped = view.text !== before.text && this.field.value === view.text;
+    if (this.field.value !== view.text) this.#fill(view.text);
     this.#latest.cancel();
     clearTimeout(this.#typing);
-    if (isTyped && view.text)
+    this.#age();
+    if (isTyped && view.text && document.activeElement === this.field)
       this.#typing = setTimeout(() => this.#translate(), TYPING_MILLISECONDS);
     else this.#translate();
   }
@@ -139,6 +180,7 @@ export class TranslationPanel {
     this.languages.render(byId('source'), byId('target'), view);
     this.field.lang = view.source === 'auto' ? (this.#result?.source ?? '') : view.source;
     byId('clear').hidden = view.text === '';
+    this.limit.render();
   }
 
   async #translate() {
@@ -152,6 +194,7 @@ export class TranslationPanel {
       this.#empty({ task, text, model, sentences: [] });
       return;
     }
+    this.#age();
     this.output.setAttribute('aria-busy', 'true');
     this.output.classList.remove('growing');
     try {
@@ -159,10 +202,12 @@ export class TranslationPanel {
       const isWhole = await this.#latest.run((signal) => this.#stream(body, signal));
       if (!isWhole) return;
       this.#settle(false);
+      this.#isWhole = true;
       if (this.store.view.wanted === null) this.#finish();
       else this.#showChoice();
     } catch (error) {
       this.#settle(true);
+      this.translated(null);
       this.notice.show(/** @type {ApiError} */ (error), () => this.#translate());
     }
   }
@@ -171,10 +216,49 @@ export class TranslationPanel {
   async #stream(body, signal) {
     for await (const sentence of translatedSentences(body, signal)) {
       if (signal.aborted) return false;
+      if (sentence.sentence === 0 && this.#isOtherwise(sentence)) return false;
       if (sentence.sentence === 0) this.#begin(sentence);
       this.#add(sentence);
     }
     return true;
+  }
+
+  /**
+   * Ends a translation at once if the detected language has no use for it.
+   * @param {import('./sentences.js').Sentence} first
+   */
+  #isOtherwise({ body, detectedLanguage: detected }) {
+    if (detected === undefined) return false;
+    const { q: text, target } = body;
+    const { language, confidence, unserved } = detected;
+    if (confidence === 0) this.#refuse(text, target, () => this.hints.unknown(text));
+    else if (unserved !== undefined) {
+      const choose = () => this.#chooseSource(language);
+      this.#refuse(text, target, () => this.hints.unserved(unserved, language, choose));
+    } else if (language === target && this.#mayFlip && confidence >= SURE_PERCENT) {
+      const other = this.languages.targetFor(language, target);
+      if (other === target) return false;
+      this.hints.flipped(language, other);
+      this.#keepsHint = true;
+      this.store.set({ target: other });
+    } else return false;
+    return true;
+  }
+
+  /** Shows a hint in place of a translation. */
+  #refuse(text, target, hint) {
+    this.#empty({ text, source: target, target, own: '', sentences: [] });
+    setText(byId('detected'), say('undetected'));
+    hint();
+  }
+
+  /** Marks the translation of an older text: it is dim and cannot be copied. */
+  #age() {
+    this.#isWhole = false;
+    this.output.classList.add('stale');
+    this.candidates.hide();
+    byId('look-fold').classList.add('stale');
+    for (const id of ['copy', 'others']) byId(id).setAttribute('disabled', '');
   }
 
   /** Ends the busy state; the translation of an older text, or a part of one, stays dim. */
@@ -182,21 +266,25 @@ export class TranslationPanel {
     this.output.setAttribute('aria-busy', 'false');
     this.output.classList.remove('growing');
     this.output.classList.toggle('stale', isStale);
+    byId('look-fold').classList.toggle('stale', isStale);
+    for (const id of ['copy', 'others']) byId(id).toggleAttribute('disabled', isStale);
+    byId('progress').hidden = true;
     this.output.style.minHeight = '';
   }
 
   /** Removes the translation, for a text to embed or for no text. */
-  #empty(embedded) {
+  #empty(other) {
     this.#latest.cancel();
     clearTimeout(this.#speaking);
     this.#result = null;
     this.output.replaceChildren();
     this.#settle(false);
     setText(byId('detected'), '');
-    for (const id of ['same', 'after']) byId(id).hidden = true;
+    byId('after').hidden = true;
+    this.hints.hide();
     this.notice.hide();
     this.curl.hide();
-    this.translated(embedded);
+    this.translated(other);
   }
 
   /**
@@ -224,13 +312,27 @@ export class TranslationPanel {
     result.own += translatedText;
     result.sentences.push(...alignment);
     if (this.store.view.wanted === null) this.lights.add(translatedText, alignment);
+    const read = alignment.at(-1)?.source_words.at(-1)?.[1] ?? result.own.length;
+    byId('progress').value = Math.min(1, read / result.text.length);
+    byId('progress').hidden = false;
   }
 
   /** Shows the translation that the reader chose, or again the model's own. */
   #showChoice() {
     if (this.#result === null) return;
-    this.#light(this.store.view.wanted === null ? this.#result.sentences : []);
+    const isOwn = this.store.view.wanted === null;
+    this.#light(isOwn ? this.#result.sentences : []);
+    if (!isOwn && !this.store.view.look) this.#alignChoice(this.#result);
     this.#finish();
+  }
+
+  /** Requests the alignment of a chosen translation; while attention is shown, it brings it. */
+  async #alignChoice({ text, source, target }) {
+    const body = { text, source, target, target_text: this.#shown };
+    const least = { kinds: ['cross'], level: 'word', top_k: 1 };
+    const work = (signal) => post('attention', { ...body, ...least }, signal);
+    const reply = await this.#aligning.run(work).catch(() => undefined); // It is no more than light.
+    if (reply !== undefined) this.alignWanted(reply.items[0], 'word');
   }
 
   #finish() {
@@ -244,6 +346,31 @@ export class TranslationPanel {
     this.lights.add(this.#shown, sentences);
   }
 
+  /** Shows the sentence of a chosen word, or of the caret, where the model looks. */
+  #enter(sentence) {
+    const isOther = sentence !== this.store.view.sentence;
+    if (this.#isWhole && isOther) this.store.set({ sentence, ...UNPINNED });
+  }
+
+  /**
+   * Shows the likeliest tokens at a word; while attention is shown, it has them.
+   * @param {import('./candidates.js').WordPlace|null} word
+   */
+  #showCandidates(word) {
+    if (word === null || this.#result === null || this.store.view.look) {
+      this.candidates.hide();
+      return;
+    }
+    const { text, source, target, sentences } = this.#result;
+    const isOne = sentences.length < 2;
+    const spans = sentences[word.sentence];
+    this.candidates.show(word, {
+      text: isOne ? text : cutOut(text, spans.source_words),
+      translated: isOne ? this.#shown : cutOut(this.#shown, spans.target_words),
+      ...{ source, target },
+    });
+  }
+
   /** Announces the translation to screen readers after a pause in typing. */
   #speak() {
     clearTimeout(this.#speaking);
@@ -254,16 +381,11 @@ export class TranslationPanel {
 
   #tellLanguage({ source, target }, detected) {
     const language = this.languages.name(source);
-    const found = say(detected?.confidence > 0 ? 'detected' : 'undetected', { language });
-    setText(byId('detected'), detected ? found : '');
-    byId('same').hidden = source !== target;
-    if (source === target) this.#offerOther(language, this.languages.targetFor(source, target));
-  }
-
-  #offerOther(language, target) {
-    const text = say('translateTo', { language: this.languages.name(target) });
-    const onclick = () => this.#choose({ target });
-    const button = element('button', { type: 'button', text, onclick });
-    byId('same').replaceChildren(`${say('already', { language })} `, button);
+    setText(byId('detected'), detected ? say('detected', { language }) : '');
+    if (source === target) {
+      const other = this.languages.targetFor(source, target);
+      const choose = () => this.#chooseTarget(other);
+      this.hints.already(source, other === target ? null : other, choose);
+    } else if (!this.#keepsHint) this.hints.hide();
   }
 }

@@ -1,0 +1,93 @@
+"""While attention is folded, a word shows the likeliest tokens at its place."""
+
+import math
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Api, Watch
+from tests.browser.reader import POOL, TWO, Reader
+
+pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
+
+
+def translated(reader: Reader, text: str) -> None:
+    """Opens a text and waits for all of its translation."""
+    reader.open(text=text, source="en")
+    expect(reader.button("Copy")).to_be_visible()
+
+
+def percent(share: float) -> str:
+    """A share as the page writes it."""
+    value = share * 100
+    return "below 1 %" if 0 < value < 1 else f"{math.floor(value + 0.5)} %"
+
+
+def likeliest(api: Api, text: str, index: int, **body: Any) -> list[list[str]]:
+    """Names and shares of the likeliest tokens at the first token of a word."""
+    item = api.attention(text, level="word", probabilities={"top_k": 5}, **body)
+    at = sum(len(ids) for ids in item["target"]["ids"][:index])
+    found = item["probabilities"]["likeliest"]
+    names = [token.removeprefix("▁") or "▁" for token in found["tokens"][at]]
+    return [
+        [name.replace("</s>", "⟨end⟩"), percent(math.exp(value))]
+        for name, value in zip(names, found["log_probs"][at], strict=True)
+    ]
+
+
+def shown(page: Page) -> list[list[str]]:
+    """Names and shares on the page."""
+    entries = page.locator("#candidates li")
+    expect(entries).to_have_count(5)
+    return [entry.locator("span").all_text_contents() for entry in entries.all()]
+
+
+def test_word_shows_the_likeliest_tokens_at_its_place(reader: Reader, page: Page, api: Api) -> None:
+    translated(reader, POOL)
+    for index in (0, 1):
+        word = reader.output.get_by_role("button").nth(index)
+        word.click()
+        expect(page.locator("#candidates")).to_contain_text("with a probability of")
+        assert shown(page) == likeliest(api, POOL, index)
+        box, place = word.bounding_box(), page.locator("#candidates").bounding_box()
+        assert box is not None
+        assert place is not None
+        assert box["y"] + box["height"] <= place["y"] <= box["y"] + 2 * box["height"]
+    page.keyboard.press("Escape")
+    expect(page.locator("#candidates")).to_be_hidden()
+
+
+def test_words_of_the_second_sentence_have_theirs(reader: Reader, page: Page, api: Api) -> None:
+    """By keyboard; the list of sentences follows."""
+    translated(reader, TWO)
+    (first, second) = api.translate(TWO)["alignment"]
+    reader.output.get_by_role("button").nth(len(first["target_words"])).press("Enter")
+    start = second["source_words"][0][0]
+    assert shown(page) == likeliest(api, TWO[start:], 0)
+
+
+def test_list_of_sentences_follows_a_chosen_word(reader: Reader, page: Page, api: Api) -> None:
+    translated(reader, TWO)
+    page.locator("#look-fold > summary").click()
+    reader.until_shown()
+    first = len(api.translate(TWO)["alignment"][0]["target_words"])
+    reader.output.get_by_role("button").nth(first).click()
+    expect(page.locator("#sentence")).to_have_value("1")
+    expect(page.locator("#candidates")).to_be_hidden()  # the panel of the map has them
+
+
+def test_new_text_closes_the_list(reader: Reader, page: Page) -> None:
+    translated(reader, POOL)
+    reader.output.get_by_role("button").first.click()
+    expect(page.locator("#candidates")).to_be_visible()
+    reader.field.fill(TWO)
+    expect(page.locator("#candidates")).to_be_hidden()
+
+
+def test_failure_is_told_where_the_list_would_be(reader: Reader, page: Page, watch: Watch) -> None:
+    watch.allow("Failed to load resource")
+    translated(reader, POOL)
+    page.route("**/attention", lambda route: route.abort())
+    reader.output.get_by_role("button").first.click()
+    expect(page.locator("#candidates")).to_contain_text("could not be loaded")
