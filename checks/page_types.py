@@ -13,7 +13,7 @@ from pathlib import Path
 
 TYPESCRIPT = "typescript@5.9.3"
 PROJECT = Path(__file__).resolve().parent / "page"
-PENDING = ("service/static/look/", "service/static/understand/")
+PENDING = ("service/static/look/",)
 """Folders whose modules have no types yet. The check passes with their faults."""
 
 FAULT = re.compile(r"(?P<path>[^\s(]+)\(\d+,\d+\): error TS\d+: ")

@@ -87,6 +87,12 @@ interface View {
   named: string;
   search: boolean;
   vectors: boolean;
+  swapped: boolean;
+  turned: boolean;
+  lesson: string | null;
+  token: number | null;
+  step: string | null;
+  toy: string | null;
 }
 
 /** A word that a detector or a request names as a language, with its confidence in percent. */

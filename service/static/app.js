@@ -12,7 +12,7 @@ import { Fold, isUnfolded } from './common/fold.js';
 import { Downloads } from './look/downloads.js';
 import { Heads } from './look/heads.js';
 import { HeatMap } from './common/heatmap.js';
-import { LanguageChoice, keptView, sayStatic } from './common/language.js';
+import { LanguageChoice, sayStatic } from './common/language.js';
 import { Languages } from './translate/languages.js';
 import { LikelyPanel } from './look/likely.js';
 import { LookPanel } from './look/look.js';
@@ -32,10 +32,11 @@ import * as pageTexts from './strings/page.js';
 import * as searchTexts from './strings/search.js';
 import * as stepsTexts from './strings/steps.js';
 import * as translateTexts from './strings/translate.js';
+import { greeted, opened } from './greeting.js';
 import { TaskChoice } from './translate/task.js';
 import { TranslationPanel } from './translate/translation.js';
 import { UnderstandPanel } from './understand/understand.js';
-import { WayChoice, showWay } from './common/ways.js';
+import { WayChoice } from './common/ways.js';
 
 const EXAMPLES = [
   'The kids were scared of the lions, so they left right away.',
@@ -47,12 +48,7 @@ const EXAMPLE_LANGUAGE = 'en';
 sayStatic({ ...embedTexts, ...likelyTexts, ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
 const languageChoice = new LanguageChoice();
 const translateNotice = new Notice(byId('translate-notice'));
-const opened = keptView() ?? location.hash;
-const understand = new UnderstandPanel();
-
-// The opening needs no list of languages, so it moves while the server is asked for one.
-showWay(fromFragment(opened) ?? DEFAULTS);
-understand.show(fromFragment(opened) ?? DEFAULTS);
+const understand = new UnderstandPanel(greeted);
 
 async function start() {
   const isHidden = document.body.dataset.way === 'understand';

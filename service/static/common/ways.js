@@ -6,11 +6,6 @@ import { ways } from '../strings/ways.js';
 
 const say = speaker(ways);
 
-/** Shows the part of the page that belongs to a view. The style sheet hides the other part. */
-export function showWay({ way }) {
-  document.body.dataset.way = way;
-}
-
 /** The radio buttons of the two parts: the translator, and the explanation of attention. */
 export class WayChoice {
   /** @param {Store} store */
@@ -27,7 +22,7 @@ export class WayChoice {
       label: say(value),
       title: say(`${value}Title`),
     }));
-    showWay({ way });
+    document.body.dataset.way = way; // The style sheet hides the other part.
     renderRadios(byId('way'), 'way', options, way, (value) => this.store.set({ way: value }));
   }
 }

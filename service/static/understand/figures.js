@@ -86,7 +86,7 @@ export function lookTable(title, names, looks, chosen = -1) {
     ),
   );
   const head = headRow([...names, ...(looks[0].token === null ? [] : [''])]);
-  head.lastChild.className = 'share';
+  head.lastElementChild?.classList.add('share');
   const table = element('table', { class: 'looks' }, element('thead', {}, head), element('tbody', {}, ...rows));
   return scrolling(title, table);
 }
@@ -105,7 +105,9 @@ function headRow(names) {
   return element('tr', {}, ...heads);
 }
 
-function totalRow([name, ...cells]) {
+/** @param {string[]} texts */
+function totalRow(texts) {
+  const [name, ...cells] = texts;
   const head = element('th', { scope: 'row', text: name });
   return element('tr', {}, head, ...cells.map((text) => element('td', { text })));
 }

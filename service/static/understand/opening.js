@@ -12,13 +12,27 @@ import { scrolling } from './table.js';
 
 const say = speaker(opening);
 
+/**
+ * The answers of the two heads; null for a head whose model the server does not have.
+ * @typedef {{known: import('./kids.js').KnownHead, model: Object, shares: Map<string, any>}} Answer
+ * @typedef {Object} Answers
+ * @property {Answer|null} embedder
+ * @property {Answer|null} translator
+ * @property {{he: number, she: number}|null} pronoun
+ */
+
 /** The sentence of the kids with the arc of a head, and the same with another head. */
 export class Opening {
   #latest = new Latest();
+  /** @type {Answers|null} */
   #answers = null;
   #isAsked = false;
 
   constructor() {
+    /** @type {Store|null} */
+    this.store = null;
+    /** @type {Models|null} */
+    this.models = null;
     this.first = new Reading('first');
     this.second = new Reading('second');
     const notice = element('div', { class: 'notice', hidden: true });
@@ -77,7 +91,8 @@ export class Opening {
   }
 
   #toggle(name) {
-    this.store?.set({ [name]: !this.store.view[name] });
+    const { store } = this;
+    store?.set({ [name]: !store.view[name] });
   }
 
   async #load() {
@@ -87,9 +102,9 @@ export class Opening {
       if (answers === undefined) return;
       this.notice.hide();
       this.#answers = answers;
-      this.#render(this.store.view);
+      this.#render(/** @type {Store} */ (this.store).view);
     } catch (error) {
-      this.notice.show(error, () => this.#load());
+      this.notice.show(/** @type {ApiError} */ (error), () => this.#load());
     }
   }
 
@@ -97,7 +112,7 @@ export class Opening {
   async #ask(signal) {
     const find = async (known) => {
       const read = { task: 'translate', model: known.model, ...known.subject };
-      const model = await this.models.find(read, signal);
+      const model = await /** @type {Models} */ (this.models).find(read, signal);
       if (model?.id !== known.model || !model.attention?.encoder) return null;
       return { known, model, shares: await kids.readHead(known, signal) };
     };
@@ -108,7 +123,7 @@ export class Opening {
   }
 
   #render(view) {
-    const { embedder, translator } = this.#answers;
+    const { embedder, translator } = this.#known;
     const sentence = kids.sentenceOf(view);
     this.#sayMissing();
     this.twist.hidden = translator === null;
@@ -121,8 +136,12 @@ export class Opening {
     this.tells.replaceChildren(...this.#points());
   }
 
+  get #known() {
+    return /** @type {Answers} */ (this.#answers);
+  }
+
   #sayMissing() {
-    const { embedder, translator } = this.#answers;
+    const { embedder, translator } = this.#known;
     const name = embedder ? 'noTranslator' : 'noEmbedder';
     const { model } = embedder ? kids.TRANSLATOR_HEAD : kids.EMBEDDER_HEAD;
     this.missing.hidden = embedder !== null && translator !== null;
@@ -130,7 +149,7 @@ export class Opening {
   }
 
   #points() {
-    const { translator, pronoun } = this.#answers;
+    const { translator, pronoun } = this.#known;
     const points = [say('tells')];
     if (translator) {
       const { layers, heads } = translator.model.attention.encoder;

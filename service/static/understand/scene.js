@@ -14,6 +14,7 @@ const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
 /** Draws a sentence and the arc that starts at its word `they`. */
 export class Scene {
+  /** @type {{word: string, share: number}|null} */
   #arc = null;
 
   /** @param {string} name Name of the sentence for tests and styles. */
@@ -58,9 +59,10 @@ export class Scene {
 
   #draw(isNew) {
     for (const node of this.words.querySelectorAll('.seen')) node.classList.remove('seen');
-    const to = this.#arc && this.#word(this.#arc.word);
+    const arc = this.#arc;
+    const to = arc && this.#word(arc.word);
     const from = this.#word('they');
-    if (!to || !from) {
+    if (!arc || !to || !from) {
       this.drawing.replaceChildren();
       return;
     }
@@ -70,7 +72,7 @@ export class Scene {
     this.drawing.classList.toggle('new', isNew);
     const [start, end] = [from, to].map((node) => boxIn(node, frame));
     const curve = end.bottom < start.top ? betweenLines(start, end) : aboveLine(start, end);
-    this.drawing.replaceChildren(...arcParts(curve, this.#arc.share));
+    this.drawing.replaceChildren(...arcParts(curve, arc.share));
   }
 }
 

@@ -22,8 +22,11 @@ export const lessonOf = ({ lesson }) => (lesson?.trim() || FORMS[0].text).slice(
 /** The story with its sentence, its chapters and the ways through them. */
 export class Story {
   #latest = new Latest();
+  /** @type {string|null} */
   #shown = null;
+  /** @type {any} */
   #sentence = null;
+  /** @type {any} */
   #pool = null;
 
   /**
@@ -33,7 +36,9 @@ export class Story {
    * @param {Languages} parts.languages
    */
   constructor(parts) {
-    Object.assign(this, parts);
+    this.store = parts.store;
+    this.models = parts.models;
+    this.languages = parts.languages;
     const notice = element('div', { class: 'notice', hidden: true });
     this.notice = new Notice(notice);
     this.status = element('p', { class: 'hint', role: 'status', text: say('waiting') });
@@ -90,7 +95,7 @@ export class Story {
       if (facts.missing) this.#end(facts.missing);
       else this.#render(facts);
     } catch (error) {
-      this.notice.show(error, () => this.#load(text, token));
+      this.notice.show(/** @type {ApiError} */ (error), () => this.#load(text, token));
       setText(this.status, '');
     }
     setAttribute(this.root, 'aria-busy', 'false');

@@ -173,7 +173,7 @@ function sumOf(a, b) {
 
 function cellOf(value, most) {
   const cell = element('td', { text: decimal(value, 2) });
-  cell.style.setProperty('--share', Math.max(0, value / most));
+  cell.style.setProperty('--share', String(Math.max(0, value / most)));
   return cell;
 }
 

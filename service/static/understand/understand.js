@@ -13,18 +13,25 @@ const say = speaker(opening);
 
 /** The explanation of attention. It is built when the reader first comes to it. */
 export class UnderstandPanel {
+  /** @type {{store: Store, models: Models, languages: Languages}|null} */
   #served = null;
+  /** @type {Opening|null} */
   #opening = null;
+  /** @type {Toy|null} */
   #toy = null;
+  /** @type {Story|null} */
   #story = null;
 
-  constructor() {
+  /** @param {Opening|null} opening The opening, if it is on the page already. */
+  constructor(opening) {
+    this.#opening = opening;
     this.root = byId('understand');
-    this.content = element('div');
+    this.content = opening?.root.parentElement ?? element('div');
     const notice = element('div', { class: 'notice', hidden: true });
     /** Tells that the page could not be started. */
     this.notice = new Notice(notice);
-    this.root.replaceChildren(notice, this.content);
+    this.root.prepend(notice);
+    if (opening === null) this.root.append(this.content);
     this.root.setAttribute('aria-label', say('section'));
   }
 
@@ -46,14 +53,15 @@ export class UnderstandPanel {
   show(view) {
     if (view.way !== 'understand') return;
     if (this.#opening === null) this.#build();
-    this.#opening.show(view);
+    this.#opening?.show(view);
     this.#toy?.show(view);
     this.#story?.show(view);
   }
 
   #build() {
-    this.#opening = new Opening();
-    this.content.replaceChildren(this.#opening.root);
+    const first = new Opening();
+    this.#opening = first;
+    this.content.replaceChildren(first.root);
     this.#connect();
   }
 

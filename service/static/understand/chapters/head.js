@@ -142,19 +142,13 @@ export function sum(facts) {
   const sorted = [...rows].sort((a, b) => b.weight - a.weight);
   const [parts, others] = [sorted.slice(0, PARTS), sorted.slice(PARTS)];
   const rest = parts[0].value.map((_, i) => dot(others.map(({ value }) => value[i]), others.map(() => 1)));
+  /** @type {Array<[string, number[]]>} */
   const named = parts.map((row, i) => [
     `${i ? '+ ' : ''}${percent(row.weight)} × v “${spoken(row.token)}”`,
     row.value,
   ]);
   return [
     ...paragraphs(say('sum_text', { token, most })),
-    vectorRows(
-      [
-        ...named,
-        ...(others.length ? [[say('sum_rest', { count: others.length }), rest]] : []),
-        [say('sum_z'), z],
-      ],
-      size,
-    ),
+    vectorRows([...named, [say('sum_rest', { count: others.length }), rest], [say('sum_z'), z]], size),
   ];
 }

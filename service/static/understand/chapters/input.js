@@ -37,6 +37,7 @@ export function position({ steps, token }) {
   const { token: own, position: place, sum } = steps.block.embedding;
   const name = say('position_token', { token: spoken(steps.query.token) });
   const size = own.length;
+  /** @type {Array<[string, number[]]>} */
   const vectors = place
     ? [
         [name, own],
