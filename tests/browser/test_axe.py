@@ -1,0 +1,194 @@
+"""axe-core finds nothing in any state of the page, in light and in dark.
+
+A state is a function in STATES that brings the page there. To add one, write a function and its
+name; a state that needs another browser names its options in OPTIONS, and one that needs a first
+visit stands in FIRST_VISITS.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import Watch
+from tests.browser.reader import KIDS, POOL, Reader
+
+pytestmark = pytest.mark.browser
+
+LONG = " ".join(f"The cat sat on the mat. The {number} lions left." for number in range(1, 40))
+FIRST_LINE = json.dumps({"input": 0, "sentence": 0, "translatedText": "O gato.", "alignment": []})
+
+
+def empty(reader: Reader) -> None:
+    reader.open()
+
+
+def translated(reader: Reader) -> None:
+    reader.open(text=KIDS, source="en")
+    expect(reader.button("Copy")).to_be_visible()
+
+
+def alternatives(reader: Reader) -> None:
+    reader.read(KIDS, others="yes")
+    expect(reader.page.locator("#alternatives button")).not_to_have_count(1)
+
+
+def candidates(reader: Reader) -> None:
+    translated(reader)
+    reader.output.get_by_role("button").first.click()
+    expect(reader.page.locator("#candidates li")).to_have_count(5)
+
+
+def attention(reader: Reader) -> None:
+    reader.read(POOL, look="yes", kind="encoder")
+    for fold in reader.page.locator("section summary:visible").all():
+        fold.click()
+
+
+def steps(reader: Reader) -> None:
+    reader.read(POOL, layer=1, head=0, query=1, vectors="yes")
+    expect(reader.page.locator("#steps-table tbody tr")).not_to_have_count(0)
+
+
+def embedded(reader: Reader) -> None:
+    """Of a server without an embedding model, this is the state `attention`."""
+    reader.open(task="embed", text=POOL).until_shown()
+
+
+def failed(reader: Reader) -> None:
+    refusal = {"error": "not done in 60 s", "error_type": "deadline_exceeded"}
+    reader.page.route("**/translate", lambda route: route.fulfill(status=504, json=refusal))
+    reader.open(text=POOL, source="en")
+    expect(reader.notice()).to_be_visible()
+
+
+def too_long(reader: Reader) -> None:
+    def limit(route: Route) -> None:
+        route.fulfill(json=route.fetch().json() | {"charLimit": 30})
+
+    reader.page.route("**/frontend/settings", limit)
+    reader.open(text=KIDS, source="en")
+    expect(reader.page.locator("#limit-note")).to_be_visible()
+
+
+def unserved(reader: Reader) -> None:
+    reader.open().field.fill("Die Kinder hatten Angst vor den Löwen.")
+    expect(reader.page.locator("#same")).to_be_visible()
+
+
+def streaming(reader: Reader) -> None:
+    """A stream that stays at its first sentence: the request is answered, but never ends."""
+    body = json.dumps(FIRST_LINE)
+    reader.page.add_init_script(
+        f"""const plain = window.fetch;
+        window.fetch = (address, options) => !String(address).endsWith('/translate')
+            ? plain(address, options)
+            : Promise.resolve(new Response(new ReadableStream({{
+                start: (stream) => stream.enqueue(new TextEncoder().encode({body} + '\\n')),
+            }})));"""
+    )
+    reader.open(text=LONG, source="en")
+    expect(reader.page.locator("#progress")).to_be_visible()
+
+
+def document(reader: Reader) -> None:
+    reader.open(text=LONG, source="en")
+    expect(reader.button("Copy")).to_be_visible()
+
+
+def portuguese(reader: Reader) -> None:
+    reader.page.goto(f"/#text={POOL}&source=en&look=yes")
+    reader.until_shown()
+    expect(reader.page.locator("html")).to_have_attribute("lang", "pt-BR")
+
+
+def understanding(reader: Reader) -> None:
+    reader.page.goto("/#way=understand")
+    expect(reader.page.locator("body")).to_have_attribute("data-way", "understand")
+    expect(reader.page.locator("#translate")).to_be_hidden()
+
+
+phone = high_contrast = zoomed = attention
+
+STATES: dict[str, Callable[[Reader], None]] = {
+    "empty": empty,
+    "translated": translated,
+    "alternatives": alternatives,
+    "candidates": candidates,
+    "attention": attention,
+    "steps": steps,
+    "embedded": embedded,
+    "failed": failed,
+    "too long": too_long,
+    "unserved": unserved,
+    "streaming": streaming,
+    "document": document,
+    "portuguese": portuguese,
+    "understanding": understanding,
+    "phone": phone,
+    "high contrast": high_contrast,
+    "zoomed": zoomed,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "portuguese": {"locale": "pt-BR"},
+    "phone": {"viewport": {"width": 375, "height": 800}, "has_touch": True},
+    "high contrast": {"forced_colors": "active"},
+    "zoomed": {"viewport": {"width": 640, "height": 450}, "device_scale_factor": 2},
+}
+FIRST_VISITS = ("empty", "translated", "candidates", "unserved", "document")
+
+
+def state_of(request: pytest.FixtureRequest) -> str:
+    """The state that a test is in, if any."""
+    callspec = getattr(request.node, "callspec", None)
+    return str(callspec.params["state"]) if callspec else ""
+
+
+@pytest.fixture
+def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return OPTIONS.get(state_of(request), {})
+
+
+@pytest.fixture
+def remembered(request: pytest.FixtureRequest) -> dict[str, str]:
+    is_first = state_of(request) in FIRST_VISITS
+    return {} if is_first else {"regard-look": "open"}
+
+
+def findings(page: Page) -> list[str]:
+    """What axe-core finds: rule, element and reason."""
+    violations = Axe().run(page).response["violations"]
+    return [
+        f"{rule['id']}: {node['html'][:160]}: {node['failureSummary']}"
+        for rule in violations
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("state", [*STATES])
+def test_axe_finds_nothing(reader: Reader, page: Page, watch: Watch, state: str) -> None:
+    watch.allow("Failed to load resource")
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    STATES[state](reader)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        expect(page.locator("html")).to_have_attribute("data-theme", scheme)
+        assert findings(page) == [], scheme
+
+
+def test_axe_finds_what_is_wrong(reader: Reader, page: Page) -> None:
+    """The check above looks at the page, and at colours too."""
+    reader.open()
+    page.evaluate(
+        """() => {
+            const [button, text] = [document.createElement('button'), document.createElement('p')];
+            text.textContent = 'Pale';
+            text.style.color = '#eeeeee';
+            document.querySelector('main').append(button, text);
+        }"""
+    )
+    rules = {finding.partition(":")[0] for finding in findings(page)}
+    assert {"button-name", "color-contrast"} <= rules
