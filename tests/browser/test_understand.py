@@ -123,6 +123,24 @@ def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: A
     expect(page.locator(".verdict").last).to_contain_text("It says “kids”, whoever was scared.")
 
 
+def middle(locator: Locator) -> float:
+    box = locator.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2
+
+
+def test_arc_ends_at_its_word_after_the_words_have_moved(
+    reader: Reader, page: Page, api: Api
+) -> None:
+    reader.open(way="understand")
+    expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
+    reader.button("Swap kids and lions").click()
+    expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
+    page.evaluate("Promise.all(document.getAnimations().map((animation) => animation.finished))")
+    word, tip = scene(page, "first").locator(".seen"), scene(page, "first").locator(".tip")
+    assert middle(tip) == pytest.approx(middle(word), abs=2)
+
+
 def test_turned_sentence_shows_that_the_head_follows_the_subject(
     reader: Reader, page: Page, api: Api
 ) -> None:

@@ -8,6 +8,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 const LIFT = 46; // Height of the arc above the words, in pixels.
 const MIN_WIDTH = 1.5;
 const MORE_WIDTH = 5; // Width of an arc of 100 %, above the least width.
+const ASIDE = 26; // How far words pass above or below the others, in pixels.
 const MOVE = { duration: 600, easing: 'cubic-bezier(0.3, 0, 0.2, 1)' };
 
 const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
@@ -53,6 +54,7 @@ export class Scene {
     return this.words.querySelectorAll('[data-word="kids"], [data-word="lions"]');
   }
 
+  /** @returns {HTMLElement|null} */
   #word(word) {
     return this.words.querySelector(`[data-word="${CSS.escape(word)}"]`);
   }
@@ -70,7 +72,7 @@ export class Scene {
     const frame = this.root.getBoundingClientRect();
     this.drawing.setAttribute('viewBox', `0 0 ${frame.width} ${frame.height}`);
     this.drawing.classList.toggle('new', isNew);
-    const [start, end] = [from, to].map((node) => boxIn(node, frame));
+    const [start, end] = [from, to].map(boxIn);
     const curve = end.bottom < start.top ? betweenLines(start, end) : aboveLine(start, end);
     this.drawing.replaceChildren(...arcParts(curve, arc.share));
   }
@@ -85,14 +87,14 @@ function move(node, from) {
   if (!from) return;
   const to = placeOf(node);
   const [x, y] = [from.left - to.left, from.top - to.top];
-  if (x !== 0 || y !== 0) node.animate([{ translate: `${x}px ${y}px` }, { translate: '0' }], MOVE);
+  if (x === 0 && y === 0) return;
+  const aside = { translate: `${x / 2}px ${y / 2 - Math.sign(x) * ASIDE}px` };
+  node.animate([{ translate: `${x}px ${y}px` }, aside, { translate: '0' }], MOVE);
 }
 
-/** Returns the middle, the top and the bottom of a word, relative to the drawing. */
-function boxIn(node, frame) {
-  const box = node.getBoundingClientRect();
-  const x = box.left + box.width / 2 - frame.left;
-  return { x, top: box.top - frame.top, bottom: box.bottom - frame.top };
+/** Returns the middle, the top and the bottom of a word in the drawing, also while it moves. */
+function boxIn({ offsetLeft, offsetWidth, offsetTop, offsetHeight }) {
+  return { x: offsetLeft + offsetWidth / 2, top: offsetTop, bottom: offsetTop + offsetHeight };
 }
 
 /** Returns the arc to a word of the same line, or of a line below. */
