@@ -1,18 +1,16 @@
 """Light and dark, narrow and wide, by ear and by keyboard; and the pictures of the README."""
 
-import os
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.browser.conftest import Api, Watch
+from tests.browser.pictures import keep
 from tests.browser.reader import KIDS, POOL, Reader
 
 pytestmark = pytest.mark.browser
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 MIN_CONTRAST = 4.5  # WCAG 2.2, success criterion 1.4.3
 WHOLE: dict[str, Any] = {"layer": 1, "head": 0, "query": 2, "vectors": "yes", "others": "yes"}
 
@@ -191,12 +189,10 @@ def test_policy_lets_nothing_else_in(reader: Reader, page: Page, watch: Watch) -
 
 
 def write(name: str, page: Page, **options: Any) -> None:
-    """A picture, kept only where it is asked for: fonts differ between machines."""
+    """A picture of a page."""
     image = page.screenshot(animations="disabled", **options)
     assert image[:4] == b"\x89PNG"
-    if os.environ.get("REGARD_WRITE_IMAGES"):
-        IMAGES.mkdir(exist_ok=True)
-        (IMAGES / name).write_bytes(image)
+    keep(name, image)
 
 
 def around(part: Locator) -> dict[str, float]:
