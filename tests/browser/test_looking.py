@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Download, Page, expect
 
-from tests.browser.conftest import Api
+from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, POOL, TWO, Reader
 
 pytestmark = pytest.mark.browser
@@ -174,7 +174,7 @@ def test_cursor_stays_while_heads_are_compared(reader: Reader) -> None:
 
 def test_numbers_are_also_a_table(reader: Reader, page: Page, api: Api) -> None:
     reader.read(POOL, head="mean")
-    page.get_by_text("As a table").click()
+    page.locator("#map-table summary").click()
     table = page.locator("#map-table").get_by_role("table")
     expect(table).to_be_visible()
     found = api.attention(POOL, level="word")
@@ -231,6 +231,69 @@ def test_svg_is_a_drawing_of_its_own(reader: Reader, api: Api) -> None:
     boxes = [node.attrib for node in root.iter(f"{SVG}rect") if "data-row" in node.attrib]
     assert len(boxes) == len(reader.labels("row")) * len(reader.labels("column"))
     assert all(box["fill"].startswith("#") for box in boxes)
+
+
+@pytest.mark.parametrize("text", [KIDS, POOL, "x" * 150])
+def test_saved_drawing_stands_alone(reader: Reader, page: Page, api: Api, text: str) -> None:
+    """It has the whole text, the scale, the model and the page, and cuts no line."""
+    reader.open().field.fill(text)
+    reader.until_shown()
+    root = ET.fromstring(Path(downloaded(reader, "SVG").path()).read_text("utf-8"))
+    texts = [node.text or "" for node in root.iter(f"{SVG}text")]
+    whole = "".join(texts).replace(" ", "")
+    assert text.replace(" ", "") in whole
+    model = api.model()
+    assert f"modelen-pt,{model['dtype']}on{model['device']},revision{model['revision']}" in whole
+    address = page.evaluate("location.origin + location.pathname")
+    assert address in texts
+    maximum = page.locator("#max").text_content()
+    scale = [node.text for node in root.iter(f"{SVG}text") if node.get("class") == "scale-number"]
+    assert scale == ["0", maximum]
+    widths = page.evaluate(
+        """([texts, width]) => {
+            const pen = document.createElement('canvas').getContext('2d');
+            pen.font = '13px "Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';
+            return texts.filter((text) => pen.measureText(text).width > width + 1);
+        }""",
+        [texts, float(root.attrib["width"])],
+    )
+    assert widths == []
+
+
+def test_saved_drawing_has_the_link_that_the_reader_asked_for(reader: Reader, page: Page) -> None:
+    reader.open().field.fill(POOL)
+    reader.until_shown()
+    reader.button("Copy link").click()
+    expect(reader.button("Copied")).to_be_visible()
+    reader.choose("heads", "2")
+    reader.button("Copy link").click()
+    expect(reader.button("Copied")).to_be_visible()
+    root = ET.fromstring(Path(downloaded(reader, "SVG").path()).read_text("utf-8"))
+    whole = "".join(node.text or "" for node in root.iter(f"{SVG}text"))
+    assert page.url in whole
+
+
+def test_stale_map_is_dim_and_cannot_be_saved(reader: Reader, page: Page, watch: Watch) -> None:
+    """While a request is under way, and while an error shows."""
+    watch.allow("Failed to load resource")
+    reader.read(POOL)
+    held: list[Any] = []
+    page.route("**/attention", lambda route: held.append(route))
+    saving = page.locator("#look .downloads button, #look-curl button")
+    with page.expect_request("**/attention"):
+        reader.choose("layer", "0")
+    for button in saving.all():
+        expect(button).to_be_disabled()
+    held[0].fulfill(status=500, json={"error": "x", "error_type": "internal"})
+    expect(reader.notice("look")).to_be_visible()
+    expect(page.locator("#look")).to_have_class("stale")
+    for button in saving.all():
+        expect(button).to_be_disabled()
+    page.unroute("**/attention")
+    reader.notice("look").get_by_role("button", name="Try again").click()
+    expect(page.locator("#look")).not_to_have_class("stale")
+    for button in saving.all():
+        expect(button).to_be_enabled()
 
 
 def test_png_is_as_large_as_the_drawing_twice(reader: Reader) -> None:

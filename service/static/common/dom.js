@@ -47,6 +47,14 @@ export function setAttribute(node, name, value) {
   else node.setAttribute(name, value === true ? '' : value);
 }
 
+/** Dims the drawings of a part whose numbers are out of date, and disables saving and copying them. */
+export function setStale(root, isStale) {
+  root.classList.toggle('stale', isStale);
+  for (const button of root.querySelectorAll('.downloads button, .curl button')) {
+    button.disabled = isStale;
+  }
+}
+
 /** Replaces text only where it differs, so that live regions do not repeat themselves. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

@@ -15,6 +15,9 @@ const SLANTED_FROM = 19; // Narrower columns have upright labels.
 const SLANT = Math.PI / 4;
 const MAX_LABEL_CHARACTERS = 18;
 const LINE = 20;
+const MIN_CAPTION_WIDTH = 480;
+const SCALE_STEPS = 24;
+const SCALE_STEP = 5;
 
 /** @typedef {{row: number, column: number}} Place The place of a cell. */
 
@@ -35,11 +38,18 @@ const LINE = 20;
  * @param {Figure} figure
  * @param {Object} colours A palette.
  * @param {number} width Wanted width in pixels; a large figure is wider.
- * @param {string[]} caption Lines above the figure, for a download.
+ * @param {{above: string[], below: string[]}} [caption] Lines around the figure and its scale, for
+ *     a download that stands alone.
  * @returns {SVGSVGElement} A drawing with `data-row` and `data-column` on every cell.
  */
-export function drawFigure(figure, colours, width, caption = []) {
-  const frame = measure(figure, width, caption.length);
+export function drawFigure(figure, colours, width, caption) {
+  const bare = measure(figure, width, 0);
+  const room = Math.max(bare.width, MIN_CAPTION_WIDTH);
+  const above = (caption?.above ?? []).flatMap((line, index) => wrapped(line, room, index === 0));
+  const below = (caption?.below ?? []).flatMap((line) => wrapped(line, room, false));
+  const frame = measure(figure, width, above.length);
+  const end = frame.height + LINE;
+  if (caption) Object.assign(frame, { width: room, height: end + (below.length + 1) * LINE });
   const root = svg('svg', {
     xmlns: SVG,
     width: frame.width,
@@ -49,7 +59,9 @@ export function drawFigure(figure, colours, width, caption = []) {
     'font-size': frame.font,
   });
   root.append(svg('rect', { class: 'paper', width: '100%', height: '100%', fill: colours.paper }));
-  root.append(...caption.map((line, index) => captionLine(line, index, colours)));
+  root.append(...above.map((line, index) => captionLine(line, LINE * (index + 0.75), colours, index === 0)));
+  if (caption) root.append(...scale(figure.max, end, colours));
+  root.append(...below.map((line, index) => captionLine(line, end + LINE * (index + 1.5), colours)));
   root.append(...titles(figure, frame, colours));
   root.append(...figure.columns.map((label, column) => columnLabel(label, column, frame, colours)));
   root.append(...figure.rows.map((label, row) => rowLabel(label, row, frame, colours)));
@@ -145,14 +157,42 @@ function short(label) {
   return isLong ? `${letters.slice(0, MAX_LABEL_CHARACTERS - 1).join('')}…` : label;
 }
 
-function captionLine(line, index, colours) {
-  const place = { x: 0, y: LINE * (index + 0.75) };
-  const weight = index === 0 ? 'bold' : 'normal';
-  return svg(
-    'text',
-    { ...place, fill: colours.ink, 'font-weight': weight, 'font-size': FONT },
-    line,
-  );
+/** Breaks a line of a caption where it would leave the drawing. */
+function wrapped(line, room, isBold) {
+  const width = (text) => textWidth(text) * (isBold ? 1.1 : 1);
+  const lines = [''];
+  for (const piece of line.match(/\s*\S+/gu) ?? []) {
+    const longer = lines[lines.length - 1] + piece;
+    if (width(longer) <= room) lines[lines.length - 1] = longer;
+    else lines.push(...split(piece.trim(), room, width));
+  }
+  return lines.filter((text) => text !== '');
+}
+
+/** Splits a word that is longer than a line. */
+function split(word, room, width) {
+  const lines = [''];
+  for (const letter of word) {
+    if (width(lines[lines.length - 1] + letter) > room) lines.push('');
+    lines[lines.length - 1] += letter;
+  }
+  return lines;
+}
+
+function captionLine(line, y, colours, isBold = false) {
+  const weight = isBold ? 'bold' : 'normal';
+  return svg('text', { x: 0, y, fill: colours.ink, 'font-weight': weight, 'font-size': FONT }, line);
+}
+
+/** Draws the scale of the colours, from 0 to the largest value. */
+function scale(max, y, colours) {
+  const text = (x, words) =>
+    svg('text', { x, y: y + 9, fill: colours.ink, 'font-size': 11, class: 'scale-number' }, words);
+  const steps = Array.from({ length: SCALE_STEPS }, (_, step) => {
+    const fill = hex(rampColour(colours, step / (SCALE_STEPS - 1)));
+    return svg('rect', { x: 14 + step * SCALE_STEP, y, width: SCALE_STEP, height: 10, fill });
+  });
+  return [text(0, '0'), ...steps, text(20 + SCALE_STEPS * SCALE_STEP, decimal(max, 2))];
 }
 
 /** Draws the titles of the rows and columns in the corner between them. */

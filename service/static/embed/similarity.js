@@ -1,7 +1,7 @@
 // The vectors of a text that is embedded: their similarity, their numbers, and their tokens.
 
 import { Latest, post } from '../common/api.js';
-import { byId, element, setText, tokenParts } from '../common/dom.js';
+import { byId, element, setStale, setText, tokenParts } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { HeatMap } from '../common/heatmap.js';
 import { scaleOf, strip } from '../common/strip.js';
@@ -63,6 +63,7 @@ export class SimilarityPanel {
     const isCut = all.length > MAX_SENTENCES;
     setText(byId('similarity-cut'), isCut ? say('tooMany', { count: MAX_SENTENCES }) : '');
     this.root.setAttribute('aria-busy', 'true');
+    setStale(this.root, true);
     const body = { input: this.#sentences, ...this.#model(), truncate: true };
     try {
       const reply = await this.#latest.run((signal) => post('v1/embeddings', body, signal));
@@ -72,7 +73,6 @@ export class SimilarityPanel {
       this.#render(reply.data);
     } catch (error) {
       this.notice.show(/** @type {ApiError} */ (error), () => this.follow(text));
-      this.root.classList.add('stale');
     }
     this.root.setAttribute('aria-busy', 'false');
   }
@@ -84,7 +84,7 @@ export class SimilarityPanel {
 
   /** @param {Json[]} data Of POST /v1/embeddings. */
   #render(data) {
-    this.root.classList.remove('stale');
+    setStale(this.root, false);
     this.#found = {
       vectors: data.map(({ embedding }) => embedding),
       cut: data.map(({ truncated }) => truncated === true),

@@ -10,15 +10,15 @@ export class Downloads {
   /** @param {Notice} notice */
   constructor(notice) {
     this.notice = notice;
-    this.#button('png', ({ figure, caption }) => pngFile(figure, caption));
-    this.#button('svg', ({ figure, caption }) => svgFile(figure, caption));
+    this.#button('png', ({ figure, caption }) => pngFile(figure, caption()));
+    this.#button('svg', ({ figure, caption }) => svgFile(figure, caption()));
     this.#button('npz', ({ body }) => npzFile(body));
   }
 
   /**
    * Sets the figure and the request that the buttons save.
    * @param {Figure} figure
-   * @param {string[]} caption
+   * @param {function(): {above: string[], below: string[]}} caption Returns the lines at saving.
    * @param {Object} view
    * @param {Object} body Body of the request for the figure.
    */

@@ -1,7 +1,7 @@
 // The probabilities of the next token: what could have come instead of the pinned word?
 
 import { Latest, post } from '../common/api.js';
-import { byId, element, setText, tokenParts } from '../common/dom.js';
+import { byId, element, setStale, setText, tokenParts } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken, tokenName } from '../common/text.js';
@@ -56,10 +56,12 @@ export class LikelyPanel {
     if (document.activeElement !== byId('why')) byId('why').value = view.named;
     byId('why').placeholder = say('whyHint', { word: EXAMPLE[subject.target] ?? EXAMPLE.en });
     const body = probabilitiesBody(view, subject);
+    setStale(this.root, true);
     try {
       const item = await this.#latest.run((signal) => this.#ask(body, signal));
       if (item === undefined) return;
       this.notice.hide();
+      setStale(this.root, false);
       this.curl.show('attention', body);
       this.#render(view, item);
     } catch (error) {

@@ -3,13 +3,13 @@
 import { Latest, post } from '../common/api.js';
 import * as attention from './attention.js';
 import { alignerWords, describe, isOneHead, isShare, readout, sidesOf } from './words.js';
-import { byId, setText } from '../common/dom.js';
+import { byId, setStale, setText } from '../common/dom.js';
 import { isMeaningOpen, term } from '../common/glossary.js';
 import { Gaze, startsOf } from './gaze.js';
 import { settled } from './models.js';
 import { pinChange, pinnedPlaces } from './pins.js';
 import { termsOf } from './terms.js';
-import { UNPINNED } from '../common/state.js';
+import { UNPINNED, fromFragment } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken } from '../common/text.js';
 import { look } from '../strings/look.js';
@@ -20,6 +20,12 @@ const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'k
 
 /** Reports whether nothing was translated, because both languages are the same. */
 const isSame = ({ task, source, target }) => task !== 'embed' && source === target;
+
+/** Returns the page's address; with the text only if the address already is a link to the view. */
+function ownAddress() {
+  const { origin, pathname, hash } = location;
+  return `${origin}${pathname}${fromFragment(hash) === null ? '' : hash}`;
+}
 
 /** Requests the attention of the view and shows it. */
 export class LookPanel {
@@ -146,14 +152,17 @@ export class LookPanel {
       if (found === undefined) return;
       this.notice.hide();
       this.#show(found);
+      this.#setBusy(false);
     } catch (error) {
+      this.#setBusy(false);
+      setStale(byId('look'), true);
       this.#fail(error);
     }
-    this.#setBusy(false);
   }
 
   #setBusy(isBusy) {
     byId('look').setAttribute('aria-busy', String(isBusy));
+    setStale(byId('look'), isBusy);
   }
 
   #fail(error) {
@@ -240,7 +249,8 @@ export class LookPanel {
     this.#shown = { ...found, tables, values, pins, gaze: this.#gaze(found, tables, values) };
     this.#draw(view);
     if (subject.task === 'embed') this.lights.markSource(this.#shown.gaze.rows.filter(Boolean));
-    this.downloads.offer(this.map.figure, this.#caption(view, model, subject), view, body);
+    const caption = () => this.#caption(view, model, subject);
+    this.downloads.offer(this.map.figure, caption, view, body);
     this.aligned(item, view.level);
     this.#pinned(this.#shown);
   }
@@ -284,7 +294,11 @@ export class LookPanel {
   #caption(view, model, { text, wanted }) {
     const target = wanted ?? this.#shown.item.target?.text;
     const shown = target === undefined ? text : `${text} → ${target}`;
-    return [describe(view), shown, say('captionModel', { id: model.id, revision: model.revision })];
+    const { id, dtype, device, revision } = model;
+    return {
+      above: [describe(view), shown],
+      below: [say('captionModel', { id, dtype, device, revision }), ownAddress()],
+    };
   }
 
   /** Shows the pinned words in the text and in the map, and the explanations of their number. */

@@ -1,7 +1,7 @@
 // The search for a head: which head gives most weight to a pair of words?
 
 import { Latest, post } from '../common/api.js';
-import { byId, element, setText } from '../common/dom.js';
+import { byId, element, setStale, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken } from '../common/text.js';
 import { search } from '../strings/search.js';
@@ -47,11 +47,13 @@ export class SearchPanel {
     this.root.open = view.search;
     if (!view.search) return;
     this.#fillMenus(shown);
+    setStale(this.root, true);
     try {
       const body = allHeadsBody(view, subject);
       const planes = await this.#latest.run((signal) => this.#ask(body, signal));
       if (planes === undefined) return;
       this.notice.hide();
+      setStale(this.root, false);
       this.curl.show('attention', body);
       this.#render(shown, planes);
     } catch (error) {

@@ -2,7 +2,7 @@
 
 import { Latest, post } from '../common/api.js';
 import { stepsBody } from './attention.js';
-import { byId, element, setText, tokenParts } from '../common/dom.js';
+import { byId, element, setStale, setText, tokenParts } from '../common/dom.js';
 import { isMeaningOpen, term, withTerms } from '../common/glossary.js';
 import { scaleOf, strip } from '../common/strip.js';
 import { speaker } from '../common/strings.js';
@@ -57,11 +57,13 @@ export class StepsPanel {
     }
     this.#asked = key;
     byId('vectors').checked = view.vectors;
+    setStale(this.root, true);
     try {
       const reply = await this.#latest.run((signal) => post('attention/steps', body, signal));
       if (reply === undefined) return;
       this.#reply = reply;
       this.notice.hide();
+      setStale(this.root, false);
       this.curl.show('attention/steps', body);
       this.#render();
     } catch (error) {

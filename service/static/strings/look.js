@@ -74,7 +74,7 @@ export const look = {
     aligner: 'This is the head that aligns words: {place}',
     oneHead: 'Ask for one head alone',
     model: 'Model {id}, {dtype} on {device}, revision {revision}',
-    captionModel: 'Regard, model {id} {revision}',
+    captionModel: 'Regard, model {id}, {dtype} on {device}, revision {revision}',
     pngTooLarge:
       '{width} × {height} pixels are more than this browser draws; save it as SVG',
   },
@@ -150,7 +150,7 @@ export const look = {
     aligner: 'Esta é a cabeça que alinha palavras: {place}',
     oneHead: 'Pedir uma cabeça só',
     model: 'Modelo {id}, {dtype} em {device}, revisão {revision}',
-    captionModel: 'Regard, modelo {id} {revision}',
+    captionModel: 'Regard, modelo {id}, {dtype} em {device}, revisão {revision}',
     pngTooLarge:
       '{width} × {height} pixels são mais do que este navegador desenha; salve como SVG',
   },
