@@ -146,6 +146,8 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=with_endpoints,
+        docs_url=None,  # FastAPI's pages load scripts from another host; `page` serves ours.
+        redoc_url=None,
         # FastAPI's telemetry would report URLs, which contain texts. `tracing` reports only paths.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )

@@ -1,8 +1,8 @@
-"""GET / and GET /static/{path}: the web page on which people translate and look at attention.
+"""GET /, GET /docs and GET /static/{path}: the web page, and the reference of the API.
 
-Its files are part of the package: plain HTML, CSS and ES modules that call the public API. The
-files need no build step and no other host. The Content-Security-Policy makes a browser load and run
-only these files.
+On the page people translate and look at attention. The files are part of the package: plain HTML,
+CSS and ES modules that call the public API. They need no build step and no other host. The
+Content-Security-Policy makes a browser load and run only these files.
 """
 
 import os
@@ -62,6 +62,12 @@ FILES = PageFiles(directory=FOLDER)
 async def page(request: Request) -> Response:
     """Returns the page itself."""
     return await FILES.get_response("index.html", request.scope)
+
+
+@router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+async def reference(request: Request) -> Response:
+    """Returns the reference of the API, which a browser makes from the OpenAPI document."""
+    return await FILES.get_response("reference.html", request.scope)
 
 
 @router.get("/static/{path:path}", include_in_schema=False)

@@ -12,7 +12,7 @@ from tests.api.servers import Server, assert_error
 from tests.workers import Script
 
 NAMES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*"))
-PATHS = ["/", *(f"/static/{name}" for name in NAMES)]
+PATHS = ["/", "/docs", *(f"/static/{name}" for name in NAMES)]
 CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -36,7 +36,7 @@ def referenced(name: str) -> set[str]:
 @pytest.mark.parametrize("path", PATHS)
 def test_file_comes_with_its_type_and_policy(steady_server: Server, path: str) -> None:
     response = steady_server.get(path)
-    name = path.removeprefix("/static/") if path != "/" else "index.html"
+    name = {"/": "index.html", "/docs": "reference.html"}.get(path, path.removeprefix("/static/"))
     assert response.status_code == 200
     assert response.content == (FOLDER / name).read_bytes()
     assert response.headers["content-type"] == CONTENT_TYPES[Path(name).suffix]
@@ -49,7 +49,7 @@ def test_file_comes_with_its_type_and_policy(steady_server: Server, path: str) -
 
 def test_every_file_of_the_page_is_there_and_needed() -> None:
     """All are reached from the page, and none is named that does not exist."""
-    reached, waiting = set(), ["index.html"]
+    reached, waiting = set(), ["index.html", "reference.html"]
     while waiting:
         name = waiting.pop()
         reached.add(name)
