@@ -18,7 +18,8 @@ TURNED_LIONS = "The kids scared the lions, so they left right away."
 FORMS = {KIDS: "kids", LIONS: "lions", TURNED: "kids", TURNED_LIONS: "lions"}
 EMBEDDER = {"task": "embed", "model": "all-MiniLM-L6-v2", "layers": [3], "heads": [1]}
 TRANSLATOR = {"source": "en", "target": "pt", "layers": [1], "heads": [5]}
-MAX_START_MILLISECONDS = 1000  # "Must show" 4: from load to the first moving thing.
+MAX_START_MILLISECONDS = 1000
+"""Longest accepted time from the load to the first moving thing."""
 
 MOVING = """() => {
     window.moved = new Promise((resolve) => {
@@ -169,7 +170,7 @@ def test_limits_of_attention_are_shown_with_probabilities(
     place = item["target"]["tokens"].index("▁eles")
     he, she = map(math.exp, item["probabilities"]["named"]["log_probs"][place])
     reader.open(way="understand")
-    points = page.locator("#opening .points")
+    points = page.locator("#opening .points").first
     expect(points).to_contain_text(
         f"with a probability of {percent(he)}; “elas” had {percent(she)}"
     )

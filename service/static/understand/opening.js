@@ -6,6 +6,7 @@ import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { percent } from '../common/text.js';
 import { opening } from '../strings/opening.js';
+import { Cause, readCause } from './cause.js';
 import * as kids from './kids.js';
 import { Scene } from './scene.js';
 import { scrolling } from './table.js';
@@ -49,12 +50,14 @@ export class Opening {
     );
     this.table = element('table');
     this.tells = element('ul', { class: 'points' });
+    this.cause = new Cause();
     this.evidence = element(
       'div',
       { hidden: true },
       scrolling(say('tableTitle'), this.table),
       element('h3', { text: say('tellsTitle') }),
       this.tells,
+      this.cause.root,
     );
     this.root = element(
       'section',
@@ -103,6 +106,7 @@ export class Opening {
       this.notice.hide();
       this.#answers = answers;
       this.#render(/** @type {Store} */ (this.store).view);
+      await this.#try(answers);
     } catch (error) {
       this.notice.show(/** @type {ApiError} */ (error), () => this.#load());
     }
@@ -120,6 +124,14 @@ export class Opening {
     const translator = await find(kids.TRANSLATOR_HEAD);
     const pronoun = translator && (await kids.readPronoun(kids.FORMS[0].text, signal));
     return { embedder, translator, pronoun };
+  }
+
+  /** Shows what becomes of the translation without the translator's head, or without a word. */
+  async #try({ translator, pronoun }) {
+    if (translator === null || pronoun === null) return;
+    const trials = await this.#latest.run((signal) => readCause(signal));
+    const shares = translator.shares.get(kids.FORMS[0].text);
+    if (trials !== undefined) this.cause.show(trials, kids.shareOf(shares, 'kids'));
   }
 
   #render(view) {
