@@ -2,7 +2,7 @@
 
 import { Latest, post } from '../common/api.js';
 import { makeCopy } from '../common/copy.js';
-import { byId, changed, setText } from '../common/dom.js';
+import { byId, changed, setStale, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { UNPINNED } from '../common/state.js';
 import { cutOut } from '../common/text.js';
@@ -257,7 +257,7 @@ export class TranslationPanel {
     this.#isWhole = false;
     this.output.classList.add('stale');
     this.candidates.hide();
-    byId('look-fold').classList.add('stale');
+    setStale(byId('look-fold'), true);
     for (const id of ['copy', 'others']) byId(id).setAttribute('disabled', '');
   }
 
@@ -266,7 +266,7 @@ export class TranslationPanel {
     this.output.setAttribute('aria-busy', 'false');
     this.output.classList.remove('growing');
     this.output.classList.toggle('stale', isStale);
-    byId('look-fold').classList.toggle('stale', isStale);
+    setStale(byId('look-fold'), isStale);
     for (const id of ['copy', 'others']) byId(id).toggleAttribute('disabled', isStale);
     byId('progress').hidden = true;
     this.output.style.minHeight = '';
