@@ -38,6 +38,8 @@ def _expected(watch: Watch) -> None:
     [
         (413, "too_large", "Invalid request: text (9) exceeds limit (5). Send less.",
          "That is too much at once.", "Text (9) exceeds limit (5). Send less."),
+        (413, "too_large", "Invalid request: text (9) exceeds limit (5): raise REGARD_MAX_X.",
+         "That is too much at once.", "Text (9) exceeds limit (5)"),
         (504, "deadline_exceeded", "not done in 60 s", "That took too long.", "A shorter text"),
         (500, "internal", "the server failed; the log has this request's id",
          "The server failed.", "The error has been logged, without your text."),
@@ -64,6 +66,7 @@ def test_refusal_is_told_in_words(
     expect(alert).to_contain_text(detail)
     expect(reader.notice()).to_contain_text("Reference 5f2c6f0e8d7b4a53")
     assert "{" not in (page.locator("main").inner_text())
+    expect(alert).not_to_contain_text("REGARD_")
     page.unroute("**/translate")
     reader.notice().get_by_role("button", name="Try again").click()
     expect(reader.output).to_have_text(api.translate(POOL, "auto")["translatedText"])

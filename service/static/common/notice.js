@@ -50,8 +50,10 @@ export function explain(error) {
   };
 }
 
+/** Returns a message for a visitor, without its advice for the operator of the server. */
 function sentence(message) {
-  const plain = message.replace(/^Invalid request: /, '').trim();
+  const advice = /[^.;:,]*\bREGARD_[A-Z_]+[^.;]*[.;]?/g;
+  const plain = message.replace(/^Invalid request: /, '').replace(advice, '').replace(/[\s,:;]+$/, '');
   if (!plain) return '';
   return plain[0].toUpperCase() + plain.slice(1) + (/[.!?]$/.test(plain) ? '' : '.');
 }

@@ -248,7 +248,6 @@ export class TranslationPanel {
   /** Shows a hint in place of a translation. */
   #refuse(text, target, hint) {
     this.#empty({ text, source: target, target, own: '', sentences: [] });
-    setText(byId('detected'), say('undetected'));
     hint();
   }
 
