@@ -83,6 +83,10 @@ def executor_class(path: str) -> NewExecutor:
     return found
 
 
+PAUSE_MILLISECONDS = 2
+"""Longest time that the last task kind waits after other work, for more of that work."""
+
+
 class Worker:
     """Runs a loop: receives messages, computes each task kind for its share of time, and reports.
 
@@ -106,6 +110,7 @@ class Worker:
         self.loads = BackgroundLoads()
         self.is_stopping = False
         self.exit_status = 0
+        self.has_worked = False  # whether a kind before the last one worked in this turn
         self.last_report = 0.0
         self.held_tokens = 0  # tokens that each row decoded since the first result in `held`
         self.held: list[Done] = []  # results of the foreground kind, which may be held back
@@ -198,6 +203,17 @@ class Worker:
         """Whether there is nothing to compute."""
         return not any(self.shares.values())
 
+    @property
+    def _may_pause(self) -> bool:
+        """Whether only the last kind has work, and another kind had work until now.
+
+        The work of the other kind has just ended, and more of it may come at any moment. A slice
+        of the last kind would then make it wait, and would take the processor from the server's
+        main process, which prepares it.
+        """
+        *others, _ = self.shares.values()
+        return self.has_worked and not any(others)
+
     def _executors(self) -> Iterator[tuple[str, Executor[Any]]]:
         for share in self.shares.values():
             yield from share.executors.items()
@@ -206,6 +222,9 @@ class Worker:
         """Takes the messages that have arrived; waits only when there is nothing to compute."""
         if self.is_idle:
             self.channel.wait(self.loads.fileno())
+        elif self._may_pause and not self.channel.has_message():
+            self.channel.wait(milliseconds=PAUSE_MILLISECONDS)
+        self.has_worked = False
         while not self.is_stopping and self.channel.has_message():
             for message in self.channel.receive():
                 self._take(message)
@@ -241,6 +260,7 @@ class Worker:
             others = shares if share.share is None else shares[:position]
             is_beside = any(other for other in others if other is not share)
             done = share.run(is_beside, self._isolate)
+            self.has_worked |= share is not shares[-1]
             if share.share is None:
                 self.held += done
             else:

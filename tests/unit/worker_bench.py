@@ -190,6 +190,7 @@ class Bench:
         captures: Attention of the translation models, by name.
         text_slices: Number of slices of all batches of texts.
         error: Error of a batch that has a poisoned text.
+        pauses: Longest time of each wait for messages; None without a limit.
     """
 
     def __init__(self, clock: Clock, attention_share: float = 0.1) -> None:
@@ -200,12 +201,15 @@ class Bench:
         self.text_slices = 0
         self.error: Exception = RuntimeError("a fault of the device")
         self.model = tiny_model(tiny_config(), seed=1)
-        channel = cast("Channel", SimpleNamespace(send=self.sent.append))
+        self.pauses: list[int | None] = []
+        channel = SimpleNamespace(
+            send=self.sent.append, has_message=lambda: False, wait=self._note_pause
+        )
         loaders: Loaders = {
             ModelFiles: self._load_translation,
             EmbeddingFiles: self._load_embedding,
         }
-        self.worker = Worker(channel, loaders)
+        self.worker = Worker(cast("Channel", channel), loaders)
         limits, threads = EngineLimits(), torch.get_num_threads()
         config = WorkerConfig(
             MODELS, specs(attention_share), "cpu", "float32", "auto", limits, threads
@@ -264,6 +268,15 @@ class Bench:
         executor = self.attention.executors[model]
         assert isinstance(executor, AttentionExecutor)
         executor.backlog.retries.extend([pair(number, model)] for number in numbers)
+
+    def _note_pause(self, *descriptors: int, milliseconds: int | None = None) -> None:
+        self.pauses.append(milliseconds)
+
+    def receive(self) -> list[int | None]:
+        """Lets the worker look for messages; returns how long it waited for them."""
+        self.pauses.clear()
+        self.worker._receive()
+        return self.pauses
 
     def loop(self, times: int = 1) -> None:
         """Runs the worker's loop, without receiving."""

@@ -16,8 +16,11 @@ from model.inspection.captures.capture import Capture, DecoderOutput, Slices
 from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import ProbabilityQuery
 
-PART_PRODUCTS = 1 << 28
-"""Approximate number of multiplications in a part, which takes a few milliseconds on a CPU."""
+PART_PRODUCTS = 1 << 26
+"""Largest number of multiplications in a part."""
+
+PART_LOGITS = 1 << 16
+"""Largest number of logits in a part, which takes at most about a millisecond on a CPU."""
 
 NEVER = float("-inf")
 
@@ -47,7 +50,7 @@ class ProbabilityCapture(Capture):
         distribution = self.distribution = Distribution(
             self._logits_at(output, compared), compared, self.query.top
         )
-        size = max(1, PART_PRODUCTS // (length * width))
+        size = max(1, min(PART_PRODUCTS // width, PART_LOGITS) // length)
         for first in range(0, len(self.candidates), size):
             yield
             ids = torch.from_numpy(self.candidates[first : first + size]).to(device)

@@ -39,8 +39,9 @@ export class Chapters {
     this.observer = new IntersectionObserver((entries) => this.#scrolled(entries), LINE);
     new ResizeObserver(() => this.#keepPlace()).observe(document.body);
     document.addEventListener('keydown', (event) => this.#press(event));
-    for (const name of ['wheel', 'touchmove'])
-      addEventListener(name, () => (this.#wanted = null), { passive: true });
+    addEventListener('scrollend', () => this.#arrive());
+    for (const name of ['wheel', 'touchmove', 'pointerdown', 'keydown'])
+      addEventListener(name, () => (this.#wanted = null), { passive: true, capture: true });
   }
 
   /** Shows chapters. The current one keeps its place in the window, and the focus. */
@@ -141,9 +142,18 @@ export class Chapters {
     return this.#nodes.get(name)?.getBoundingClientRect().top ?? 0;
   }
 
+  /**
+   * Ends the wait for a chapter, when the page has scrolled to it. Until then, the chapter keeps its
+   * place at the top even if it becomes shorter.
+   */
+  #arrive() {
+    const top = this.#topOf(this.#wanted);
+    if (top >= -1 && top < (innerHeight * LINE_SHARE) / 2) this.#wanted = null;
+  }
+
   #enter(name) {
     if (this.#wanted !== null && name !== this.#wanted) return;
-    this.#wanted = null;
+    if (!('onscrollend' in window)) this.#wanted = null;
     if (name === this.#current) return;
     this.#setCurrent(name);
     this.reached(name);
