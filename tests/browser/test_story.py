@@ -289,7 +289,7 @@ def test_wrong_sense_of_a_word_is_explained_with_the_servers_numbers(
     assert column(page, "pool", 0) == likeliest["tokens"][0]
     assert column(page, "pool", 1) == [percent(math.exp(x)) for x in likeliest["log_probs"][0]]
     most = np.array(whole["attentions"][0]["data"])[:, :, 0, 2].max()
-    expect(shown).to_contain_text(f"none gives more than {percent(float(most))}")
+    expect(shown).to_contain_text(f"from “pool” to “badminton” is {percent(float(most))}")
     other = api.attention(POOL, target_text="bilhar bate badminton", probabilities={})
     logs = other["probabilities"]["log_probs"][: other["target"]["tokens"].index("▁bate")]
     expect(shown).to_contain_text(f"“bilhar”, the game, has {percent(math.exp(sum(logs)))}")

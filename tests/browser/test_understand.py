@@ -89,7 +89,7 @@ def test_way_leaves_the_translation_as_it_was(reader: Reader, page: Page) -> Non
 def test_link_holds_way_and_sentence(reader: Reader, page: Page) -> None:
     reader.open(way="understand")
     reader.button("Swap kids and lions").click()
-    reader.button("Let one scare the other").click()
+    reader.button("Say “scared” instead of “were scared of”").click()
     reader.button("Copy link").click()
     expect(reader.button("Copied")).to_be_visible()
     link = page.evaluate("navigator.clipboard.readText()")

@@ -3,8 +3,8 @@
 /** @type {import('../common/strings.js').Texts} */
 export const cause = {
   en: {
-    title: 'So why did it write “eles”? Take a part away',
-    lead: 'To see what a part does, switch it off and let the model translate again. If a word becomes much less likely, the model needed that part for it.',
+    title: 'What did it need for “eles”? Take a part away',
+    lead: 'To see what a part does, switch it off and let the model translate again. If a word becomes much less likely, the model needed that part for it. This test rounds some numbers in another way than the translation above, so its first row can differ by one percent.',
     caption: 'The first sentence, translated without one part',
     without: 'Switched off',
     likely: 'Probability of “eles”',
@@ -15,11 +15,11 @@ export const cause = {
     headSame:
       'Without the head, the translation stays the same, although the head gave {share} of the attention of “they” to “kids”. Much attention does not mean much influence.',
     headOther: 'Without the head, the model translates differently: here it has an influence.',
-    needed: 'The model needs the word “{word}”: without it, “eles” falls from {before} to {after}.',
+    needed: 'The model needs the word “{word}”: without it, “eles” falls from {before} to {after}. Why “eles” and not “elas”, this test does not tell.',
   },
   pt: {
-    title: 'Então por que ele escreveu “eles”? Tire uma parte',
-    lead: 'Para ver o que uma parte faz, desligue-a e deixe o modelo traduzir de novo. Se uma palavra fica muito menos provável, o modelo precisava dessa parte para ela.',
+    title: 'Do que ele precisava para “eles”? Tire uma parte',
+    lead: 'Para ver o que uma parte faz, desligue-a e deixe o modelo traduzir de novo. Se uma palavra fica muito menos provável, o modelo precisava dessa parte para ela. Este teste arredonda alguns números de outro jeito que a tradução acima, então a primeira linha pode diferir em um por cento.',
     caption: 'A primeira frase, traduzida sem uma parte',
     without: 'Desligado',
     likely: 'Probabilidade de “eles”',
@@ -30,6 +30,6 @@ export const cause = {
     headSame:
       'Sem a cabeça, a tradução continua igual, embora a cabeça desse a “kids” {share} da atenção de “they”. Muita atenção não quer dizer muita influência.',
     headOther: 'Sem a cabeça, o modelo traduz de outro jeito: aqui ela tem influência.',
-    needed: 'O modelo precisa da palavra “{word}”: sem ela, “eles” cai de {before} para {after}.',
+    needed: 'O modelo precisa da palavra “{word}”: sem ela, “eles” cai de {before} para {after}. Por que “eles” e não “elas”, este teste não diz.',
   },
 };

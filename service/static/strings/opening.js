@@ -5,20 +5,21 @@ export const opening = {
   en: {
     section: 'Understand attention',
     title: 'Who left: the kids or the lions?',
-    lead: 'You know it at once: “they” are the ones who were scared. A model has to look for it, and attention is how it looks. The arc shows where the word “they” looks most.',
+    lead: 'You know it at once: “they” are the ones who were scared. A model has to look for it, and attention is how it looks. A model has many such looks, called heads. The arc shows where the word “they” looks most in one of them.',
     swap: 'Swap kids and lions',
-    turn: 'Let one scare the other',
+    turn: 'Say “scared” instead of “were scared of”',
     turnBack: 'Back to “were scared of”',
     reads: '“they” looks at “{word}”: {share}',
     place: 'Head {head} of layer {layer} in {model}. “{other}” gets {share}, and the other words share the rest.',
     waiting: 'The model reads the sentence …',
-    agrees: 'The head looks at the word that you mean, too: the ones who were scared.',
+    agrees:
+      'The head looks at the word that you mean, too: the ones who were scared. Does it understand, or does it take the first noun? Try both buttons.',
     differs:
       'Now the “{scared}” are scared, but the head looks at “{word}”. It seems to look for the subject of the sentence. It has not understood fear.',
     elsewhere: 'This head looks at neither the kids nor the lions.',
-    twistTitle: 'Another head, another answer',
+    twistTitle: 'Another head: does it follow the swap?',
     twist:
-      'The translator of this server has a head that also links “they” to a noun. Swap the words and watch it.',
+      'The translator of this server is another model. It has a head that also links “they” to a noun. Swap the words with the button above and watch it.',
     twistSame:
       'It says “{word}”, whoever was scared. It links “they” to the word “kids”, wherever that stands.',
     twistOther: 'Here it looks at “{word}”.',
@@ -32,7 +33,7 @@ export const opening = {
     oneOfMany:
       'It does not tell you the whole story. These are two heads. This translator has {heads} of them in its encoder alone, and they disagree.',
     notWhy:
-      'It does not tell you why. In the first sentence the translator’s head gives nearly all to “kids”, in Portuguese “crianças”. That word needs the pronoun “elas”. The model wrote “eles”, with a probability of {he}; “elas” had {she}.',
+      'It does not tell you why. In the first sentence the translator’s head gives nearly all to “kids”, in Portuguese “crianças”. That word is feminine and needs the pronoun “elas” (they). The model wrote the masculine “eles”, with a probability of {he}; “elas” had {she}.',
     noEmbedder:
       'This server does not serve {model}, so the first head cannot be shown. The translator’s head is below.',
     noTranslator:
@@ -42,21 +43,22 @@ export const opening = {
   pt: {
     section: 'Entender a atenção',
     title: 'Quem fugiu: as crianças ou os leões?',
-    lead: 'A frase diz: “As crianças tinham medo dos leões, então fugiram logo.” Você sabe na hora quem são “they” (eles): os que tinham medo. Um modelo precisa procurar, e a atenção é o jeito de procurar. O arco mostra para onde a palavra “they” mais olha.',
+    lead: 'A frase diz: “As crianças tinham medo dos leões, então fugiram logo.” Você sabe na hora quem são “they” (eles): os que tinham medo. Um modelo precisa procurar, e a atenção é o jeito de procurar. Um modelo tem muitos olhares assim, chamados cabeças. O arco mostra para onde a palavra “they” mais olha em um deles.',
     swap: 'Trocar kids e lions',
-    turn: 'Fazer um assustar o outro',
+    turn: 'Dizer “scared” em vez de “were scared of”',
     turnBack: 'Voltar a “were scared of”',
     reads: '“they” olha para “{word}”: {share}',
     place:
       'Cabeça {head} da camada {layer} em {model}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
     waiting: 'O modelo está lendo a frase …',
-    agrees: 'A cabeça olha para a mesma palavra que você: os que tinham medo.',
+    agrees:
+      'A cabeça olha para a mesma palavra que você: os que tinham medo. Ela entende, ou toma o primeiro substantivo? Experimente os dois botões.',
     differs:
       'Agora quem tem medo são os “{scared}”, mas a cabeça olha para “{word}”. Parece que ela procura o sujeito da frase. Ela não entendeu o medo.',
     elsewhere: 'Esta cabeça não olha nem para as crianças (kids) nem para os leões (lions).',
-    twistTitle: 'Outra cabeça, outra resposta',
+    twistTitle: 'Outra cabeça: ela segue a troca?',
     twist:
-      'O tradutor deste servidor tem uma cabeça que também liga “they” a um substantivo. Troque as palavras e observe.',
+      'O tradutor deste servidor é outro modelo. Ele tem uma cabeça que também liga “they” a um substantivo. Troque as palavras com o botão acima e observe.',
     twistSame:
       'Ela diz “{word}”, não importa quem teve medo. Ela liga “they” à palavra “kids”, onde quer que esteja.',
     twistOther: 'Aqui ela olha para “{word}”.',

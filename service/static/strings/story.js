@@ -39,7 +39,7 @@ export const story = {
     roles_text:
       'Three tables of learned numbers turn the vector x of “{token}” into three short ones. The query q is what “{token}” looks for. The key k is what it offers to the words that look. The value v is what it gives to them.',
     roles_place:
-      'We are in head {head} of layer {layer}, where “{token}” looks at “{most}”. So x has already passed the layers before.',
+      'We are in head {head} of layer {layer}, where “{token}” looks at “{most}”. So x is no longer the sum of the step before: the layers below this one have changed it.',
     roles_placeFirst: 'We are in head {head} of layer 1, where “{token}” looks at “{most}”.',
     roles_x: 'x of “{token}”',
     roles_q: 'q: looks for',
@@ -52,21 +52,21 @@ export const story = {
     scores_column: 'q · k',
     scale_title: '÷ √{size}: keep the scores small',
     scale_text:
-      'A sum of {size} products easily gets large. Then the next step would give nearly all to one token, and a model could hardly learn from that. So each score is divided by √{size} = {root}.',
+      'A sum of d products is about √d times as large as one product; here d is {size}, the numbers of a key. With large scores the next step gives everything to one token. A small change of the model then changes nothing, so training finds no direction. Therefore each score is divided by √{size} = {root}.',
     scale_compare: 'With the division “{most}” will get {share}. Without it, {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Mask: do not look ahead',
     mask_text:
       'A decoder writes from left to right. In training it must not see the words that it has to guess: their scores become −∞, so their shares become 0. This is a mask.',
     mask_here:
-      'Here we are in the encoder. It may read the whole sentence, so nothing is hidden. The last column shows the shares that a mask would leave.',
+      'Here we are in the encoder, the part of the model that reads. It may see the whole sentence, so nothing is hidden, and the next steps go on without a mask. The last column only shows the shares that a mask would leave.',
     mask_other:
-      'The decoder of {model} remembers its own words in another way (SSRU), so it needs no mask.',
+      'The decoder of {model}, the part that writes, remembers its own words in another way. It needs no mask either.',
     mask_column: 'masked',
     mask_share: 'share then',
     softmax_title: 'softmax: shares of 100 %',
     softmax_text:
-      'Softmax turns the scores into shares: none is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”.',
+      'Softmax takes 2.718 to the power of each score and divides by the total. A score that is larger by 1 thus gets 2.7 times the share. None is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”.',
     softmax_column: 'share',
     softmax_total: 'together',
     values_title: '× v: take a part of each',
@@ -80,19 +80,19 @@ export const story = {
     sum_z: '= z',
     heads_title: 'Heads: several looks at once',
     heads_text:
-      'Layer {layer} has {count} heads, which do all this at the same time. Each has its own W_Q, W_K and W_V, so each looks for something else.',
+      'Layer {layer} has {count} heads, which do all this at the same time. Each has its own W_Q, W_K and W_V, so each can look for something else. Some agree all the same.',
     heads_end:
       '“⟨end⟩” is no word. A head that finds nothing to look at often looks there.',
     heads_column: 'Head',
     heads_most: '“{token}” looks most at',
     concat_title: 'Side by side, × W_O',
     concat_text:
-      'The sums z of all {count} heads are put side by side: {count} × {size} = {total} numbers. One more learned table, W_O, mixes them into one vector for “{token}”.',
+      'The sums z of all {count} heads are put side by side: {count} × {size} = {total} numbers. One more learned table, W_O, mixes them into one vector for “{token}”, and a fixed vector b is added.',
     concat_all: 'z of all heads',
     concat_result: '× W_O (+ b)',
     norm_title: 'Add & norm: keep the old, level the new',
     norm_text:
-      'The result is added to the vector x that came in, so the token does not forget itself. Norm then brings the numbers to a common scale. Some models do that before the attention.',
+      'The result is added to the vector x that came in, so the token does not forget itself. Norm then shifts and stretches the whole vector, so that its numbers keep a usual size. A number can become smaller although something was added. Some models norm before the attention.',
     norm_in: 'x of “{token}”',
     norm_attention: '+ attention',
     norm_out: 'added, normed',
@@ -104,25 +104,25 @@ export const story = {
     forward_out: 'added, normed',
     encoder_title: 'Encoder: the same again, {layers} times',
     encoder_text:
-      'The result goes into the next layer, which has learned other numbers. The encoder of {model} has {layers} layers. In each one “{token}” looks elsewhere.',
+      'The result goes into the next layer, which has learned other numbers. The encoder of {model} has {layers} layers. The table shows where “{token}” looks most in each, as the mean of all heads.',
     encoder_column: 'Layer',
     encoder_most: 'mean of the heads: most at',
     decoder_title: 'Decoder: write, and look back',
     decoder_text:
-      'The decoder writes the translation token by token. Before each token its query meets the keys of the encoder: this is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}.',
+      'The decoder writes the translation token by token. Before each token, a query made from the words written so far meets the keys of the encoder: this is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}.',
     decoder_place: 'Decoder layer {layer}, head {head}',
     words_title: 'The next word: probabilities',
     words_text:
-      'At the end every token of a list gets a score, and softmax makes probabilities of the scores. After “{before}” the model took “{written}”, with {share}.',
-    words_first: 'At the end every token of a list gets a score, and softmax makes probabilities of the scores. As the first token the model took “{written}”, with {share}.',
+      'At the end the vector of the decoder is compared with every token that could come next. Each gets a score, and softmax makes probabilities of the scores. After “{before}” the model took “{written}”, with {share}.',
+    words_first: 'At the end the vector of the decoder is compared with every token that could come next. Each gets a score, and softmax makes probabilities of the scores. As the first token the model took “{written}”, with {share}.',
     words_candidate: 'Candidate',
     words_probability: 'Probability',
     pool_title: 'Why “{written}”?',
     pool_text:
-      'In “pool beats badminton” the game of pool is meant. The model writes “{translation}”. These were its candidates for “pool”:',
+      'In “pool beats badminton” the game of pool is meant. The model writes “{translation}”: a pool to swim in. These were its candidates for “pool”:',
     pool_other: '“bilhar”, the game, has {share}.',
     pool_context:
-      'Yet it knows the game: “{text}” becomes “{translation}”. It needs more words around “pool” to choose it. One word, “badminton”, is not enough: of all its heads, none gives more than {share} of the attention of “pool” to “badminton”.',
+      'Yet it knows the game: “{text}” becomes “{translation}”. So the words around “pool” matter, and “badminton” alone did not change the choice. The most that a head gives from “pool” to “badminton” is {share}. That shows where it looked, not why the choice stayed.',
     pool_moral:
       'A model knows what its training texts showed. “pool” was probably mostly for swimming there. Attention can bring words together, but training decides what follows from it.',
   },
@@ -163,7 +163,7 @@ export const story = {
     roles_text:
       'Três tabelas de números aprendidos transformam o vetor x de “{token}” em três vetores curtos. A consulta q é o que “{token}” procura. A chave k é o que ele oferece às palavras que procuram. O valor v é o que ele dá a elas.',
     roles_place:
-      'Estamos na cabeça {head} da camada {layer}, onde “{token}” olha para “{most}”. Por isso x já passou pelas camadas anteriores.',
+      'Estamos na cabeça {head} da camada {layer}, onde “{token}” olha para “{most}”. Por isso x não é mais a soma do passo anterior: as camadas abaixo desta o mudaram.',
     roles_placeFirst: 'Estamos na cabeça {head} da camada 1, onde “{token}” olha para “{most}”.',
     roles_x: 'x de “{token}”',
     roles_q: 'q: procura',
@@ -176,21 +176,21 @@ export const story = {
     scores_column: 'q · k',
     scale_title: '÷ √{size}: manter os valores pequenos',
     scale_text:
-      'Uma soma de {size} produtos fica grande com facilidade. Então o próximo passo daria quase tudo a um só token, e assim um modelo quase não aprende. Por isso cada valor é dividido por √{size} = {root}.',
+      'Uma soma de d produtos é cerca de √d vezes maior que um produto; aqui d é {size}, os números de uma chave. Com valores grandes, o próximo passo dá tudo a um só token. Uma pequena mudança do modelo então não muda nada, e o treino não acha direção. Por isso cada valor é dividido por √{size} = {root}.',
     scale_compare: 'Com a divisão, “{most}” vai receber {share}. Sem ela, {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Máscara: não olhar adiante',
     mask_text:
       'Um decodificador escreve da esquerda para a direita. No treino ele não pode ver as palavras que deve adivinhar: os valores delas viram −∞, e as partes viram 0. Isto é uma máscara.',
     mask_here:
-      'Aqui estamos no codificador. Ele pode ler a frase inteira, então nada é escondido. A última coluna mostra as partes que uma máscara deixaria.',
+      'Aqui estamos no codificador, a parte do modelo que lê. Ele pode ver a frase inteira, então nada é escondido, e os próximos passos seguem sem máscara. A última coluna só mostra as partes que uma máscara deixaria.',
     mask_other:
-      'O decodificador de {model} lembra as suas próprias palavras de outro jeito (SSRU), então não precisa de máscara.',
+      'O decodificador de {model}, a parte que escreve, lembra as suas próprias palavras de outro jeito. Ele também não precisa de máscara.',
     mask_column: 'com máscara',
     mask_share: 'parte assim',
     softmax_title: 'softmax: partes de 100 %',
     softmax_text:
-      'A softmax transforma os valores em partes: nenhuma é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”.',
+      'A softmax eleva 2,718 a cada valor e divide pelo total. Um valor maior em 1 recebe assim 2,7 vezes a parte. Nenhuma é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”.',
     softmax_column: 'parte',
     softmax_total: 'juntas',
     values_title: '× v: levar uma parte de cada um',
@@ -204,19 +204,19 @@ export const story = {
     sum_z: '= z',
     heads_title: 'Cabeças: vários olhares ao mesmo tempo',
     heads_text:
-      'A camada {layer} tem {count} cabeças, que fazem tudo isto ao mesmo tempo. Cada uma tem o seu W_Q, W_K e W_V, então cada uma procura outra coisa.',
+      'A camada {layer} tem {count} cabeças, que fazem tudo isto ao mesmo tempo. Cada uma tem o seu W_Q, W_K e W_V, então cada uma pode procurar outra coisa. Mesmo assim, algumas concordam.',
     heads_end:
       '“⟨end⟩” (o fim) não é palavra. Uma cabeça que não acha nada para olhar muitas vezes olha para lá.',
     heads_column: 'Cabeça',
     heads_most: '“{token}” olha mais para',
     concat_title: 'Lado a lado, × W_O',
     concat_text:
-      'As somas z de todas as {count} cabeças são postas lado a lado: {count} × {size} = {total} números. Mais uma tabela aprendida, W_O, mistura tudo em um vetor para “{token}”.',
+      'As somas z de todas as {count} cabeças são postas lado a lado: {count} × {size} = {total} números. Mais uma tabela aprendida, W_O, mistura tudo em um vetor para “{token}”, e um vetor fixo b é somado.',
     concat_all: 'z de todas',
     concat_result: '× W_O (+ b)',
     norm_title: 'Somar e normalizar: guardar o antigo',
     norm_text:
-      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização leva os números a uma escala comum. Alguns modelos fazem isso antes da atenção.',
+      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização desloca e estica o vetor inteiro, para que os números fiquem no tamanho usual. Um número pode diminuir embora algo tenha sido somado. Alguns modelos normalizam antes da atenção.',
     norm_in: 'x de “{token}”',
     norm_attention: '+ atenção',
     norm_out: 'normalizado',
@@ -228,25 +228,25 @@ export const story = {
     forward_out: 'normalizado',
     encoder_title: 'Codificador: o mesmo, {layers} vezes',
     encoder_text:
-      'O resultado entra na próxima camada, que aprendeu outros números. O codificador de {model} tem {layers} camadas. Em cada uma “{token}” olha para outro lugar.',
+      'O resultado entra na próxima camada, que aprendeu outros números. O codificador de {model} tem {layers} camadas. A tabela mostra para onde “{token}” mais olha em cada uma, na média das cabeças.',
     encoder_column: 'Camada',
     encoder_most: 'média das cabeças: mais para',
     decoder_title: 'Decodificador: escrever e olhar para trás',
     decoder_text:
-      'O decodificador escreve a tradução token por token. Antes de cada token a sua consulta encontra as chaves do codificador: é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}.',
+      'O decodificador escreve a tradução token por token. Antes de cada token, uma consulta feita das palavras já escritas encontra as chaves do codificador: é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}.',
     decoder_place: 'Camada {layer} do decodificador, cabeça {head}',
     words_title: 'A próxima palavra: probabilidades',
     words_text:
-      'No fim, cada token de uma lista recebe um valor, e a softmax faz deles probabilidades. Depois de “{before}” o modelo escolheu “{written}”, com {share}.',
-    words_first: 'No fim, cada token de uma lista recebe um valor, e a softmax faz deles probabilidades. Como primeiro token o modelo escolheu “{written}”, com {share}.',
+      'No fim, o vetor do decodificador é comparado com cada token que poderia vir. Cada um recebe um valor, e a softmax faz dos valores probabilidades. Depois de “{before}” o modelo escolheu “{written}”, com {share}.',
+    words_first: 'No fim, o vetor do decodificador é comparado com cada token que poderia vir. Cada um recebe um valor, e a softmax faz dos valores probabilidades. Como primeiro token o modelo escolheu “{written}”, com {share}.',
     words_candidate: 'Candidato',
     words_probability: 'Probabilidade',
     pool_title: 'Por que “{written}”?',
     pool_text:
-      'Em “pool beats badminton”, “pool” é o jogo (sinuca, bilhar). O modelo escreve “{translation}”. Estes eram os candidatos para “pool”:',
+      'Em “pool beats badminton”, “pool” é o jogo (sinuca, bilhar). O modelo escreve “{translation}”, a de nadar. Estes eram os candidatos para “pool”:',
     pool_other: '“bilhar”, o jogo, tem {share}.',
     pool_context:
-      'Mas ele conhece o jogo: “{text}” vira “{translation}”. Ele precisa de mais palavras em volta de “pool” para escolher. Só “badminton” não basta: de todas as cabeças, nenhuma dá mais que {share} da atenção de “pool” a “badminton”.',
+      'Mas ele conhece o jogo: “{text}” vira “{translation}”. Então as palavras em volta de “pool” importam, e só “badminton” não mudou a escolha. O máximo que uma cabeça dá de “pool” a “badminton” é {share}. Isso mostra para onde ela olhou, não por que a escolha ficou.',
     pool_moral:
       'Um modelo sabe o que os textos do treino mostraram. Lá “pool” era provavelmente quase sempre piscina. A atenção pode juntar palavras, mas o treino decide o que resulta disso.',
   },

@@ -7,11 +7,11 @@ export const summary = {
     roles: 'Each token asks with a query, offers a key, and gives a value.',
     rolesLink: 'Query, key, value',
     softmax:
-      'Query and key are multiplied, divided by √d and turned into shares: these shares are the attention.',
+      'Query and key, of d numbers each, are multiplied, divided by √d and turned into shares: these shares are the attention.',
     softmaxLink: 'Scores and softmax',
     sum: 'Each token then takes a mix of all values, by these shares.',
     sumLink: 'The sum',
-    heads: 'Many heads in many layers do this at once, and each looks for something else.',
+    heads: 'Many heads do this at once, each with its own tables, in one layer after the other.',
     headsLink: 'The heads',
     words:
       'A share tells where a head takes information from; it does not tell why the model chose a word.',
@@ -35,12 +35,12 @@ export const summary = {
     roles: 'Cada token pergunta com uma consulta, oferece uma chave e dá um valor.',
     rolesLink: 'Consulta, chave, valor',
     softmax:
-      'Consulta e chave são multiplicadas, divididas por √d e transformadas em partes: estas partes são a atenção.',
+      'Consulta e chave, de d números cada, são multiplicadas, divididas por √d e transformadas em partes: estas partes são a atenção.',
     softmaxLink: 'Pontuação e softmax',
     sum: 'Depois cada token leva uma mistura de todos os valores, conforme estas partes.',
     sumLink: 'A soma',
     heads:
-      'Muitas cabeças em muitas camadas fazem isto ao mesmo tempo, e cada uma procura outra coisa.',
+      'Muitas cabeças fazem isto ao mesmo tempo, cada uma com as suas tabelas, em uma camada após a outra.',
     headsLink: 'As cabeças',
     words:
       'Uma parte diz de onde uma cabeça tira informação; não diz por que o modelo escolheu uma palavra.',

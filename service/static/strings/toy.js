@@ -7,7 +7,7 @@ export const toy = {
     lead: 'Here is attention without a trained model. Each word is a row of four numbers. Change a number, and everything below it changes.',
     matrix: 'A: the words',
     matrixText:
-      'The first number says how much a word has to do with sport. The other three stand for other things. “pool” may be a game or a place to swim, so it has some of everything.',
+      'The first number says how much a word has to do with sport. The other three stand for other things. The numbers are made up: “pool” and “badminton” have much to do with sport, and “beats” has little.',
     dimension: 'number {index}',
     sport: 'sport',
     cell: '{word}, number {index}',
@@ -15,21 +15,21 @@ export const toy = {
     reset: 'Back to the first numbers',
     scores: 'A · Aᵀ: how alike are two words?',
     scoresText:
-      'Multiply the numbers of two rows one by one, and add. A large sum means that the words are alike. For “{first}” and “{second}”: {sum} = {score}.',
-    weights: 'softmax: shares of 100 %',
+      'The ᵀ turns the table on its side, so that each row meets each row. Multiply the numbers of two rows one by one, and add. A large sum means that the words are alike. For “{first}” and “{second}”: {sum} = {score}.',
+    weights: 'softmax: shares of each row',
     weightsText:
-      'Softmax turns each row of sums into shares that add up to 1. “{first}” takes {second} from “{secondWord}” and {third} from “{thirdWord}”.',
+      'Softmax takes 2.718 to the power of each sum and divides by the total of the row. The shares then add up to 1, and sums that differ little give shares that differ little. “{first}” takes {second} from “{secondWord}” and {third} from “{thirdWord}”.',
     output: 'Shares × A: the words, mixed',
     outputText:
       'Each new row is a mix of all rows of A, by these shares. That is attention: “{first}” now has a part of its neighbours in it. Its number for {number} went from {before} to {after}.',
-    rest: 'A real model also learns three matrices W_Q, W_K and W_V, so that it can choose what “alike” means. The story below has them.',
+    rest: 'In the toy, a word can only be averaged with its neighbours. A real model also learns three matrices W_Q, W_K and W_V, so that it can choose what “alike” means. The story below has them.',
   },
   pt: {
     title: 'Faça à mão: um brinquedo com doze números',
     lead: 'Aqui está a atenção sem um modelo treinado. Cada palavra é uma linha de quatro números. Mude um número, e tudo abaixo muda.',
     matrix: 'A: as palavras',
     matrixText:
-      'O primeiro número diz quanto uma palavra tem a ver com esporte. Os outros três são para outras coisas. “pool” pode ser um jogo (sinuca) ou uma piscina, então tem um pouco de tudo.',
+      'O primeiro número diz quanto uma palavra tem a ver com esporte. Os outros três são para outras coisas. Os números são inventados: “pool” e “badminton” têm muito a ver com esporte, e “beats” tem pouco.',
     dimension: 'número {index}',
     sport: 'esporte',
     cell: '{word}, número {index}',
@@ -37,13 +37,13 @@ export const toy = {
     reset: 'Voltar aos primeiros números',
     scores: 'A · Aᵀ: duas palavras são parecidas?',
     scoresText:
-      'Multiplique os números de duas linhas um a um, e some. Uma soma grande quer dizer que as palavras são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
-    weights: 'softmax: partes de 100 %',
+      'O ᵀ vira a tabela de lado, para que cada linha encontre cada linha. Multiplique os números de duas linhas um a um, e some. Uma soma grande quer dizer que as palavras são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
+    weights: 'softmax: partes de cada linha',
     weightsText:
-      'A softmax transforma cada linha de somas em partes que somam 1. “{first}” tira {second} de “{secondWord}” e {third} de “{thirdWord}”.',
+      'A softmax eleva 2,718 a cada soma e divide pelo total da linha. As partes então somam 1, e somas pouco diferentes dão partes pouco diferentes. “{first}” tira {second} de “{secondWord}” e {third} de “{thirdWord}”.',
     output: 'Partes × A: as palavras misturadas',
     outputText:
       'Cada linha nova é uma mistura de todas as linhas de A, conforme essas partes. Isto é atenção: “{first}” agora tem dentro de si um pouco das vizinhas. O seu número de {number} foi de {before} para {after}.',
-    rest: 'Um modelo de verdade também aprende três matrizes W_Q, W_K e W_V, para escolher o que significa “parecido”. Elas estão na história abaixo.',
+    rest: 'No brinquedo, uma palavra só pode ser misturada com as vizinhas. Um modelo de verdade também aprende três matrizes W_Q, W_K e W_V, para escolher o que significa “parecido”. Elas estão na história abaixo.',
   },
 };
