@@ -108,7 +108,7 @@ class Api:
         return self.model(name)["attention"]
 
     def model(self, name: str = "en-pt") -> Any:
-        """What is listed of a model."""
+        """The entry of a model in /v1/models."""
         models = self.get("/v1/models")["data"]
         return next(model for model in models if model["id"] == name)
 

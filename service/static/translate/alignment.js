@@ -21,7 +21,7 @@ const unaligned = () => ({ source: [], target: [], pairs: [] });
 /**
  * Adds the alignments of sentences to the alignment of the sentences before them.
  * @param {Alignment} known It is extended.
- * @param {number[][]} offsets Of both texts, from `unitOffsets`.
+ * @param {number[][]} offsets Offsets of both texts, from `unitOffsets`.
  * @param {AlignedSentence[]} sentences Sentences of POST /translate, with spans of code points.
  */
 function extend(known, [from, to], sentences) {

@@ -1,4 +1,4 @@
-// The test of causes: what becomes of “eles” if a head or a word is switched off.
+// The test of causes: the probability of “eles” without a head, or without a word.
 
 import { post } from '../common/api.js';
 import { element } from '../common/dom.js';

@@ -126,7 +126,7 @@ export class Opening {
     return { embedder, translator, pronoun };
   }
 
-  /** Shows what becomes of the translation without the translator's head, or without a word. */
+  /** Shows the translation without the translator's head, or without a word. */
   async #try({ translator, pronoun }) {
     if (translator === null || pronoun === null) return;
     const trials = await this.#latest.run((signal) => readCause(signal));

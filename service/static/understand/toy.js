@@ -1,4 +1,4 @@
-// A toy: attention of three words of four numbers, computed in the browser from what is typed.
+// A toy: attention of three words of four numbers, computed in the browser from typed numbers.
 
 import { element, setAttribute, setText } from '../common/dom.js';
 import { dot, product, softmax, transposed } from '../common/matrix.js';
