@@ -62,6 +62,7 @@ class Server(DrainingServer):
     Args:
         settings: Settings of the server.
         on_listening: Called with the port and the models when the socket is open.
+        start_worker: Starts a device worker.
 
     Attributes:
         failure: Reason why a model could not be loaded; None if no load has failed.
@@ -70,8 +71,13 @@ class Server(DrainingServer):
         CheckpointError: A model's files are missing or damaged.
     """
 
-    def __init__(self, settings: Settings, on_listening: Callable[[int, Catalog], None]) -> None:
-        application = create_app(settings, on_failure=self._fail)
+    def __init__(
+        self,
+        settings: Settings,
+        on_listening: Callable[[int, Catalog], None],
+        start_worker: StartWorker = start_process,
+    ) -> None:
+        application = create_app(settings, start_worker, self._fail)
         super().__init__(http_config(application, settings), application.state.drain)
         core: Core = application.state.core
         self.on_drain, self.on_force = core.drain, core.kill

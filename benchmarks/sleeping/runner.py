@@ -1,0 +1,93 @@
+"""The runner of a model that sleeps: every sentence is its own translation."""
+
+import time
+from collections.abc import Sequence as SequenceOf
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.sleeping.pace import Pace
+from model.architectures.shortlist import Ids, Shortlist
+from model.backends.base import CompletedStep, Decoded, DecodeStep, ForcedDecoder
+from model.config import ModelConfig
+from model.precision import Precision
+from model.sequence import BatchStats, Sequence
+
+ENDED = -1
+
+
+class SleepingRunner:
+    """A `model.backends.base.ModelRunner` that sleeps instead of computing.
+
+    A target has the tokens of its source, so its text is the text of the source. Rows decode one
+    token a step. Beam search, scores and attention are not supported.
+
+    Args:
+        config: Sizes of the model that the runner stands for.
+        pace: Times of the device.
+    """
+
+    forced_decoder: ForcedDecoder | None = None
+    shortlist: Shortlist | None = None
+    pipeline_depth = 0
+    tokens_per_call = 1
+
+    def __init__(self, config: ModelConfig, pace: Pace) -> None:
+        self.model: Any = SimpleNamespace(
+            config=config, device=torch.device("cpu"), precision=Precision.FLOAT32
+        )
+        self.pace = pace
+        self.clear()
+
+    def clear(self) -> None:
+        """Frees every row."""
+        self.targets: dict[int, list[int]] = {}
+        self.positions: dict[int, int] = {}
+
+    def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
+        """Sleeps for the time of the encoder, and assigns a row to each sequence."""
+        tokens = sum(len(sequence.source) for sequence in sequences)
+        time.sleep(tokens * self.pace.encode_ms / 1000)
+        for number, sequence in enumerate(sequences, row):
+            self.targets[number], self.positions[number] = sequence.source, 0
+        return [BatchStats("encode", len(sequences), tokens, 0)]
+
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, _max_tokens: int
+    ) -> DecodeStep:
+        """Sleeps for the time of a step, and returns the next token of every row.
+
+        Raises:
+            ValueError: A row needs scores.
+        """
+        if scored:
+            raise ValueError("the sleeping model has no scores; ask for one translation without")
+        time.sleep((self.pace.step_ms + rows * self.pace.row_ms) / 1000)
+        best = np.full((rows, 1), ENDED)
+        for row in np.flatnonzero(remaining[:rows]).tolist():
+            best[row] = self.targets[row][self.positions[row]]
+            self.positions[row] += 1
+        return CompletedStep(Decoded(best))
+
+    def attention(self, _row: int, _tokens: int) -> NDArray[np.float32] | None:
+        """Returns None: no attention is recorded."""
+        return None
+
+    def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
+        """Raises an error: only a search sets tokens, and no search runs."""
+        raise NotImplementedError
+
+    def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
+        """Copies rows."""
+        del is_same_source
+        copied = [(self.targets[row], self.positions[row]) for row in source]
+        for row, (tokens, position) in zip(target, copied, strict=True):
+            self.targets[row], self.positions[row] = tokens, position
+
+    def leave(self, first: int, end: int) -> None:
+        """Frees rows."""
+        for row in range(first, end):
+            del self.targets[row], self.positions[row]
