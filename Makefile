@@ -15,7 +15,7 @@ ARGS ?=
 # other files of the same versions (docs/releases.md).
 CHECK_HASHES ?= yes
 
-.PHONY: install serve test emulators browser check page-types sanitize alerts board audit bench format lock hashes clean
+.PHONY: install serve test emulators helm browser check page-types sanitize alerts board audit bench format lock hashes clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -58,6 +58,9 @@ emulators:  ## installs the cross compiler and the emulator for the tests of the
 	    g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static >/dev/null; } || \
 	  echo 'No emulator was found: the ARM code is not tested. Install the packages as root.'
 
+helm: | $(VENV)/bin/python  ## installs helm and the schemas for the tests of the Helm chart
+	@$(BIN)/python -m checks.chart_tools
+
 test: $(VENV)/.installed-dev browser  ## runs all tests
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder
 
@@ -76,6 +79,7 @@ check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import lay
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m checks.plain_english
 	$(BIN)/python -m checks.board --check
+	$(BIN)/python -m checks.chart --check
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory page-types

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -307,6 +308,27 @@ def check_curl(words: list[str]) -> None:
     assert is_named(path, read(DOCS / "api.md")) or path.startswith("/v1/models/")
 
 
+def check_helm(words: list[str]) -> None:
+    """Finds the chart, and each value among its values."""
+    verb, _, chart, *rest = words
+    assert verb in ("install", "upgrade")
+    values = yaml.safe_load((ROOT / chart / "values.yaml").read_text("utf-8"))
+    settings = {f"REGARD_{field.upper()}": "" for field in Settings.model_fields}
+    for flag, value in pairwise(rest):
+        if flag.startswith("--set"):
+            found = {**values, "settings": settings}
+            for key in value.partition("=")[0].split("."):
+                found = found[key]
+
+
+def check_kubectl(words: list[str]) -> None:
+    """Finds the entries of a Secret in the schema of the chart."""
+    schema = (ROOT / "deploy/helm/regard/values.schema.json").read_text("utf-8")
+    entries = json.loads(schema)["properties"]["keys"]["properties"]["entries"]["items"]["enum"]
+    named = {word.split("=")[1] for word in words if word.startswith("--from-")}
+    assert named <= set(entries)
+
+
 def check_git(words: list[str]) -> None:
     assert words == ["clone", "$REPOSITORY", "regard"]
 
@@ -322,6 +344,8 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
     "python": check_python,
     "curl": check_curl,
     "git": check_git,
+    "helm": check_helm,
+    "kubectl": check_kubectl,
     "cd": check_shell,
     "export": check_shell,
 }

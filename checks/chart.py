@@ -1,0 +1,66 @@
+"""Writes the settings in the schema of the Helm chart: `python -m checks.chart [--check]`.
+
+The chart passes the values below `settings` to the server as environment variables. Their names,
+types and limits are taken from the settings of the server, so a wrong value is refused when the
+chart is installed. With `--check` it writes nothing, and exits with status 1 if the schema differs
+from the settings.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from service.settings import Settings
+
+CHART = Path(__file__).resolve().parents[1] / "deploy" / "helm" / "regard"
+SCHEMA = CHART / "values.schema.json"
+
+FIXED = {
+    *("REGARD_PORT", "REGARD_ADMIN_PORT", "REGARD_ADMIN_HOST"),
+    *("REGARD_MODELS", "REGARD_MODEL_CACHE", "REGARD_PULL", "REGARD_OFFLINE", "REGARD_STATE"),
+    *("REGARD_API_KEYS", "REGARD_ADMIN_KEY", "REGARD_REMOTE_KEY"),
+}
+"""Settings that the chart sets itself, from other values or to fixed values."""
+
+KEPT = (
+    *("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    *("minLength", "pattern"),
+)
+"""Keywords of a setting that its schema in the chart has too."""
+
+Json = dict[str, Any]
+
+
+def main() -> None:
+    """Writes or checks the schema of the chart."""
+    schema = json.loads(SCHEMA.read_text("utf-8"))
+    schema["properties"]["settings"]["properties"] = settings()
+    text = json.dumps(schema, indent=2) + "\n"
+    if sys.argv[1:] != ["--check"]:
+        SCHEMA.write_text(text, "utf-8")
+    elif SCHEMA.read_text("utf-8") != text:
+        print(f"{SCHEMA.name} differs from the settings; run python -m checks.chart")
+        sys.exit(1)
+
+
+def settings() -> Json:
+    """Returns the schema of each setting that the values of the chart may have."""
+    fields = Settings.model_json_schema()["properties"]
+    named = {f"REGARD_{field.upper()}": schema for field, schema in fields.items()}
+    return {name: variable(schema) for name, schema in named.items() if name not in FIXED}
+
+
+def variable(schema: Json) -> Json:
+    """Returns the schema of a variable from the schema of its setting.
+
+    A list of names is one string in a variable: the commas separate the names.
+    """
+    kept = {word: schema[word] for word in KEPT if word in schema}
+    if schema.get("type") == "array":
+        kept = {"type": "string"}
+    return {**kept, "description": schema["description"]}
+
+
+if __name__ == "__main__":
+    main()
