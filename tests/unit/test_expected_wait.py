@@ -2,18 +2,26 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from benchmarks.capacity.virtual_time import Clock, virtual_time
 from service.items.translation import TRANSLATE
 from service.scheduling import margin
 from service.scheduling.pace import MAX_STRETCH, MIN_SAMPLES, Pace
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import MODELS, FakeWorker, deadline, run, sentences
-from tests.unit.simulation import Clock, Simulation
+from tests.unit.simulation import Simulation
 
 SECONDS = 60.0
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    random.seed(0)
+    with virtual_time(Clock()) as clock:
+        yield clock
 
 
 def noise() -> float:
@@ -27,24 +35,23 @@ def pauses() -> float:
 
 
 def goodput(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
     factor: float,
     deadline: float,
     disturbance: Callable[[], float] = lambda: 1.0,
 ) -> Simulation:
-    simulation = Simulation(monkeypatch)
-    simulation.disturbance = disturbance
+    simulation = Simulation(clock, disturbance)
     simulation.offer(factor * simulation.capacity, SECONDS, deadline)
     return simulation
 
 
 @pytest.mark.parametrize("deadline", [2.0, 5.0, 20.0])
 def test_goodput_stays_when_three_times_the_capacity_is_offered(
-    monkeypatch: pytest.MonkeyPatch, deadline: float
+    clock: Clock, deadline: float
 ) -> None:
     since = SECONDS / 3
-    at_capacity = len(goodput(monkeypatch, 1.0, deadline).outcomes("ok", since))
-    overload = goodput(monkeypatch, 3.0, deadline)
+    at_capacity = len(goodput(clock, 1.0, deadline).outcomes("ok", since))
+    overload = goodput(clock, 3.0, deadline)
     assert len(overload.outcomes("ok", since)) >= 0.9 * at_capacity
     late = len(overload.outcomes("late"))
     assert late <= 0.01 * len(overload.outcomes("ok"))
@@ -54,19 +61,17 @@ def test_goodput_stays_when_three_times_the_capacity_is_offered(
 @pytest.mark.parametrize("disturbance", [noise, pauses])
 @pytest.mark.parametrize("deadline", [2.0, 20.0])
 def test_few_requests_are_late_if_the_workers_are_irregular(
-    monkeypatch: pytest.MonkeyPatch, deadline: float, disturbance: Callable[[], float]
+    clock: Clock, deadline: float, disturbance: Callable[[], float]
 ) -> None:
     since = SECONDS / 3  # the first requests are admitted without a prediction
-    at_capacity = len(goodput(monkeypatch, 1.0, deadline, disturbance).outcomes("ok", since))
-    overload = goodput(monkeypatch, 3.0, deadline, disturbance)
+    at_capacity = len(goodput(clock, 1.0, deadline, disturbance).outcomes("ok", since))
+    overload = goodput(clock, 3.0, deadline, disturbance)
     num_ok = len(overload.outcomes("ok", since))
     assert num_ok >= 0.9 * at_capacity
     assert len(overload.outcomes("late", since)) <= 0.01 * num_ok
 
 
-def test_margin_follows_the_errors_of_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(margin, "time", clock)
+def test_margin_follows_the_errors_of_predictions(clock: Clock) -> None:
     measured = margin.Margin()
     before = measured.seconds_for(4.0)
     for number in range(1000):
@@ -91,11 +96,9 @@ def test_margin_counts_requests_that_were_close_to_their_limit_only() -> None:
 
 
 def test_old_errors_of_predictions_are_forgotten_without_new_ones(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
     """A margin that refuses every request gets no new samples."""
-    clock = Clock()
-    monkeypatch.setattr(margin, "time", clock)
     measured = margin.Margin()
     before = measured.seconds_for(4.0)
     for number in range(1000):
@@ -106,7 +109,7 @@ def test_old_errors_of_predictions_are_forgotten_without_new_ones(
     assert measured.seconds_for(4.0) == pytest.approx(before)
 
 
-def test_margin_is_limited_by_the_predicted_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_margin_is_limited_by_the_predicted_time(clock: Clock) -> None:
     """After an overload of a slow model every tenth request was refused at half the capacity."""
     measured = margin.Margin()
     for _ in range(1000):
@@ -115,16 +118,16 @@ def test_margin_is_limited_by_the_predicted_time(monkeypatch: pytest.MonkeyPatch
     assert measured.most_seconds_for(0.3) == pytest.approx(margin.MAX_STRETCH * 0.3)
 
 
-def test_nothing_is_refused_below_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = goodput(monkeypatch, 0.7, 4.0)
+def test_nothing_is_refused_below_the_capacity(clock: Clock) -> None:
+    simulation = goodput(clock, 0.7, 4.0)
     assert len(simulation.outcomes("ok")) == len(simulation.requests) > 100
 
 
 def test_burst_that_fits_is_admitted_after_single_requests(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
     """The measured rate of single requests is far below the rate of full batches."""
-    simulation = Simulation(monkeypatch)
+    simulation = Simulation(clock)
     simulation.offer(0.5, 60, 10)
     burst = [simulation.send(10.0) for _ in range(64)]
     simulation.clock.run_until(simulation.clock.now + 20)
@@ -133,9 +136,9 @@ def test_burst_that_fits_is_admitted_after_single_requests(
 
 
 def test_long_list_is_refused_if_it_takes_longer_than_its_deadline(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
-    simulation = Simulation(monkeypatch)
+    simulation = Simulation(clock)
     simulation.offer(2 * simulation.capacity, 20, 10)
     count = int(20 * simulation.capacity)
     running = simulation.send(100.0)
@@ -143,17 +146,17 @@ def test_long_list_is_refused_if_it_takes_longer_than_its_deadline(
     assert simulation.send(40.0, count).outcome == ""
 
 
-def test_idle_server_admits_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = goodput(monkeypatch, 0.5, 10.0)
+def test_idle_server_admits_every_request(clock: Clock) -> None:
+    simulation = goodput(clock, 0.5, 10.0)
     simulation.clock.run_until(simulation.clock.now + 10)
     assert simulation.send(0.1).outcome == ""
 
 
 def test_waiting_request_that_would_be_late_is_not_computed(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
     """The workers become ten times slower while requests wait."""
-    simulation = Simulation(monkeypatch)
+    simulation = Simulation(clock)
     simulation.offer(3 * simulation.capacity, 20, 5)
     before = simulation.num_computed
     waiting = [simulation.send(5.0) for _ in range(64)]

@@ -1,0 +1,110 @@
+"""The measured costs of a server: the CPU time of its processes, and the sizes of sentences."""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+
+class CostsError(ValueError):
+    """A file with costs cannot be used."""
+
+
+@dataclass(frozen=True)
+class WorkerCosts:
+    """CPU seconds of a device worker.
+
+    Attributes:
+        encode_seconds: For each call that encodes waiting sentences together.
+        source_seconds: For each source token that is encoded.
+        step_seconds: For each decode step of a batch. A step computes one token of every row.
+        row_seconds: For each row in a decode step.
+        tokens_per_call: Largest number of decode steps between two looks at the messages.
+        small_tokens: The same number for a batch with fewer than `small_rows` rows.
+        small_rows: Number of rows below which a batch is small.
+        max_rows: Number of rows of a batch.
+    """
+
+    encode_seconds: float = 0.0
+    source_seconds: float = 0.0
+    step_seconds: float = 0.0
+    row_seconds: float = 0.0
+    tokens_per_call: int = 24
+    small_tokens: int = 8
+    small_rows: int = 16
+    max_rows: int = 64
+
+
+@dataclass(frozen=True)
+class ServerCosts:
+    """CPU seconds of the main process, which answers HTTP and runs the scheduler.
+
+    Attributes:
+        request_seconds: For each request that is answered.
+        message_seconds: For each message to a worker, with the report that answers it.
+        refusal_seconds: For each request that is refused after its text was read.
+        early_refusal_seconds: For each request that is refused before its body is read.
+    """
+
+    request_seconds: float = 0.0
+    message_seconds: float = 0.0
+    refusal_seconds: float = 0.0
+    early_refusal_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Costs:
+    """All measured costs.
+
+    Attributes:
+        worker: Costs of a device worker.
+        server: Costs of the main process.
+        sentences: Source and target tokens of each measured sentence.
+        client_seconds: CPU seconds of the load generator for each request. It runs on the same
+            machine as the measured server.
+        capacity: Sentences per second of 64 clients, for the choice of offered rates.
+        num_workers: Number of device workers.
+        num_cores: Number of cores of the machine.
+        source: The machine and the date of the measurement.
+    """
+
+    worker: WorkerCosts = field(default_factory=WorkerCosts)
+    server: ServerCosts = field(default_factory=ServerCosts)
+    sentences: tuple[tuple[int, int], ...] = ((22, 22),)
+    client_seconds: float = 0.0
+    capacity: float = 0.0
+    num_workers: int = 2
+    num_cores: int = 2
+    source: str = ""
+
+    def without_client(self) -> Self:
+        """Returns the costs of a machine whose clients run elsewhere."""
+        return replace(self, client_seconds=0.0)
+
+    def write(self, path: Path) -> None:
+        """Writes the costs as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads costs that `write` has written.
+
+        Raises:
+            CostsError: The file is missing or has other fields.
+        """
+        try:
+            found: dict[str, Any] = json.loads(path.read_text())
+            return cls(
+                **{
+                    **found,
+                    "worker": WorkerCosts(**found["worker"]),
+                    "server": ServerCosts(**found["server"]),
+                    "sentences": tuple((source, target) for source, target in found["sentences"]),
+                }
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CostsError(
+                f"{path} has no costs of this version ({error}); "
+                "write it with `python -m benchmarks.capacity calibrate`"
+            ) from error

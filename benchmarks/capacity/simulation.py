@@ -1,0 +1,183 @@
+"""One simulated machine: the real admission and scheduler before workers that compute nothing."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import cast
+
+from benchmarks.capacity.costs import Costs
+from benchmarks.capacity.event_loop import EventLoop
+from benchmarks.capacity.processors import Processors
+from benchmarks.capacity.virtual_time import Clock
+from benchmarks.capacity.worker import SimulatedWorker, SizedItem
+from model.sequence import DecodingOptions
+from service.core import Core, CoreLease
+from service.errors import DeadlineExceededError, ServiceError
+from service.http_server.loop_load import LoopLoad
+from service.items.result import Result
+from service.items.translation import TRANSLATE
+from service.metrics.definitions import Metrics
+from service.scheduling.admission import Admission
+from service.scheduling.scheduler import Scheduler
+from service.scheduling.submission import Submission
+from service.tasks.table import TASKS, task_series
+from service.workers.messages import Report
+
+MODEL = "en-pt"
+CLIENT = "client"
+"""All requests come from one client, as behind a proxy."""
+
+MAX_REQUESTS, MAX_TOKENS = 1024, 131072
+"""Defaults of REGARD_MAX_PENDING_REQUESTS and REGARD_MAX_PENDING_TOKENS."""
+
+TICK_SECONDS = 0.001
+"""The load generator reads its connections at this interval (`service.bench.saturation`)."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A simulated request.
+
+    Attributes:
+        sent: Time at which the client sends it.
+        sentences: Source and target tokens of its sentences.
+        deadline_seconds: Time limit that the client sets.
+        outcome: `ok`, `late` or `refused`; "" until the reply.
+        seconds: Time from sending to the reply.
+        on_end: Called with the request when it has a reply.
+    """
+
+    sent: float
+    sentences: Sequence[tuple[int, int]]
+    deadline_seconds: float
+    outcome: str = ""
+    seconds: float = 0.0
+    on_end: Callable[["Request"], None] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """Waits for the results of one request; a `Listener` of its submission."""
+
+    machine: "Machine"
+    request: Request
+    lease: CoreLease
+    left: int
+
+    def finish(self, index: int, result: Result) -> None:
+        """Takes the result of a sentence, and answers after the last one."""
+        self.left -= 1
+        if not self.left:
+            self.machine.loop.call_soon(self.machine.reply, self, "ok")
+
+    def end(self, error: Exception | None) -> None:
+        """Answers a request that has failed."""
+        outcome = "late" if isinstance(error, DeadlineExceededError) else "failed"
+        self.machine.loop.call_soon(self.machine.reply, self, outcome)
+
+
+class Machine:
+    """A server with its workers, on the cores of one machine.
+
+    Args:
+        clock: The time, inside `virtual_time`.
+        costs: CPU time of the work.
+        disturbance: Returns a factor of the time of the next step of a worker.
+        max_requests: Largest number of requests in progress.
+        max_tokens: Largest number of tokens in progress.
+
+    Attributes:
+        in_progress: Number of requests that have no reply yet.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        costs: Costs,
+        disturbance: Callable[[], float] = lambda: 1.0,
+        max_requests: int = MAX_REQUESTS,
+        max_tokens: int = MAX_TOKENS,
+    ) -> None:
+        self.clock = clock
+        self.costs = costs
+        self.in_progress = 0
+        self.processors = Processors(clock, costs.num_cores or math.inf)
+        self.loop = EventLoop(self.processors)
+        self.load = LoopLoad(clock.perf_counter, lambda: self.loop.used_seconds)
+        metrics = Metrics(series=task_series())
+        metrics.add_model(MODEL, (TRANSLATE,))
+        admission = Admission(max_requests, max_tokens)
+        self.scheduler = Scheduler(TASKS, admission, metrics, self.loop.call_soon)
+        self.scheduler.add_model(MODEL, (TRANSLATE,))
+        core = SimpleNamespace(admission=admission, scheduler=self.scheduler, sharing=None)
+        self.core = cast(Core, core)  # the parts that a lease uses
+        names = [f"worker-{index}" for index in range(costs.num_workers)]
+        self.workers = [
+            SimulatedWorker(name, self.loop, costs.worker, self._report, disturbance)
+            for name in names
+        ]
+        for worker in self.workers:
+            self.scheduler.worker_ready(worker, {MODEL: costs.worker.max_rows})
+
+    def send(self, request: Request) -> None:
+        """Takes a request from the network."""
+        self.in_progress += 1
+        if self.costs.client_seconds:
+            self.processors.run(self.costs.client_seconds, lambda: None)
+        self.loop.receive(partial(self._read, request))
+
+    def _read(self, request: Request) -> None:
+        """Reads the headers of a request."""
+        if self.load.admits(CLIENT):
+            self.loop.call_soon(self._handle, request, self.load.turn_began)
+        else:
+            self.loop.charge(self.costs.server.early_refusal_seconds)
+            self._end(request, "refused")
+
+    def _handle(self, request: Request, arrived: float) -> None:
+        """Admits a request and submits its sentences."""
+        items = [
+            SizedItem(MODEL, [1] * source, DecodingOptions(), target_tokens=target)
+            for source, target in request.sentences
+        ]
+        deadline = arrived + request.deadline_seconds
+        lease: CoreLease | None = None
+        try:
+            tokens = sum(item.num_tokens for item in items)
+            reservation = self.core.admission.reserve(tokens)
+            lease = CoreLease(self.core, reservation, CLIENT)
+            submission = lease.submit(items, deadline)
+        except ServiceError:
+            self.loop.charge(self.costs.server.refusal_seconds)
+            self.load.add_refusal(CLIENT)
+            if lease is not None:
+                lease.release()
+            self._end(request, "refused")
+            return
+        self.loop.charge(self.costs.server.request_seconds / 2)
+        assert isinstance(submission, Submission)
+        submission.listener = Exchange(self, request, lease, len(items))
+
+    def reply(self, exchange: Exchange, outcome: str) -> None:
+        """Writes the reply to a request."""
+        self.loop.charge(self.costs.server.request_seconds / 2)
+        exchange.lease.release()
+        self._end(exchange.request, outcome)
+
+    def _report(self, worker: SimulatedWorker, report: Report) -> None:
+        self.loop.charge(self.costs.server.message_seconds)
+        self.scheduler.report(worker, report)
+
+    def _end(self, request: Request, outcome: str) -> None:
+        self.loop.after(partial(self._receive_reply, request, outcome))
+
+    def _receive_reply(self, request: Request, outcome: str) -> None:
+        self.in_progress -= 1
+        now = self.clock.now
+        if self.costs.client_seconds:
+            now = math.ceil(now / TICK_SECONDS) * TICK_SECONDS
+        request.outcome, request.seconds = outcome, now - request.sent
+        if request.on_end is not None:
+            request.on_end(request)
