@@ -34,5 +34,6 @@ imports the harness.
     glossary        measures the use of glossary terms, a command
     markup          measures translated HTML, a command
     translations    requests translations, for the three commands above
+    capacity/       the capacity model, a command (docs/capacity.md)
     peers/          modules that run in the environment of a peer
 """

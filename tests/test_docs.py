@@ -1,6 +1,7 @@
 """The documents name every setting, metric, route and error, and their commands are right."""
 
 import ast
+import importlib
 import importlib.util
 import json
 import re
@@ -246,9 +247,9 @@ def check_make(words: list[str]) -> None:
         assert re.search(pattern, makefile, re.MULTILINE), word
 
 
-def check_regard(words: list[str]) -> None:
+def check_regard(words: list[str], program: typer.Typer = app) -> None:
     """Parses the arguments as the command itself does, and runs nothing."""
-    command: typer.core.TyperCommand | TyperGroup = typer.main.get_command(app)  # type: ignore[assignment]
+    command: typer.core.TyperCommand | TyperGroup = typer.main.get_command(program)  # type: ignore[assignment]
     context, name = None, "regard"
     while isinstance(command, TyperGroup):
         context = command.make_context(name, [*words], parent=context)
@@ -291,6 +292,9 @@ def check_python(words: list[str]) -> None:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
         markers = project["tool"]["pytest"]["ini_options"]["markers"]
         assert words[1] in [marker.partition(":")[0] for marker in markers]
+        return
+    if spec.submodule_search_locations:  # a package is a command of several commands
+        check_regard(words, importlib.import_module(f"{module}.__main__").app)
         return
     assert spec.origin is not None
     assert_flags(words, Path(spec.origin).read_text("utf-8"))

@@ -20,7 +20,7 @@ class WorkerCosts:
         step_seconds: For each decode step of a batch. A step computes one token of every row.
         row_seconds: For each row in a decode step.
         tokens_per_call: Largest number of decode steps between two looks at the messages.
-        small_tokens: The same number for a batch with fewer than `small_rows` rows.
+        small_tokens: Largest number of these steps in a batch with fewer than `small_rows` rows.
         small_rows: Number of rows below which a batch is small.
         max_rows: Number of rows of a batch.
     """

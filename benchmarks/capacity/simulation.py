@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import cast
+from typing import NamedTuple, cast
 
 from benchmarks.capacity.costs import Costs
 from benchmarks.capacity.event_loop import EventLoop
@@ -34,6 +34,20 @@ MAX_REQUESTS, MAX_TOKENS = 1024, 131072
 
 TICK_SECONDS = 0.001
 """The load generator reads its connections at this interval (`service.bench.saturation`)."""
+
+
+class Outcome(NamedTuple):
+    """The end of one request, real or simulated.
+
+    Attributes:
+        sent: Time of sending, in seconds.
+        name: `ok`, `late`, `refused`, or the name of another failure.
+        seconds: Time until the reply.
+    """
+
+    sent: float
+    name: str
+    seconds: float
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from service.bench import tables
 from service.bench.client import Address, RequestError
 from service.bench.saturation import bulk, overload
 from service.bench.saturation.bulk import ListClients
-from service.bench.saturation.open_loop import OpenLoop
+from service.bench.saturation.open_loop import OpenLoop, steady
 from service.bench.saturation.overload import (
     Outcomes,
     OverloadReport,
@@ -45,7 +45,7 @@ def outcomes_of(*replies: bytes | None, timeout_seconds: float = 10.0) -> Outcom
     with served(lambda path, body: next(order)) as url:
         requests = itertools.cycle([b"GET / HTTP/1.1\r\n\r\n"])
         loop = OpenLoop(Address.parse(url), requests, timeout_seconds)
-        loop.run(20.0, len(replies) / 20.0, outcomes)
+        loop.run(steady(20.0, len(replies) / 20.0), outcomes)
         loop.close()
     return outcomes
 
@@ -73,7 +73,7 @@ def test_large_requests_and_replies_are_whole() -> None:
     outcomes = Outcomes(deadline=60.0)
     with served(lambda path, body: reply_bytes(200, body)) as url:
         loop = OpenLoop(Address.parse(url), itertools.repeat(request), 60.0)
-        loop.run(100.0, 0.03, outcomes)
+        loop.run(steady(100.0, 0.03), outcomes)
         loop.close()
     assert len(outcomes.accepted) == 3
 
@@ -89,7 +89,7 @@ def test_open_loop_counts_a_server_that_is_gone() -> None:
     with served(FakeTranslator()) as url:
         address = Address.parse(url)
     loop = OpenLoop(address, itertools.repeat(b"GET / HTTP/1.1\r\n\r\n"), 1.0)
-    loop.run(20.0, 0.1, outcomes)
+    loop.run(steady(20.0, 0.1), outcomes)
     loop.close()
     assert sum(outcomes.errors.values()) == len(outcomes.bad) == 2
 

@@ -14,7 +14,7 @@ from time import perf_counter
 from service.bench.client import Address, BenchError, Reply, RequestError
 from service.bench.load import percentile, run_load
 from service.bench.mixed import memory_mib
-from service.bench.saturation.open_loop import OpenLoop
+from service.bench.saturation.open_loop import OpenLoop, steady
 from service.bench.sentences import with_other_ends
 from service.bench.translation import translate_request
 
@@ -248,14 +248,15 @@ async def _measure(
     settle = min(deadline, seconds)
     begin = perf_counter()
     memory = asyncio.create_task(_memory_after(loop.address, settle + seconds))
-    end = await asyncio.to_thread(loop.run, factor * capacity, settle + seconds, outcomes)
+    moments = steady(factor * capacity, settle + seconds)
+    end = await asyncio.to_thread(loop.run, moments, outcomes)
     in_time = [
         took
         for finished, took in outcomes.accepted
         if begin + settle <= finished <= end and took <= deadline + GRACE_SECONDS
     ]
     after = Outcomes(deadline)
-    await asyncio.to_thread(loop.run, capacity / 2, RECOVERY_SECONDS, after)
+    await asyncio.to_thread(loop.run, steady(capacity / 2, RECOVERY_SECONDS), after)
     loop.close()
     accepted = sorted(took for _, took in outcomes.accepted)
     num_late = sum(took > deadline + GRACE_SECONDS for took in accepted)

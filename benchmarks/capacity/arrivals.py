@@ -1,0 +1,173 @@
+"""Random times of requests: a small day of calm periods and bursts.
+
+The rate follows a daily curve, which is high in the middle of the trace. Bursts begin at random
+times and multiply the rate: a Markov-modulated Poisson process with two states.
+"""
+
+import json
+import math
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from benchmarks.capacity.costs import CostsError
+
+NIGHT, DAY, BURST = "night", "day", "burst"
+KINDS = (NIGHT, DAY, BURST)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a trace.
+
+    Attributes:
+        seconds: Length of the trace.
+        mean_rate: Requests per second outside bursts, averaged over the trace.
+        swing: Largest change of this rate by the daily curve, as a share of `mean_rate`.
+        burst_rate: Mean requests per second in bursts.
+        burst_spread: The rate of each burst differs from `burst_rate` by at most this share.
+        burst_seconds: Mean length of a burst.
+        calm_seconds: Mean time between two bursts; `math.inf` for a trace without bursts.
+        seed: Seed of the random numbers.
+    """
+
+    seconds: float
+    mean_rate: float
+    swing: float = 0.5
+    burst_rate: float = 0.0
+    burst_spread: float = 0.2
+    burst_seconds: float = 30.0
+    calm_seconds: float = math.inf
+    seed: int = 1
+
+    def write(self, path: Path) -> None:
+        """Writes the shape as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self)) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a shape that `write` has written.
+
+        Raises:
+            CostsError: The file is missing or has other fields.
+        """
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise CostsError(
+                f"{path} has no trace of this version ({error}); "
+                "write it with `python -m benchmarks.capacity trace`"
+            ) from error
+
+    def daily_rate(self, moment: float) -> float:
+        """Returns the requests per second outside bursts at a time."""
+        turn = 2 * math.pi * moment / self.seconds
+        return self.mean_rate * (1 - self.swing * math.cos(turn))
+
+
+@dataclass(frozen=True)
+class Period:
+    """A part of a trace.
+
+    Attributes:
+        begin: Start in seconds from the start of the trace.
+        end: End in the same seconds.
+        kind: `night`, `day` or `burst`.
+        rate: Requests per second at a time.
+        peak: Largest value of `rate`.
+    """
+
+    begin: float
+    end: float
+    kind: str
+    rate: Callable[[float], float]
+    peak: float
+
+    @property
+    def mean_rate(self) -> float:
+        """Rate in the middle of the period."""
+        return self.rate((self.begin + self.end) / 2)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Recorded arrivals.
+
+    Attributes:
+        moments: Times of the requests, in seconds from the start.
+        texts: Index of the sentence of each request.
+        periods: Periods of the trace, in order.
+    """
+
+    moments: list[float]
+    texts: list[int]
+    periods: list[Period]
+
+    def kind_at(self, moment: float) -> str:
+        """Returns the kind of the period at a time."""
+        begins = [period.begin for period in self.periods]
+        return self.periods[max(0, bisect_right(begins, moment) - 1)].kind
+
+
+def constant(rate: float) -> Callable[[float], float]:
+    """Returns a function that gives the same rate at all times."""
+    return lambda moment: rate
+
+
+def poisson(shape: Shape) -> list[Period]:
+    """Returns one period with a constant rate."""
+    return [Period(0.0, shape.seconds, DAY, constant(shape.mean_rate), shape.mean_rate)]
+
+
+def day(shape: Shape, generator: random.Random) -> list[Period]:
+    """Divides a day into night, day and bursts. A burst has a constant rate."""
+    found: list[Period] = []
+    for begin, end in _bursts(shape, generator):
+        found += _calm(shape, found[-1].end if found else 0.0, begin)
+        spread = shape.burst_spread
+        rate = shape.burst_rate * generator.uniform(1 - spread, 1 + spread)
+        found.append(Period(begin, end, BURST, constant(rate), rate))
+    return found + _calm(shape, found[-1].end if found else 0.0, shape.seconds)
+
+
+def _bursts(shape: Shape, generator: random.Random) -> Iterator[tuple[float, float]]:
+    if math.isinf(shape.calm_seconds):
+        return
+    moment = generator.expovariate(1 / shape.calm_seconds)
+    while moment < shape.seconds:
+        end = moment + generator.expovariate(1 / shape.burst_seconds)
+        yield moment, min(end, shape.seconds)
+        moment = end + generator.expovariate(1 / shape.calm_seconds)
+
+
+def _calm(shape: Shape, begin: float, end: float) -> list[Period]:
+    """Divides the time between two bursts at the times where day and night change."""
+    cuts = [begin, *(c for c in (shape.seconds / 4, 3 * shape.seconds / 4) if begin < c < end), end]
+    peak = shape.mean_rate * (1 + shape.swing)
+    periods = []
+    for start, stop in zip(cuts, cuts[1:], strict=False):
+        is_day = shape.seconds / 4 <= (start + stop) / 2 <= 3 * shape.seconds / 4
+        periods.append(Period(start, stop, DAY if is_day else NIGHT, shape.daily_rate, peak))
+    return periods
+
+
+def record(periods: list[Period], num_texts: int, seed: int) -> Trace:
+    """Draws the times of requests, and a sentence for each."""
+    generator = random.Random(seed)
+    moments: list[float] = []
+    for period in periods:
+        moment = period.begin
+        while (moment := moment + generator.expovariate(period.peak)) < period.end:
+            if generator.random() * period.peak < period.rate(moment):  # thinning
+                moments.append(moment)
+    texts = [generator.randrange(num_texts) for _ in moments]
+    return Trace(moments, texts, periods)
+
+
+def day_trace(shape: Shape, num_texts: int) -> Trace:
+    """Returns the trace of a day; equal arguments give equal traces."""
+    return record(day(shape, random.Random(shape.seed)), num_texts, shape.seed)

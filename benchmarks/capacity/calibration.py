@@ -1,0 +1,227 @@
+"""Measures the costs of a running server: CPU time of its processes under several loads.
+
+Everything but the sizes of the sentences comes from the server's /metrics, so the server may run on
+another machine.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.capacity.costs import Costs, ServerCosts, WorkerCosts
+from benchmarks.capacity.replay import Recorder
+from model.checkpoints.load import ModelFiles, load_vocabularies
+from service.bench.client import Address, BenchError, send_once
+from service.bench.load import increase, run_load
+from service.bench.saturation.open_loop import OpenLoop, steady
+from service.bench.translation import in_lists, translate, translate_request
+
+CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CAPACITY_CLIENTS = 64
+REFUSAL_CLIENTS = 16
+REFUSALS_PER_SECOND = 300.0
+WARMUP_SECONDS = 1.0
+SETTLE_SECONDS = 0.5
+"""Time after which /metrics has the statistics of the last batches."""
+
+LIST_SIZE = 64
+EARLY_SHARE = 1 / 3
+"""CPU time of an early refusal, divided by that of a late one (`service.http_server`)."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Work and CPU seconds of one load.
+
+    Attributes:
+        clients: Number of clients.
+        per_second: Sentences per second.
+        p50_ms: Median latency in milliseconds.
+        p99_ms: 99th percentile of the latency in milliseconds.
+        requests: Number of requests that were answered.
+        refused: Number of refused requests.
+        encodes: Number of calls that encode.
+        steps: Number of decode steps.
+        rows: Number of rows of all decode steps.
+        workers_seconds: CPU seconds of all workers.
+        main_seconds: CPU seconds of the main process.
+    """
+
+    clients: int
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    requests: float
+    refused: float
+    encodes: float
+    steps: float
+    rows: float
+    workers_seconds: float
+    main_seconds: float
+
+
+async def scrape(address: Address) -> str:
+    """Reads /metrics after the workers have reported their last batches."""
+    await asyncio.sleep(SETTLE_SECONDS)
+    reply = await send_once(address, address.request("GET", "/metrics"))
+    if reply.status != 200:
+        raise BenchError(f"/metrics answered {reply.status}; calibration needs it")
+    return reply.body.decode()
+
+
+def processes(metrics: str) -> list[str]:
+    """Returns the names of the workers in the text of /metrics."""
+    sign = 'regard_process_cpu_seconds_total{process="'
+    names = [line.split('"')[1] for line in metrics.splitlines() if line.startswith(sign)]
+    return [name for name in names if name.startswith("worker-")]
+
+
+def level_of(clients: int, report: tuple[float, float, float], before: str, after: str) -> Level:
+    """Returns the work between two readings of /metrics.
+
+    Args:
+        clients: Number of clients.
+        report: Sentences per second, p50 and p99.
+        before: Text of /metrics before the load.
+        after: Text of /metrics after the load.
+    """
+
+    def grown(name: str, **labels: str) -> float:
+        return increase(before, after, name, **labels)
+
+    cpu = "regard_process_cpu_seconds_total"
+    requests = grown("regard_requests_total", task="translate", outcome="ok")
+    return Level(
+        clients,
+        *report,
+        requests=requests,
+        refused=grown("regard_requests_total", task="translate") - requests,
+        encodes=grown("regard_batch_rows_count", phase="encode"),
+        steps=grown("regard_batch_rows_count", phase="decode"),
+        rows=grown("regard_batch_rows_sum", phase="decode"),
+        workers_seconds=sum(grown(cpu, process=name) for name in processes(after)),
+        main_seconds=grown(cpu, process="main"),
+    )
+
+
+async def measure_level(
+    url: str, pair: str, sentences: Sequence[str], clients: int, seconds: float
+) -> Level:
+    """Measures one closed loop."""
+    address = Address.parse(url)
+    before = await scrape(address)
+    report = await run_load(url, pair, sentences, clients, WARMUP_SECONDS, seconds)
+    after = await scrape(address)
+    figures = (report.sentences_per_second, report.p50_ms or 0.0, report.p99_ms or 0.0)
+    return level_of(clients, figures, before, after)
+
+
+async def measure_refusals(url: str, pair: str, sentences: Sequence[str], seconds: float) -> Level:
+    """Measures a closed loop beside requests with too short a deadline, which are refused."""
+    address = Address.parse(url)
+    request = translate_request(address, pair, sentences[0], True, timeout_ms=1)
+    loop = OpenLoop(address, itertools.repeat(request), 10.0)
+    before = await scrape(address)
+    moments = steady(REFUSALS_PER_SECOND, seconds + WARMUP_SECONDS)
+    refusing = asyncio.to_thread(loop.run, moments, Recorder())
+    load = run_load(url, pair, sentences, REFUSAL_CLIENTS, WARMUP_SECONDS, seconds)
+    _, report = await asyncio.gather(refusing, load)
+    loop.close()
+    after = await scrape(address)
+    figures = (report.sentences_per_second, report.p50_ms or 0.0, report.p99_ms or 0.0)
+    return level_of(REFUSAL_CLIENTS, figures, before, after)
+
+
+def measure_client(
+    url: str, pair: str, sentences: Sequence[str], per_second: float, seconds: float
+) -> float:
+    """Returns the CPU seconds of the load generator for each request."""
+    address = Address.parse(url)
+    requests = itertools.cycle(translate_request(address, pair, text, True) for text in sentences)
+    loop = OpenLoop(address, requests, 10.0)
+    began = time.process_time()
+    loop.run(steady(per_second, seconds), Recorder())
+    used = time.process_time() - began
+    loop.close()
+    return used / (per_second * seconds)
+
+
+async def sentence_sizes(
+    url: str, pair: str, sentences: Sequence[str], files: ModelFiles
+) -> tuple[tuple[int, int], ...]:
+    """Translates sentences, and returns the source and target tokens of each."""
+    vocabularies = load_vocabularies(files)
+    lists = in_lists(sentences, LIST_SIZE)
+    translations = await translate(Address.parse(url), pair, lists, split_sentences=False)
+    return tuple(
+        (len(vocabularies.source.encode(source)), len(vocabularies.target.encode(target)))
+        for source, target in zip(sentences, translations, strict=True)
+    )
+
+
+def not_negative(columns: NDArray[np.float64], values: NDArray[np.float64]) -> list[float]:
+    """Returns the least-squares weights of columns; no weight is negative.
+
+    All subsets of the columns are tried, because there are few columns.
+    """
+    best, least = [0.0] * columns.shape[1], float("inf")
+    for size in range(1, columns.shape[1] + 1):
+        for chosen in itertools.combinations(range(columns.shape[1]), size):
+            part = columns[:, chosen]
+            found = np.linalg.lstsq(part, values, rcond=None)[0]
+            error = float(((part @ found - values) ** 2).sum())
+            if found.min() >= 0 and error < least:
+                least, best = error, [0.0] * columns.shape[1]
+                for index, weight in zip(chosen, found, strict=True):
+                    best[index] = float(weight)
+    return best
+
+
+def fit(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    """Explains values by weighted columns, with equal relative errors of all values."""
+    scale = 1 / np.array(values)
+    return not_negative(np.array(rows) * scale[:, None], np.ones(len(values)))
+
+
+def worker_costs(levels: Sequence[Level]) -> WorkerCosts:
+    """Explains the CPU time of workers by calls, steps and rows."""
+    rows = [(each.encodes, each.steps, each.rows) for each in levels]
+    encode, step, row = fit(rows, [each.workers_seconds for each in levels])
+    return WorkerCosts(encode_seconds=encode, step_seconds=step, row_seconds=row)
+
+
+def server_costs(levels: Sequence[Level], refusals: Level) -> ServerCosts:
+    """Explains the CPU time of the main process by requests, messages and refusals."""
+    rows = [(each.requests, each.encodes) for each in levels]
+    request, message = fit(rows, [each.main_seconds for each in levels])
+    answered = request * refusals.requests + message * refusals.encodes
+    refusal = max(0.0, refusals.main_seconds - answered) / max(1.0, refusals.refused)
+    return ServerCosts(request, message, refusal, EARLY_SHARE * refusal)
+
+
+def costs_of(
+    levels: Sequence[Level],
+    refusals: Level,
+    sizes: tuple[tuple[int, int], ...],
+    client_seconds: float,
+    num_workers: int,
+    source: str,
+) -> Costs:
+    """Returns the costs that explain the measured loads."""
+    capacity = fmean(each.per_second for each in levels if each.clients == CAPACITY_CLIENTS)
+    return Costs(
+        worker_costs(levels),
+        server_costs(levels, refusals),
+        sizes,
+        client_seconds,
+        capacity,
+        num_workers,
+        num_workers,
+        source,
+    )

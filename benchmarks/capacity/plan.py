@@ -1,0 +1,104 @@
+"""Machines and money for a number of requests a day."""
+
+import math
+from dataclasses import dataclass
+
+SECONDS_OF_DAY = 86_400.0
+HOURS_OF_MONTH = 730.0
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A load.
+
+    Attributes:
+        requests_per_day: Requests of a day.
+        sentences_per_request: Mean number of sentences of a request.
+        peak_factor: Rate of the busiest minutes, divided by the mean rate of the day.
+    """
+
+    requests_per_day: float
+    sentences_per_request: float = 1.0
+    peak_factor: float = 3.0
+
+    @property
+    def sentences_per_second(self) -> float:
+        """Sentences per second in the busiest minutes."""
+        mean = self.requests_per_day * self.sentences_per_request / SECONDS_OF_DAY
+        return mean * self.peak_factor
+
+
+@dataclass(frozen=True)
+class Supply:
+    """The machines.
+
+    Attributes:
+        cpu_seconds_per_1000: CPU seconds of the server for 1,000 sentences.
+        cores: Cores of a machine.
+        utilisation: Share of the cores that may be busy at the peak.
+        zones: Number of zones; the peak is still served after the loss of one. 1 for no such spare.
+        price_per_core_hour: Price of a core for an hour, in any currency.
+    """
+
+    cpu_seconds_per_1000: float
+    cores: int = 2
+    utilisation: float = 0.6
+    zones: int = 1
+    price_per_core_hour: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Machines and money.
+
+    Attributes:
+        sentences_per_second: Sentences per second at the peak.
+        busy_cores: Cores that are busy at the peak.
+        machines: Number of machines.
+        mean_utilisation: Share of all cores that is busy on average over the day.
+        price_per_month: Price of all machines, for 730 hours.
+        price_per_million: Price of a million sentences.
+    """
+
+    sentences_per_second: float
+    busy_cores: float
+    machines: int
+    mean_utilisation: float
+    price_per_month: float
+    price_per_million: float
+
+
+def plan(demand: Demand, supply: Supply) -> Plan:
+    """Computes the machines that serve a demand.
+
+    Each zone gets the same number of machines. All zones but one can serve the peak.
+    """
+    peak = demand.sentences_per_second
+    busy_cores = peak * supply.cpu_seconds_per_1000 / 1000
+    needed = busy_cores / (supply.utilisation * supply.cores)
+    serving_zones = max(1, supply.zones - 1)
+    machines = supply.zones * max(1, math.ceil(needed / serving_zones))
+    price = machines * supply.cores * HOURS_OF_MONTH * supply.price_per_core_hour
+    sentences = demand.requests_per_day * demand.sentences_per_request
+    mean_busy = busy_cores / demand.peak_factor
+    per_million = price / (sentences * HOURS_OF_MONTH / 24 / 1e6)
+    return Plan(
+        peak, busy_cores, machines, mean_busy / (machines * supply.cores), price, per_million
+    )
+
+
+def plan_table(demands: list[Demand], supply: Supply) -> str:
+    """Returns a Markdown table of plans."""
+    lines = [
+        "| requests a day | sentences/s at the peak | busy cores | machines | mean utilisation "
+        "| price a month | price for a million sentences |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for demand in demands:
+        found = plan(demand, supply)
+        lines.append(
+            f"| {demand.requests_per_day:,.0f} | {found.sentences_per_second:,.3g} "
+            f"| {found.busy_cores:,.3g} | {found.machines:,} | {found.mean_utilisation:.1%} "
+            f"| {found.price_per_month:,.2f} | {found.price_per_million:,.3f} |"
+        )
+    return "\n".join(lines)

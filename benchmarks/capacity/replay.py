@@ -1,0 +1,108 @@
+"""Sends the requests of a trace to a running server, at the times of the trace."""
+
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Self
+
+from benchmarks.capacity.arrivals import Shape, day_trace
+from benchmarks.capacity.costs import CostsError
+from benchmarks.capacity.simulation import Outcome
+from service.bench.client import Address, Reply, RequestError
+from service.bench.saturation.open_loop import OpenLoop
+from service.bench.saturation.overload import REFUSED
+from service.bench.translation import translate_request
+
+PATIENCE_SECONDS = 10.0
+"""A request has failed if it has no reply this long after its deadline."""
+
+
+@dataclass
+class Recorder:
+    """Keeps the outcome of every request.
+
+    Attributes:
+        outcomes: Times of sending by perf_counter, with outcome and seconds.
+    """
+
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def record(self, sent: float, now: float, reply: Reply) -> None:
+        """Takes a reply."""
+        name = {200: "ok", 504: "late"}.get(reply.status, str(reply.status))
+        name = "refused" if reply.status in REFUSED else name
+        self.outcomes.append(Outcome(sent, name, now - sent))
+
+    def record_failure(self, sent: float, error: RequestError) -> None:
+        """Takes the failure of a request without a reply."""
+        self.outcomes.append(Outcome(sent, error.kind, 0.0))
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A measured trace.
+
+    Attributes:
+        shape: Shape of the trace.
+        num_texts: Number of different sentences.
+        deadline_seconds: Deadline of each request.
+        outcomes: Outcomes of all requests; `sent` counts from the start of the trace.
+        client_seconds: CPU seconds of this process for each request.
+        most_behind_seconds: Longest time by which a request was sent after its moment.
+    """
+
+    shape: Shape
+    num_texts: int
+    deadline_seconds: float
+    outcomes: list[Outcome]
+    client_seconds: float
+    most_behind_seconds: float
+
+    def write(self, path: Path) -> None:
+        """Writes the measurement as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self)) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a measurement that `write` has written.
+
+        Raises:
+            CostsError: The file is missing or has other fields.
+        """
+        try:
+            found = json.loads(path.read_text())
+            found["shape"] = Shape(**found["shape"])
+            found["outcomes"] = [Outcome(*each) for each in found["outcomes"]]
+            return cls(**found)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CostsError(
+                f"{path} has no measurement of this version ({error}); "
+                "write it with `python -m benchmarks.capacity replay`"
+            ) from error
+
+
+def replay(
+    url: str, pair: str, sentences: Sequence[str], shape: Shape, deadline_seconds: float
+) -> Replay:
+    """Sends all requests of a trace, whatever the server answers."""
+    trace = day_trace(shape, len(sentences))
+    address = Address.parse(url)
+    timeout_ms = round(1000 * deadline_seconds)
+    encoded = [translate_request(address, pair, text, True, timeout_ms) for text in sentences]
+    requests = (encoded[index] for index in itertools.chain(trace.texts, itertools.repeat(0)))
+    recorder = Recorder()
+    loop = OpenLoop(address, requests, deadline_seconds + PATIENCE_SECONDS)
+    began, cpu_began = time.perf_counter(), time.process_time()
+    loop.run(trace.moments, recorder)
+    used = time.process_time() - cpu_began
+    loop.close()
+    outcomes = sorted(each._replace(sent=each.sent - began) for each in recorder.outcomes)
+    behind = [each.sent - moment for each, moment in zip(outcomes, trace.moments, strict=True)]
+    client_seconds = used / max(1, len(outcomes))
+    return Replay(
+        shape, len(sentences), deadline_seconds, outcomes, client_seconds, max(behind, default=0.0)
+    )

@@ -1,0 +1,73 @@
+"""Markdown tables of costs, loads, periods and waiting times."""
+
+from collections.abc import Sequence
+
+from benchmarks.capacity.arrivals import Trace
+from benchmarks.capacity.calibration import Level
+from benchmarks.capacity.closed_loop import closed_loop
+from benchmarks.capacity.costs import Costs
+from benchmarks.capacity.replicas import Point
+
+SIMULATED_SECONDS = 5.0
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a Markdown table with right-aligned columns."""
+    lines = [heads, ["---:"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def costs_table(costs: Costs) -> str:
+    """Returns the measured costs in microseconds."""
+    tokens = [sum(column) / len(costs.sentences) for column in zip(*costs.sentences, strict=True)]
+    head = (
+        f"{len(costs.sentences)} sentences, on average {tokens[0]:.1f} source tokens and "
+        f"{tokens[1]:.1f} target tokens; {costs.source}\n\n"
+    )
+    rows = [
+        [name.removesuffix("_seconds"), f"{1e6 * value:.1f}"]
+        for group in (costs.worker, costs.server, costs)
+        for name, value in vars(group).items()
+        if name.endswith("_seconds")
+    ]
+    return head + table(["CPU time of", "µs"], rows)
+
+
+def levels_table(costs: Costs, levels: Sequence[Level]) -> str:
+    """Returns the measured loads beside the same loads, simulated."""
+    heads = ["clients", "sentences/s", "simulated", "p50 ms", "simulated", "p99 ms", "simulated"]
+    rows = []
+    for level in levels:
+        found = closed_loop(costs, level.clients, SIMULATED_SECONDS)
+        figures = [
+            *(level.per_second, found.per_second),
+            *(level.p50_ms, found.p50_ms, level.p99_ms, found.p99_ms),
+            level.rows / level.steps,
+            1000 * level.workers_seconds / level.requests,
+            1000 * level.main_seconds / level.requests,
+        ]
+        rows.append([str(level.clients), *(f"{figure:.3g}" for figure in figures)])
+    return table([*heads, "rows", "CPU ms of workers", "CPU ms of the main process"], rows)
+
+
+def periods_table(trace: Trace) -> str:
+    """Returns the periods of a trace."""
+    rows = [
+        [each.kind, f"{each.begin:.0f}", f"{each.end - each.begin:.0f}", f"{each.mean_rate:.0f}"]
+        for each in trace.periods
+    ]
+    return table(["period", "start s", "length s", "mean requests/s"], rows)
+
+
+def curve_table(points: Sequence[Point]) -> str:
+    """Returns the waiting times at several utilisations."""
+    heads = ["machines", "utilisation"]
+    for load in ("Poisson", "bursty"):
+        heads += [f"p50 ms, {load}", "p99 ms", "refused %"]
+    rows = []
+    for each in points:
+        cells = [str(each.replicas), f"{each.utilisation:.2f}"]
+        for found in (each.poisson, each.bursty):
+            cells += [f"{found.p50_ms:.3g}", f"{found.p99_ms:.3g}", f"{100 * found.refused:.2g}"]
+        rows.append(cells)
+    return table(heads, rows)
