@@ -24,13 +24,9 @@ from service.ipc.machine import freeze_heap, require_linux
 from service.ipc.machine import http_workers as count_http_workers
 from service.logs import LogFormat
 from service.models.catalog import Catalog
-from service.models.registry.cache import ModelCache
 from service.models.registry.commands import app as models_app
-from service.models.registry.commands import pull_models
-from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
-from service.models.registry.locate import locate, missing_files
-from service.models.registry.manifest import read_entries
+from service.models.registry.take import take_models
 from service.settings import Settings
 
 logger = logging.getLogger("regard")
@@ -162,24 +158,6 @@ def listen(settings: Settings) -> list[socket.socket]:
                 f"cannot listen on {host}:{port}: {reason}; set {name} to another port"
             ) from error
     return listeners
-
-
-def take_models(settings: Settings) -> Settings:
-    """Returns settings whose local models are complete folders and packages on this disk.
-
-    `serve` calls this function once, before any other process starts. No request is sent to a
-    registry afterwards.
-
-    Raises:
-        RegistryError: A file is missing, cannot be fetched, or has a wrong checksum.
-        CheckpointError: A pulled model cannot be served.
-    """
-    cache = ModelCache.at(settings.model_cache)
-    if settings.pull:
-        entries = read_entries(settings.models)
-        pull_models([e for e in entries if missing_files(e, cache)], cache, settings)
-    located = locate(settings.models, cache, settings.offline)
-    return settings.with_models([model.place for model in located], placements_of(located))
 
 
 def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text") -> None:

@@ -184,6 +184,7 @@ def build_core(
     files: ModelSet,
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
+    cores: int = 0,
 ) -> Core:
     """Builds the core without starting it.
 
@@ -192,7 +193,9 @@ def build_core(
         files: Models that the server has at the start. Workers do not load remote models.
         start_worker: Starts a device worker.
         on_failure: Called with the reason when a model in `files` cannot be loaded.
+        cores: Number of CPU cores for the workers; 0 means all available cores.
     """
+    cores = cores or available_cores()
     metrics = Metrics(version("regard"), task_series())
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
@@ -204,7 +207,7 @@ def build_core(
     for each in local.files:
         metrics.add_model(each.name, kinds_of(each))
         scheduler.add_model(each.name, kinds_of(each))
-    devices = worker_devices(settings.workers, settings.device)
+    devices = worker_devices(settings.workers, settings.device, cores)
     config = WorkerConfig(
         models=local.with_placements(settings.placements),
         executors=executor_specs(settings),
@@ -216,7 +219,7 @@ def build_core(
             max_source_tokens=settings.max_source_tokens,
             max_batch_tokens=settings.max_batch_tokens,
         ),
-        threads=max(1, available_cores() // len(devices)),
+        threads=max(1, cores // len(devices)),
         log_level=settings.log_level,
         log_format=settings.log_format,
     )

@@ -84,3 +84,15 @@ def configure(level: str, log_format: LogFormat) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def configure_own(level: str, log_format: LogFormat) -> None:
+    """Sends the server's own records to stderr, in a process whose log belongs to another program.
+
+    Records of other packages are left to that program.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(FORMATTERS[log_format]())
+    own = logging.getLogger("regard")
+    own.handlers, own.propagate = [handler], False
+    own.setLevel(level.upper())

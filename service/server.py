@@ -23,6 +23,7 @@ def create_app(
     settings: Settings,
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
+    cores: int = 0,
 ) -> FastAPI:
     """Builds the server as one application; only the device workers are separate processes.
 
@@ -30,12 +31,13 @@ def create_app(
         settings: Settings of the server.
         start_worker: Starts a device worker.
         on_failure: Called with the reason when a model of the settings cannot be loaded.
+        cores: Number of CPU cores for the device workers; 0 means all available cores.
 
     Raises:
         CheckpointError: A model's files are missing or damaged.
     """
     catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
-    core = build_core(settings, catalog.files, start_worker, on_failure)
+    core = build_core(settings, catalog.files, start_worker, on_failure, cores)
     documents = TemporaryFolder() if settings.files else None
     folder = documents.name if documents else ""
     services = build_services(settings, catalog, core, int(time.time()), folder)

@@ -100,16 +100,17 @@ def uses_gpu(device: str) -> bool:
     return device.startswith("cuda") or (device == "auto" and num_gpus() > 0)
 
 
-def worker_devices(wanted: int, device: str) -> list[str]:
+def worker_devices(wanted: int, device: str, cores: int) -> list[str]:
     """Returns the device of each device worker.
 
     Args:
         wanted: The setting REGARD_WORKERS, the number of workers on each device. 0 means one
             worker for each CPU core, or one worker for each GPU.
         device: auto, cpu, cuda or cuda:N. With auto and cuda, workers compute on all GPUs.
+        cores: Number of CPU cores for the workers.
     """
     if not uses_gpu(device):
-        return [device] * (wanted or available_cores())
+        return [device] * (wanted or cores)
     gpus = [f"cuda:{number}" for number in range(num_gpus())]
     devices = gpus if gpus and device in {"auto", "cuda"} else [device]
     return [each for each in devices for _ in range(wanted or 1)]

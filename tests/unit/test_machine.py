@@ -152,20 +152,18 @@ def test_http_workers_are_as_asked_for_or_fit_the_machine(
     ],
 )
 def test_each_core_or_each_gpu_gets_the_wanted_workers(
-    wanted: int, device: str, expected: list[str], gpus: FakeDriver, monkeypatch: pytest.MonkeyPatch
+    wanted: int, device: str, expected: list[str], gpus: FakeDriver
 ) -> None:
-    monkeypatch.setattr(machine, "available_cores", lambda: 6)
     gpus.number = 2
-    assert worker_devices(wanted, device) == expected
+    assert worker_devices(wanted, device, 6) == expected
 
 
 def test_without_a_gpu_auto_starts_a_worker_for_each_core_and_cuda_a_single_one(
-    gpus: FakeDriver, monkeypatch: pytest.MonkeyPatch
+    gpus: FakeDriver,
 ) -> None:
     """A worker on CUDA then reports that there is no such device."""
-    monkeypatch.setattr(machine, "available_cores", lambda: 3)
-    assert worker_devices(0, "auto") == 3 * ["auto"]
-    assert worker_devices(0, "cuda") == ["cuda"]
+    assert worker_devices(0, "auto", 3) == 3 * ["auto"]
+    assert worker_devices(0, "cuda", 3) == ["cuda"]
     assert not gpus.number
 
 

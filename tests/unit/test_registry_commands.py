@@ -21,6 +21,7 @@ from service.core import build_core
 from service.models.catalog import Catalog
 from service.models.registry import commands
 from service.models.registry.pull import Puller
+from service.models.registry.take import take_models
 from service.settings import Settings
 from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256, use_hub_cache
 from tests.tiny_cross_encoder import write_cross_encoder
@@ -245,7 +246,7 @@ def test_token_of_the_environment_is_sent(
 
 
 def serve(**flags: object) -> Settings:
-    return cli.take_models(Settings(**flags))  # type: ignore[arg-type]
+    return take_models(Settings(**flags))  # type: ignore[arg-type]
 
 
 def test_start_serves_what_was_pulled_and_asks_nobody(

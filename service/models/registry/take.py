@@ -1,0 +1,26 @@
+"""Takes the models of the settings from this disk before a server starts."""
+
+from service.models.registry.cache import ModelCache
+from service.models.registry.commands import pull_models
+from service.models.registry.describe import placements_of
+from service.models.registry.locate import locate, missing_files
+from service.models.registry.manifest import read_entries
+from service.settings import Settings
+
+
+def take_models(settings: Settings) -> Settings:
+    """Returns settings whose local models are complete folders and packages on this disk.
+
+    A server calls this function once, before any other process starts. No request is sent to a
+    registry afterwards.
+
+    Raises:
+        RegistryError: A file is missing, cannot be fetched, or has a wrong checksum.
+        CheckpointError: A pulled model cannot be served.
+    """
+    cache = ModelCache.at(settings.model_cache)
+    if settings.pull:
+        entries = read_entries(settings.models)
+        pull_models([e for e in entries if missing_files(e, cache)], cache, settings)
+    located = locate(settings.models, cache, settings.offline)
+    return settings.with_models([model.place for model in located], placements_of(located))

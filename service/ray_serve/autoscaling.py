@@ -1,0 +1,42 @@
+"""The number of replicas that the waiting work needs.
+
+Ray Serve copies this module by value into its controller, so it imports nothing of the server.
+"""
+
+import math
+from typing import Any
+
+from ray.serve.config import AutoscalingContext
+
+QUEUED_TOKENS = "queued_tokens"
+"""Name under which each replica reports the source tokens of its waiting sentences and texts."""
+
+USED_ROWS = "used_rows"
+"""Name under which each replica reports the share of its batch rows that are in use."""
+
+KEPT_ROWS = 0.5
+"""Largest share of used batch rows that the replicas may have after one of them is removed.
+
+A full queue adds replicas, and an empty queue must not remove them while they are all busy.
+"""
+
+
+class QueuedTokensPolicy:
+    """Chooses the number of replicas by the waiting tokens of all replicas.
+
+    Ray Serve applies the smallest and the largest number of replicas, and the delays.
+
+    Args:
+        target_tokens: Number of waiting tokens for which one replica is enough.
+    """
+
+    def __init__(self, target_tokens: float) -> None:
+        self.target_tokens = target_tokens
+
+    def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
+        """Returns the wanted number of replicas, and the state of the policy, which is empty."""
+        metrics = context.aggregated_metrics or {}
+        tokens = sum(metrics.get(QUEUED_TOKENS, {}).values())
+        used = sum(metrics.get(USED_ROWS, {}).values())
+        for_rows = min(context.current_num_replicas, math.ceil(used / KEPT_ROWS))
+        return max(1, math.ceil(tokens / self.target_tokens), for_rows), {}

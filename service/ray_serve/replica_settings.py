@@ -1,0 +1,83 @@
+"""The settings of a server that is a replica of Ray Serve, and the limits that follow from them."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from service.ipc.processes import STOP_SECONDS
+from service.ray_serve.arguments import Arguments
+from service.settings import Settings
+
+HAPROXY_VARIABLE = "RAY_SERVE_ENABLE_HA_PROXY"
+DRAIN_VARIABLE = "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"
+DRAIN_SECONDS = 30.0
+"""Time for which Ray Serve keeps a replica open behind HAProxy before it drains the replica."""
+
+
+def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:
+    """Returns the settings of a replica, from the environment and the arguments.
+
+    The proxy of Ray Serve listens, so a replica checks no names in the header Host unless the
+    setting allowed_hosts gives some. One process answers HTTP, because Ray Serve sends all requests
+    to it.
+
+    Args:
+        given: Settings of the arguments.
+        has_gpu: Whether Ray has assigned GPUs. Without one, models are on the CPU.
+
+    Raises:
+        ValidationError: A setting is not valid.
+        ValueError: A setting is not possible in a replica.
+    """
+    settings = Settings(**given)
+    if settings.admin_port:
+        raise ValueError(
+            f"REGARD_ADMIN_PORT is {settings.admin_port}; a replica of Ray Serve has no port of "
+            "its own. Remove the setting."
+        )
+    if settings.http_workers > 1:
+        raise ValueError(
+            f"REGARD_HTTP_WORKERS is {settings.http_workers}; a replica of Ray Serve answers HTTP "
+            "in one process. Remove the setting, and raise max_replicas."
+        )
+    if not has_gpu and settings.device.startswith("cuda"):
+        raise ValueError(
+            f"REGARD_DEVICE is {settings.device}, and the replica has no GPU; raise num_gpus, or "
+            "remove the setting"
+        )
+    device = settings.device if has_gpu else "cpu"
+    hosts = settings.allowed_hosts or ("*",)
+    changes = {"http_workers": 1, "device": device, "allowed_hosts": hosts}
+    return settings.model_copy(update=changes)
+
+
+def ongoing_requests(arguments: Arguments, settings: Settings) -> int:
+    """Returns the largest number of requests that Ray Serve sends to a replica at once.
+
+    Above the limit of the server, the server itself refuses requests, with 429 and `Retry-After`.
+    A lower limit of Ray Serve would keep requests waiting in the proxy, without a deadline.
+
+    Raises:
+        ValueError: The arguments give a number below the limit of the server.
+    """
+    least = settings.max_pending_requests
+    number = arguments.max_ongoing_requests or 2 * least
+    if number < least:
+        raise ValueError(
+            f"max_ongoing_requests is {number}, and REGARD_MAX_PENDING_REQUESTS is {least}; raise "
+            "the first or lower the second"
+        )
+    return number
+
+
+def shutdown_seconds(settings: Settings) -> float:
+    """Returns the time after which Ray Serve kills a replica that it stops.
+
+    It exceeds the drain of the server and the time in which device workers end. Behind HAProxy,
+    Ray Serve first waits until all proxies have removed the replica.
+    """
+    wait = 0.0
+    if os.environ.get(HAPROXY_VARIABLE) == "1":
+        wait = float(os.environ.get(DRAIN_VARIABLE, DRAIN_SECONDS))
+    drain = settings.drain_delay_seconds + settings.drain_timeout_seconds
+    return wait + drain + 2 * STOP_SECONDS

