@@ -15,7 +15,7 @@ ARGS ?=
 # other files of the same versions (docs/releases.md).
 CHECK_HASHES ?= yes
 
-.PHONY: install serve test emulators helm browser check page-types sanitize alerts board audit bench format lock hashes clean
+.PHONY: install serve test emulators helm browser envoy check page-types sanitize alerts board audit bench format lock hashes clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -73,6 +73,9 @@ browser:  ## finds or installs a Chromium for the tests of the page
 	    apt-get install -y -qq --no-install-recommends chromium fonts-liberation >/dev/null && exit 0; \
 	fi; \
 	echo 'No Chromium was found: the tests of the page are skipped. Install the package chromium.'
+
+envoy: $(VENV)/.installed-dev  ## finds Envoy, or installs it below .bench/, for the tests of deploy/envoy
+	@$(BIN)/python -m benchmarks.replicas.envoy
 
 check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import layers, types and alerts
 	$(BIN)/ruff check .

