@@ -4,6 +4,7 @@ import { WordLights } from './translate/alignment.js';
 import { Candidates } from './translate/candidates.js';
 import { get } from './common/api.js';
 import { Controls } from './look/controls.js';
+import { keepAddress, linkTo } from './common/address.js';
 import { makeCopy } from './common/copy.js';
 import { CurlLine } from './common/curl.js';
 import { byId, element } from './common/dom.js';
@@ -104,7 +105,8 @@ function build(served) {
     const pair = unservedPair(served, link);
     if (pair !== null) translation.tellUnserved(pair);
   };
-  keepLink(store, () => restored(served, location.hash), tellUnserved);
+  makeCopy(byId('link'), () => linkTo(store.view));
+  keepAddress(store, () => restored(served, location.hash), tellUnserved);
   offerWays(store, served);
   tasks.render(store.view);
   fold.render();
@@ -198,25 +200,6 @@ function offerExamples(translation, languages) {
     }),
   );
   byId('examples').append(...buttons);
-}
-
-/** Keeps a link's view in the address until the view changes: texts stay out of the history. */
-function keepLink(store, linked, opened) {
-  const bare = () => location.pathname + location.search;
-  const isLink = () => fromFragment(location.hash) !== null;
-  makeCopy(byId('link'), () => {
-    history.replaceState(null, '', `${bare()}#${toFragment(store.view)}`);
-    return location.href;
-  });
-  store.subscribe((view) => {
-    const isStale = isLink() && toFragment(view) !== toFragment(linked());
-    if (isStale) history.replaceState(null, '', bare());
-  });
-  addEventListener('hashchange', () => {
-    if (!isLink()) return;
-    store.set(linked());
-    opened(location.hash);
-  });
 }
 
 start();

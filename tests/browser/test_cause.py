@@ -45,7 +45,8 @@ def test_parts_that_are_off_show_what_the_model_needs(reader: Reader, page: Page
     expected = trials(api)
     assert shown == expected
     assert expected[1][1] == expected[0][1]
-    expect(page.locator("#cause li")).to_have_count(2)
+    expect(page.locator("#cause li")).to_have_count(3)
+    expect(page.locator("#cause li").nth(1)).to_contain_text("“eles” even becomes more likely")
     expect(page.locator("#cause li").first).to_contain_text("the translation stays the same")
     expect(page.locator("#cause li").last).to_contain_text(
         f"falls from {expected[0][0]} to {expected[3][0]}"

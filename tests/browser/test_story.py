@@ -158,7 +158,7 @@ def test_link_restores_the_step_and_the_token(reader: Reader, page: Page) -> Non
     expect_step(page, STEPS.index("scores") + 1)
     expect(chapter(page, "scores")).to_contain_text("The query of “bad”")
     page.keyboard.press("ArrowRight")
-    reader.button("Copy link").click()
+    reader.button("Link to this step").click()
     expect(reader.button("Copied")).to_be_visible()
     link = page.evaluate("navigator.clipboard.readText()")
     assert "step=scale" in link
@@ -176,6 +176,44 @@ def test_token_is_chosen_by_keyboard(reader: Reader, page: Page) -> None:
     expect(page.locator(".chips input:checked")).to_have_value("1")
     expect(page.locator(".chips input:checked")).to_be_focused()
     expect(chapter(page, "scores")).to_contain_text("The query of “beat”")
+
+
+def test_token_without_a_translation_is_named(reader: Reader, page: Page, api: Api) -> None:
+    text = "The dog chased the cat because it was hungry."
+    tokens = api.attention(text)["source"]["tokens"]
+    opened(reader, lesson=text, token=tokens.index("▁it"))
+    expect(chapter(page, "decoder")).to_contain_text("No word of this translation stands for “it”.")
+    page.locator(".chips input:checked").focus()
+    page.keyboard.press("ArrowRight")
+    expect(chapter(page, "decoder")).not_to_contain_text("stands for")
+
+
+def test_story_scrolled_past_its_end_shows_the_last_step(reader: Reader, page: Page) -> None:
+    opened(reader)
+    page.locator("#summary").evaluate("node => node.scrollIntoView()")
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    expect(page.locator(".pager p")).to_contain_text(f"Step {len(STEPS)} of {len(STEPS)}: ")
+
+
+def test_long_table_shows_all_tokens_on_request(reader: Reader, page: Page) -> None:
+    """In all steps at once, and also for another token."""
+    opened(reader)
+    rows = chapter(page, "scores").locator("tbody tr")
+    expect(rows.locator("visible=true")).to_have_count(6)
+    expect(rows.filter(has_text="kids")).to_be_visible()
+    chapter(page, "scores").get_by_role("button", name="All 18 tokens").click()
+    for name in ("scores", "softmax", "decoder"):
+        shown = chapter(page, name).locator("tbody tr").locator("visible=true")
+        expect(shown).to_have_count(18)
+    page.locator("label.chip").first.click()
+    expect(chapter(page, "scores")).to_contain_text("The query of “The”")
+    expect(chapter(page, "softmax").get_by_role("button", name="Fewer tokens")).to_be_visible()
+
+
+def test_terms_of_the_story_explain_themselves(reader: Reader, page: Page) -> None:
+    opened(reader, step="roles")
+    chapter(page, "roles").get_by_role("button", name="query").click()
+    expect(page.locator(".meaning:popover-open")).to_contain_text("what it is looking for")
 
 
 def test_own_sentence_is_followed(reader: Reader, page: Page, api: Api) -> None:
@@ -241,14 +279,12 @@ def test_mask_and_scale_compare_the_same_scores(reader: Reader, page: Page, api:
     rows = steps_of(api, layer=LAYER, head=HEAD)["rows"]
     hidden = ["−∞" if row["key"] > THEY else decimal(row["scaled"]) for row in rows]
     assert column(page, "mask", 2) == hidden
-    seen = np.exp([row["scaled"] for row in rows[: THEY + 1]])
-    shares = [*(seen / seen.sum()), *[0.0] * (len(rows) - THEY - 1)]
-    assert column(page, "mask", 3) == [percent(share) for share in shares]
     scores = np.array([row["score"] for row in rows])
     raw = np.exp(scores - scores.max())
     share = percent(max(row["weight"] for row in rows))
-    told = f"“kids” will get {share}. Without it, {percent(float(raw.max() / raw.sum()))}."
-    expect(chapter(page, "scale")).to_contain_text(told)
+    raw_share = percent(float(raw.max() / raw.sum()))
+    expect(chapter(page, "scale")).to_contain_text(f"“kids” will get {share}.")
+    expect(chapter(page, "scale")).to_contain_text(f"it would get {raw_share}.")
 
 
 def test_numbers_of_all_layers_are_the_servers(reader: Reader, page: Page, sentence: Any) -> None:
@@ -313,7 +349,6 @@ def test_summary_leads_back_to_the_steps(reader: Reader, page: Page) -> None:
     ("text", "step"),
     [
         (KIDS, "roles"),
-        (POOL, "heads"),
         ("I like Natural Language Processing , a lot !", "sum"),
         ("Hi, How are you?", "scale"),
         ("Action gets results", "values"),
@@ -362,3 +397,13 @@ def test_server_without_english_says_so(reader: Reader, page: Page, api: Api) ->
     page.goto("/#way=understand")
     expect(page.locator("#story [role=status]")).to_contain_text("does not translate from English")
     expect(page.locator(".story")).to_be_hidden()
+
+
+def test_example_opens_a_search_in_translate(reader: Reader, page: Page) -> None:
+    opened(reader)
+    page.locator("#more a", has_text=POOL).click()
+    expect(reader.field).to_have_value(POOL)
+    expect(page.locator("#search-words")).to_contain_text("“pool” → “badminton”")
+    best = page.locator("#search-ranked button").first
+    expect(best).to_contain_text("Layer 2, head 2: ")
+    expect(best).to_have_attribute("aria-pressed", "true")

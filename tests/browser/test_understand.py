@@ -76,6 +76,21 @@ def test_way_is_chosen_and_hides_the_other(reader: Reader, page: Page) -> None:
     expect(page.locator("#understand")).to_be_hidden()
 
 
+def test_back_returns_to_the_other_way(reader: Reader, page: Page) -> None:
+    """The way stays in the address, so that a reload keeps it; a text never enters the history."""
+    reader.open()
+    reader.field.fill(POOL)
+    reader.choose("way", "understand")
+    assert page.url.endswith("#way=understand")
+    page.reload()
+    expect(page.get_by_role("heading", name="Who left")).to_be_visible()
+    page.go_back()
+    expect(reader.field).to_be_visible()
+    assert "#" not in page.url
+    page.go_forward()
+    expect(page.get_by_role("heading", name="Who left")).to_be_visible()
+
+
 def test_way_leaves_the_translation_as_it_was(reader: Reader, page: Page) -> None:
     reader.read(POOL, layer=1, head=0, query=1)
     expect(reader.steps).to_be_visible()
@@ -89,7 +104,7 @@ def test_way_leaves_the_translation_as_it_was(reader: Reader, page: Page) -> Non
 def test_link_holds_way_and_sentence(reader: Reader, page: Page) -> None:
     reader.open(way="understand")
     reader.button("Swap kids and lions").click()
-    reader.button("Say “scared” instead of “were scared of”").click()
+    reader.button("Say the same as “The kids scared the lions”").click()
     reader.button("Copy link").click()
     expect(reader.button("Copied")).to_be_visible()
     link = page.evaluate("navigator.clipboard.readText()")
@@ -148,8 +163,11 @@ def test_turned_sentence_shows_that_the_head_follows_the_subject(
     reader.open(way="understand", turned="yes")
     expect_arc(page, "first", shares(api, TURNED, **EMBEDDER))
     expect(page.locator(".verdict").first).to_contain_text("looks at “lions”")
-    reader.button("Back to “were scared of”").click()
+    expect(page.locator(".verdict").first).to_contain_text("the first noun, the subject")
+    reader.button("Say the same as “The kids were scared of the lions”").click()
     expect(page.locator(".verdict").first).to_contain_text("the word that you mean")
+    reader.button("Swap kids and lions").click()
+    expect(page.locator(".verdict").first).to_contain_text("The head follows the swap.")
 
 
 def test_table_has_both_heads_on_all_sentences(reader: Reader, page: Page, api: Api) -> None:
@@ -205,6 +223,7 @@ def test_opening_speaks_portuguese(page: Page, api: Api) -> None:
     share = percent(shares(api, KIDS, **EMBEDDER)["kids"])
     expect(page.locator(".readout").first).to_have_text(f"“they” olha para “kids”: {share}")
     expect(page.locator(".sentence").first).to_have_attribute("lang", "en")
+    expect(page.locator("#toy")).to_contain_text("0,5 × 0,5 + 0,1 × 0,1 + 0,1 × 0,2 + 0,2 × 0,1 = 0,30")
 
 
 @pytest.mark.parametrize("missing", ["all-MiniLM-L6-v2", "en-pt"])

@@ -12,7 +12,7 @@ const MARGIN = 8; // Pixels between the meaning and the edges of the window.
 export const TERMS = Object.freeze([
   ...['layer', 'head', 'token', 'mark', 'cls', 'sep', 'end', 'rollout', 'valueNorms'],
   ...['query', 'key', 'value', 'root', 'softmax', 'output', 'entropy', 'shortlist'],
-  ...['cosine', 'pooling'],
+  ...['cosine', 'pooling', 'encoder', 'decoder', 'vector'],
 ]);
 
 /** @type {Object<string, {node: HTMLElement, opener: HTMLElement|null}>} */

@@ -1,9 +1,12 @@
 // Offsets of the API count code points; strings here count UTF-16 units.
 
 import { common } from '../strings/common.js';
-import { speaker } from './strings.js';
+import { pageLanguage, speaker } from './strings.js';
 
 const say = speaker(common);
+
+/** The decimal sign of each language. */
+const POINTS = { en: '.', pt: ',' };
 
 /**
  * Returns the index in UTF-16 units of every code point of a text, and of its end.
@@ -31,7 +34,12 @@ export function percent(share) {
 
 /** Formats a number with a number of decimals and a real minus sign. */
 export function decimal(value, digits = 3) {
-  return value.toFixed(digits).replace('-', '\u2212');
+  return localized(value.toFixed(digits));
+}
+
+/** Writes a number with the decimal sign of the page's language and a real minus sign. */
+export function localized(number) {
+  return String(number).replace('-', '\u2212').replace('.', POINTS[pageLanguage()]);
 }
 
 /** Returns a token for display; a token without text gets a name. */

@@ -127,9 +127,9 @@ function tokenRow({ token, log, rank, isWritten }) {
 /** Formats a probability: 91.32 %, or with a power of ten where it is small. */
 function probability(log) {
   const percent = 100 * Math.exp(log);
-  if (percent >= 0.01) return `${percent.toFixed(2)} %`;
+  if (percent >= 0.01) return `${decimal(percent, 2)} %`;
   const exponent = Math.floor(Math.log10(percent));
-  return `${(percent / 10 ** exponent).toFixed(1)} · 10${superscript(exponent)} %`;
+  return `${decimal(percent / 10 ** exponent, 1)} · 10${superscript(exponent)} %`;
 }
 
 const DIGITS = '⁰¹²³⁴⁵⁶⁷⁸⁹';

@@ -143,7 +143,7 @@ function plainWords(reply) {
   const { rows, head_dim: size } = reply;
   const top = best(rows);
   const [word, most] = [asking(reply), spoken(top.token)];
-  const root = Math.sqrt(size).toFixed(2);
+  const root = decimal(Math.sqrt(size), 2);
   return [
     [
       'q · k',

@@ -14,6 +14,7 @@ export const cause = {
     word: 'the word “{word}”',
     headSame:
       'Without the head, the translation stays the same, although the head gave {share} of the attention of “they” to “kids”. Much attention does not mean much influence.',
+    headMore: 'Without the head, “eles” even becomes more likely. The parts of a model can work against each other.',
     headOther: 'Without the head, the model translates differently: here it has an influence.',
     needed: 'The model needs the word “{word}”: without it, “eles” falls from {before} to {after}. Why “eles” and not “elas”, this test does not tell.',
   },
@@ -29,6 +30,7 @@ export const cause = {
     word: 'a palavra “{word}”',
     headSame:
       'Sem a cabeça, a tradução continua igual, embora a cabeça desse a “kids” {share} da atenção de “they”. Muita atenção não quer dizer muita influência.',
+    headMore: 'Sem a cabeça, “eles” fica até mais provável. As partes de um modelo podem agir umas contra as outras.',
     headOther: 'Sem a cabeça, o modelo traduz de outro jeito: aqui ela tem influência.',
     needed: 'O modelo precisa da palavra “{word}”: sem ela, “eles” cai de {before} para {after}. Por que “eles” e não “elas”, este teste não diz.',
   },

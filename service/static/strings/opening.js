@@ -5,17 +5,21 @@ export const opening = {
   en: {
     section: 'Understand attention',
     title: 'Who left: the kids or the lions?',
-    lead: 'You know it at once: “they” are the ones who were scared. A model has to look for it, and attention is how it looks. A model has many such looks, called heads. The arc shows where the word “they” looks most in one of them.',
+    lead: 'You know it at once: “they” are the ones who were scared. A model has to look for it, and attention is how it looks. It looks with many [[head|heads]] at once, in several [[layer|layers]]. The arc shows where the word “they” looks most in one of these heads.',
     swap: 'Swap kids and lions',
-    turn: 'Say “scared” instead of “were scared of”',
-    turnBack: 'Back to “were scared of”',
+    turn: 'Say the same as “{text}”',
     reads: '“they” looks at “{word}”: {share}',
-    place: 'Head {head} of layer {layer} in {model}. “{other}” gets {share}, and the other words share the rest.',
+    place: 'Head {head} of layer {layer} in {model}, {kind}. “{other}” gets {share}, and the other words share the rest.',
+    embedder: 'a model that compares sentences',
+    translator: 'the translator of this server',
     waiting: 'The model reads the sentence …',
     agrees:
-      'The head looks at the word that you mean, too: the ones who were scared. Does it understand, or does it take the first noun? Try both buttons.',
-    differs:
-      'Now the “{scared}” are scared, but the head looks at “{word}”. It seems to look for the subject of the sentence. It has not understood fear.',
+      'The head looks at the word that you mean, too: the ones who were scared. Does it understand fear, or does it take the first noun? Try both buttons.',
+    follows:
+      'The head follows the swap. Now the “{scared}” are scared, and it looks at them. But “{scared}” is also the first noun. The other button shows which of the two counts.',
+    first:
+      'The “{scared}” are the ones who are scared, but the head looks at “{word}”, the first noun. So it takes the first noun, the subject of the sentence. It has not understood fear.',
+    differs: 'Now the “{scared}” are scared, but the head looks at “{word}”.',
     elsewhere: 'This head looks at neither the kids nor the lions.',
     twistTitle: 'Another head: does it follow the swap?',
     twist:
@@ -31,7 +35,7 @@ export const opening = {
     tells:
       'It tells you from which words a word takes information, in one head of one layer. These numbers are exact: the model computes with them.',
     oneOfMany:
-      'It does not tell you the whole story. These are two heads. This translator has {heads} of them in its encoder alone, and they disagree.',
+      'It does not tell you the whole story. These are two heads. This translator has {heads} of them in its [[encoder]] alone, and they disagree.',
     notWhy:
       'It does not tell you why. In the first sentence the translator’s head gives nearly all to “kids”, in Portuguese “crianças”. That word is feminine and needs the pronoun “elas” (they). The model wrote the masculine “eles”, with a probability of {he}; “elas” had {she}.',
     noEmbedder:
@@ -43,18 +47,22 @@ export const opening = {
   pt: {
     section: 'Entender a atenção',
     title: 'Quem fugiu: as crianças ou os leões?',
-    lead: 'A frase diz: “As crianças tinham medo dos leões, então fugiram logo.” Você sabe na hora quem são “they” (eles): os que tinham medo. Um modelo precisa procurar, e a atenção é o jeito de procurar. Um modelo tem muitos olhares assim, chamados cabeças. O arco mostra para onde a palavra “they” mais olha em um deles.',
+    lead: 'A frase diz: “As crianças tinham medo dos leões, então fugiram logo.” Você sabe na hora quem são “they” (eles): os que tinham medo. Um modelo precisa procurar, e a atenção é o jeito de procurar. Ele olha com muitas [[head|cabeças]] ao mesmo tempo, em várias [[layer|camadas]]. O arco mostra para onde a palavra “they” mais olha em uma dessas cabeças.',
     swap: 'Trocar kids e lions',
-    turn: 'Dizer “scared” em vez de “were scared of”',
-    turnBack: 'Voltar a “were scared of”',
+    turn: 'Dizer o mesmo assim: “{text}”',
     reads: '“they” olha para “{word}”: {share}',
     place:
-      'Cabeça {head} da camada {layer} em {model}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
+      'Cabeça {head} da camada {layer} em {model}, {kind}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
+    embedder: 'um modelo que compara frases',
+    translator: 'o tradutor deste servidor',
     waiting: 'O modelo está lendo a frase …',
     agrees:
-      'A cabeça olha para a mesma palavra que você: os que tinham medo. Ela entende, ou toma o primeiro substantivo? Experimente os dois botões.',
-    differs:
-      'Agora quem tem medo são os “{scared}”, mas a cabeça olha para “{word}”. Parece que ela procura o sujeito da frase. Ela não entendeu o medo.',
+      'A cabeça olha para a mesma palavra que você: quem tinha medo. Ela entende o medo, ou só escolhe o primeiro substantivo? Experimente os dois botões.',
+    follows:
+      'A cabeça segue a troca. Agora quem tem medo são “{scared}”, e ela olha para essa palavra. Mas “{scared}” também é o primeiro substantivo. O outro botão mostra qual dos dois conta.',
+    first:
+      'Quem tem medo são “{scared}”, mas a cabeça olha para “{word}”, o primeiro substantivo. Então ela escolhe o primeiro substantivo, o sujeito da frase. Ela não entendeu o medo.',
+    differs: 'Agora quem tem medo são “{scared}”, mas a cabeça olha para “{word}”.',
     elsewhere: 'Esta cabeça não olha nem para as crianças (kids) nem para os leões (lions).',
     twistTitle: 'Outra cabeça: ela segue a troca?',
     twist:
@@ -70,7 +78,7 @@ export const opening = {
     tells:
       'Ela diz de quais palavras uma palavra tira informação, em uma cabeça de uma camada. Estes números são exatos: o modelo calcula com eles.',
     oneOfMany:
-      'Ela não conta a história inteira. Estas são duas cabeças. Só no codificador deste tradutor há {heads}, e elas discordam.',
+      'Ela não conta a história inteira. Estas são duas cabeças. Só no [[encoder|codificador]] deste tradutor há {heads}, e elas discordam.',
     notWhy:
       'Ela não diz por quê. Na primeira frase, a cabeça do tradutor dá quase tudo a “kids”, as crianças. “Crianças” pede “elas”. O modelo escreveu “eles”, com uma probabilidade de {he}; “elas” tinha {she}.',
     noEmbedder:

@@ -10,6 +10,9 @@ export const story = {
     use: 'Use this sentence',
     before: 'Previous step',
     after: 'Next step',
+    link: 'Link to this step',
+    all: 'All {count} tokens',
+    fewer: 'Fewer tokens',
     progress: 'Step {number} of {count}: {title}',
     progressNone: 'The story has {count} steps',
     waiting: 'The model computes …',
@@ -25,11 +28,11 @@ export const story = {
     follow: 'Token to follow',
     tokens_title: 'Tokens: words become pieces',
     tokens_text:
-      'A model does not read letters. It cuts the text into tokens, and each token has a number in its list. “▁” marks the start of a word; rare words are cut into several pieces. Other models put “##” before a piece that goes on with a word.',
+      'A model does not read letters. It cuts the text into tokens, and each token has a number in its list. “▁” marks the start of a word; rare words are cut into several pieces. Other models mark a later piece of a word with “##”.',
     tokens_choose: 'The story follows “{token}”. Choose another token, and all numbers change.',
     position_title: 'Position: where does it stand?',
     position_text:
-      'Each token has a vector: a list of {size} numbers, learned in training. Attention itself knows no order, so a second vector tells the place in the sentence. Both are added.',
+      'Each token has a [[vector]]: a list of {size} numbers, learned in training from many examples. Attention itself knows no order, so a second vector tells the place in the sentence. Both are added. The stripes are all the numbers: blue above 0, grey below. Written numbers are rounded, so a sum can differ in its last digit.',
     position_none:
       'Each token has a vector: a list of {size} numbers, learned in training. This model adds no vector for the place in the sentence.',
     position_token: '“{token}”',
@@ -37,36 +40,35 @@ export const story = {
     position_sum: '= sum',
     roles_title: '× W_Q, W_K, W_V: three roles',
     roles_text:
-      'Three tables of learned numbers turn the vector x of “{token}” into three short ones. The query q is what “{token}” looks for. The key k is what it offers to the words that look. The value v is what it gives to them.',
+      'Three tables of learned numbers, W_Q, W_K and W_V, turn the vector x of “{token}” into three short ones. The [[query]] q is what “{token}” looks for. The [[key]] k is what it offers to the words that look. The [[value]] v is what it gives to them.',
     roles_place:
-      'We are in head {head} of layer {layer}, where “{token}” looks at “{most}”. So x is no longer the sum of the step before: the layers below this one have changed it.',
-    roles_placeFirst: 'We are in head {head} of layer 1, where “{token}” looks at “{most}”.',
+      'These are the tables of [[head]] {head} in [[layer]] {layer}: of all heads, the one in which “{token}” looks strongly at another word, “{most}”. Earlier layers have already changed the vector, so x is not the sum of the step before.',
+    roles_placeFirst: 'These are the tables of [[head]] {head} in [[layer]] 1: of all heads, the one in which “{token}” looks strongly at another word, “{most}”.',
     roles_x: 'x of “{token}”',
     roles_q: 'q: looks for',
     roles_k: 'k: offers',
     roles_v: 'v: gives',
     scores_title: 'q · k: who fits?',
     scores_text:
-      'The query of “{token}” meets the key of every token. Their numbers are multiplied one by one, and the {size} products are added. The larger the sum, the better they fit. “{most}” has {score}.',
+      'The query of “{token}” meets the key of every token. Their numbers are multiplied one by one, and the {size} products are added. The sum is the score: the larger, the better they fit. “{most}” has {score}.',
     scores_sum: '{products} + … = {score}',
     scores_column: 'q · k',
     scale_title: '÷ √{size}: keep the scores small',
     scale_text:
-      'A sum of d products is about √d times as large as one product; here d is {size}, the numbers of a key. With large scores the next step gives everything to one token. A small change of the model then changes nothing, so training finds no direction. Therefore each score is divided by √{size} = {root}.',
-    scale_compare: 'With the division “{most}” will get {share}. Without it, {raw}.',
+      'Each score is a sum of {size} products. Some are above 0 and some below, so many cancel out: the sum is about √{size} times as large as one product, not {size} times. Dividing by √{size} = {root} undoes this growth.',
+    scale_why:
+      'Why undo it? From large scores, the next step gives almost all to the one token with the largest. Then a small change of the model changes almost nothing, and training cannot tell which change is better.',
+    scale_compare: 'In this sentence, “{most}” will get {share}. Without the division, it would get {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Mask: do not look ahead',
     mask_text:
-      'A decoder writes from left to right. In training it must not see the words that it has to guess: their scores become −∞, so their shares become 0. This is a mask.',
+      'Some models write a text from left to right. In training they must not see the words that they have to guess. So the scores of later words become −∞, and the next step makes 0 of them. This is a mask.',
     mask_here:
-      'Here we are in the encoder, the part of the model that reads. It may see the whole sentence, so nothing is hidden, and the next steps go on without a mask. The last column only shows the shares that a mask would leave.',
-    mask_other:
-      'The decoder of {model}, the part that writes, remembers its own words in another way. It needs no mask either.',
-    mask_column: 'masked',
-    mask_share: 'share then',
+      'Here we are in the [[encoder]], the part that reads. It may see the whole sentence, so nothing is masked, and the next step uses the scores above. The table only shows which scores a mask would hide from “{token}”.',
+    mask_column: 'with a mask',
     softmax_title: 'softmax: shares of 100 %',
     softmax_text:
-      'Softmax takes 2.718 to the power of each score and divides by the total. A score that is larger by 1 thus gets 2.7 times the share. None is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”.',
+      'Softmax takes the number e = 2.718 to the power of each score and divides by the total. A score that is larger by 1 thus gets 2.7 times the share. No share is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”. If a word has several tokens, the opening above has the sum of their shares.',
     softmax_column: 'share',
     softmax_total: 'together',
     values_title: '× v: take a part of each',
@@ -75,7 +77,7 @@ export const story = {
     values_column: 'share × v',
     sum_title: 'Sum: what the token takes home',
     sum_text:
-      'All parts are added, number by number. The sum z is what “{token}” takes from the sentence in this head. It is made mostly of “{most}”.',
+      'All parts are added, number by number. The sum z is what “{token}” takes from the sentence in this head. Its largest part comes from “{most}”.',
     sum_rest: '+ the other {count}',
     sum_z: '= z',
     heads_title: 'Heads: several looks at once',
@@ -87,29 +89,31 @@ export const story = {
     heads_most: '“{token}” looks most at',
     concat_title: 'Side by side, × W_O',
     concat_text:
-      'The sums z of all {count} heads are put side by side: {count} × {size} = {total} numbers. One more learned table, W_O, mixes them into one vector for “{token}”, and a fixed vector b is added.',
+      'The sums z of all {count} heads are put side by side: {count} × {size} = {total} numbers. One more table of learned numbers, W_O, mixes them into one vector for “{token}”, and a learned vector b is added.',
     concat_all: 'z of all heads',
     concat_result: '× W_O (+ b)',
     norm_title: 'Add & norm: keep the old, level the new',
     norm_text:
-      'The result is added to the vector x that came in, so the token does not forget itself. Norm then shifts and stretches the whole vector, so that its numbers keep a usual size. A number can become smaller although something was added. Some models norm before the attention.',
+      'The result is added to the vector x that came in, so the token does not forget itself. Norm then shifts and stretches the whole vector, so that its numbers keep a usual size. So a number can shrink here although something was added. Some models norm before the attention.',
     norm_in: 'x of “{token}”',
     norm_attention: '+ attention',
     norm_out: 'added, normed',
     forward_title: 'Feed-forward: each token alone',
     forward_text:
-      'So far the tokens exchanged information. Now a small network works on the vector of each token alone. Its result is again added and normed. This is the end of the layer.',
+      'So far the tokens exchanged information. Now two more tables of learned numbers change the vector of each token by itself. The result is again added and normed. This is the end of the layer.',
     forward_in: 'after attention',
     forward_change: '+ feed-forward',
     forward_out: 'added, normed',
     encoder_title: 'Encoder: the same again, {layers} times',
     encoder_text:
-      'The result goes into the next layer, which has learned other numbers. The encoder of {model} has {layers} layers. The table shows where “{token}” looks most in each, as the mean of all heads.',
+      'All this happens in each of the {layers} layers of the [[encoder]]. The result of one layer goes into the next, which has learned other numbers. The table shows where “{token}” looks most in each, as the mean of all heads.',
     encoder_column: 'Layer',
     encoder_most: 'mean of the heads: most at',
     decoder_title: 'Decoder: write, and look back',
     decoder_text:
-      'The decoder writes the translation token by token. Before each token, a query made from the words written so far meets the keys of the encoder: this is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}.',
+      'The [[decoder]] writes the translation token by token. Before each token, a query made from the words written so far meets the keys of the encoder: this is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}.',
+    decoder_unaligned:
+      'No word of this translation stands for “{token}”. So this step and the next show the first word that the decoder wrote.',
     decoder_place: 'Decoder layer {layer}, head {head}',
     words_title: 'The next word: probabilities',
     words_text:
@@ -134,6 +138,9 @@ export const story = {
     use: 'Usar esta frase',
     before: 'Passo anterior',
     after: 'Próximo passo',
+    link: 'Link deste passo',
+    all: 'Todos os {count} tokens',
+    fewer: 'Menos tokens',
     progress: 'Passo {number} de {count}: {title}',
     progressNone: 'A história tem {count} passos',
     waiting: 'O modelo está calculando …',
@@ -149,11 +156,11 @@ export const story = {
     follow: 'Token a seguir',
     tokens_title: 'Tokens: palavras viram pedaços',
     tokens_text:
-      'Um modelo não lê letras. Ele corta o texto em tokens, e cada token tem um número na sua lista. “▁” marca o começo de uma palavra; palavras raras são cortadas em vários pedaços. Outros modelos põem “##” antes de um pedaço que continua uma palavra.',
+      'Um modelo não lê letras. Ele corta o texto em tokens, e cada token tem um número na sua lista. “▁” marca o começo de uma palavra; palavras raras são cortadas em vários pedaços. Outros modelos marcam com “##” um pedaço do meio de uma palavra.',
     tokens_choose: 'A história segue “{token}”. Escolha outro token, e todos os números mudam.',
     position_title: 'Posição: onde ele está?',
     position_text:
-      'Cada token tem um vetor: uma lista de {size} números, aprendida no treino. A atenção sozinha não conhece a ordem, então um segundo vetor diz o lugar na frase. Os dois são somados.',
+      'Cada token tem um [[vector|vetor]]: uma lista de {size} números, aprendida no treino com muitos exemplos. A atenção sozinha não conhece a ordem, então um segundo vetor diz o lugar na frase. Os dois são somados. As faixas são todos os números: azul acima de 0, cinza abaixo. Os números escritos são arredondados, então uma soma pode diferir no último dígito.',
     position_none:
       'Cada token tem um vetor: uma lista de {size} números, aprendida no treino. Este modelo não soma um vetor para o lugar na frase.',
     position_token: '“{token}”',
@@ -161,36 +168,35 @@ export const story = {
     position_sum: '= soma',
     roles_title: '× W_Q, W_K, W_V: três papéis',
     roles_text:
-      'Três tabelas de números aprendidos transformam o vetor x de “{token}” em três vetores curtos. A consulta q é o que “{token}” procura. A chave k é o que ele oferece às palavras que procuram. O valor v é o que ele dá a elas.',
+      'Três tabelas de números aprendidos, W_Q, W_K e W_V, transformam o vetor x de “{token}” em três vetores curtos. A [[query|consulta]] q é o que “{token}” procura. A [[key|chave]] k é o que ele oferece às palavras que procuram. O [[value|valor]] v é o que ele dá a elas.',
     roles_place:
-      'Estamos na cabeça {head} da camada {layer}, onde “{token}” olha para “{most}”. Por isso x não é mais a soma do passo anterior: as camadas abaixo desta o mudaram.',
-    roles_placeFirst: 'Estamos na cabeça {head} da camada 1, onde “{token}” olha para “{most}”.',
+      'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] {layer}: de todas as cabeças, aquela em que “{token}” olha forte para outra palavra, “{most}”. Camadas anteriores já mudaram o vetor, então x não é a soma do passo anterior.',
+    roles_placeFirst: 'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] 1: de todas as cabeças, aquela em que “{token}” olha forte para outra palavra, “{most}”.',
     roles_x: 'x de “{token}”',
     roles_q: 'q: procura',
     roles_k: 'k: oferece',
     roles_v: 'v: dá',
     scores_title: 'q · k: quem combina?',
     scores_text:
-      'A consulta de “{token}” encontra a chave de cada token. Os números são multiplicados um a um, e os {size} produtos são somados. Quanto maior a soma, melhor combinam. “{most}” tem {score}.',
+      'A consulta de “{token}” encontra a chave de cada token. Os números são multiplicados um a um, e os {size} produtos são somados. A soma é a pontuação: quanto maior, melhor combinam. “{most}” tem {score}.',
     scores_sum: '{products} + … = {score}',
     scores_column: 'q · k',
-    scale_title: '÷ √{size}: manter os valores pequenos',
+    scale_title: '÷ √{size}: manter as pontuações pequenas',
     scale_text:
-      'Uma soma de d produtos é cerca de √d vezes maior que um produto; aqui d é {size}, os números de uma chave. Com valores grandes, o próximo passo dá tudo a um só token. Uma pequena mudança do modelo então não muda nada, e o treino não acha direção. Por isso cada valor é dividido por √{size} = {root}.',
-    scale_compare: 'Com a divisão, “{most}” vai receber {share}. Sem ela, {raw}.',
+      'Cada pontuação é uma soma de {size} produtos. Alguns estão acima de 0 e outros abaixo, então muitos se cancelam: a soma é cerca de √{size} vezes maior que um produto, e não {size} vezes. Dividir por √{size} = {root} desfaz esse crescimento.',
+    scale_why:
+      'Por que desfazer? Com pontuações grandes, o próximo passo dá quase tudo ao token com a maior. Então uma pequena mudança do modelo não muda quase nada, e o treino não consegue ver qual mudança é melhor.',
+    scale_compare: 'Nesta frase, “{most}” vai receber {share}. Sem a divisão, receberia {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Máscara: não olhar adiante',
     mask_text:
-      'Um decodificador escreve da esquerda para a direita. No treino ele não pode ver as palavras que deve adivinhar: os valores delas viram −∞, e as partes viram 0. Isto é uma máscara.',
+      'Alguns modelos escrevem um texto da esquerda para a direita. No treino eles não podem ver as palavras que devem adivinhar. Por isso as pontuações das palavras seguintes viram −∞, e o próximo passo faz delas 0. Isto é uma máscara.',
     mask_here:
-      'Aqui estamos no codificador, a parte do modelo que lê. Ele pode ver a frase inteira, então nada é escondido, e os próximos passos seguem sem máscara. A última coluna só mostra as partes que uma máscara deixaria.',
-    mask_other:
-      'O decodificador de {model}, a parte que escreve, lembra as suas próprias palavras de outro jeito. Ele também não precisa de máscara.',
+      'Aqui estamos no [[encoder|codificador]], a parte que lê. Ele pode ver a frase inteira, então nada tem máscara, e o próximo passo usa as pontuações acima. A tabela só mostra quais pontuações uma máscara esconderia de “{token}”.',
     mask_column: 'com máscara',
-    mask_share: 'parte assim',
     softmax_title: 'softmax: partes de 100 %',
     softmax_text:
-      'A softmax eleva 2,718 a cada valor e divide pelo total. Um valor maior em 1 recebe assim 2,7 vezes a parte. Nenhuma é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”.',
+      'A softmax eleva o número e = 2,718 a cada pontuação e divide pelo total. Uma pontuação maior em 1 recebe assim 2,7 vezes a parte. Nenhuma parte é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”. Se uma palavra tem vários tokens, a abertura acima tem a soma das partes deles.',
     softmax_column: 'parte',
     softmax_total: 'juntas',
     values_title: '× v: levar uma parte de cada um',
@@ -199,46 +205,48 @@ export const story = {
     values_column: 'parte × v',
     sum_title: 'Soma: o que o token leva',
     sum_text:
-      'Todas as partes são somadas, número por número. A soma z é o que “{token}” tira da frase nesta cabeça. Ela é feita principalmente de “{most}”.',
+      'Todas as partes são somadas, número por número. A soma z é o que “{token}” tira da frase nesta cabeça. A maior parte dela vem de “{most}”.',
     sum_rest: '+ os outros {count}',
     sum_z: '= z',
     heads_title: 'Cabeças: vários olhares ao mesmo tempo',
     heads_text:
       'A camada {layer} tem {count} cabeças, que fazem tudo isto ao mesmo tempo. Cada uma tem o seu W_Q, W_K e W_V, então cada uma pode procurar outra coisa. Mesmo assim, algumas concordam.',
     heads_end:
-      '“⟨end⟩” (o fim) não é palavra. Uma cabeça que não acha nada para olhar muitas vezes olha para lá.',
+      '“⟨fim⟩” não é palavra. Uma cabeça que não acha nada para olhar muitas vezes olha para lá.',
     heads_column: 'Cabeça',
     heads_most: '“{token}” olha mais para',
     concat_title: 'Lado a lado, × W_O',
     concat_text:
-      'As somas z de todas as {count} cabeças são postas lado a lado: {count} × {size} = {total} números. Mais uma tabela aprendida, W_O, mistura tudo em um vetor para “{token}”, e um vetor fixo b é somado.',
+      'As somas z de todas as {count} cabeças são postas lado a lado: {count} × {size} = {total} números. Mais uma tabela de números aprendidos, W_O, mistura tudo em um vetor para “{token}”, e um vetor aprendido b é somado.',
     concat_all: 'z de todas',
     concat_result: '× W_O (+ b)',
     norm_title: 'Somar e normalizar: guardar o antigo',
     norm_text:
-      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização desloca e estica o vetor inteiro, para que os números fiquem no tamanho usual. Um número pode diminuir embora algo tenha sido somado. Alguns modelos normalizam antes da atenção.',
+      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização desloca e estica o vetor inteiro, para que os números fiquem no tamanho usual. Por isso um número pode diminuir aqui, embora algo tenha sido somado. Alguns modelos normalizam antes da atenção.',
     norm_in: 'x de “{token}”',
     norm_attention: '+ atenção',
     norm_out: 'normalizado',
     forward_title: 'Feed-forward: cada token sozinho',
     forward_text:
-      'Até aqui os tokens trocaram informação. Agora uma pequena rede trabalha no vetor de cada token sozinho. O resultado é de novo somado e normalizado. Aqui termina a camada.',
+      'Até aqui os tokens trocaram informação. Agora mais duas tabelas de números aprendidos mudam o vetor de cada token sozinho. O resultado é de novo somado e normalizado. Aqui termina a camada.',
     forward_in: 'depois da atenção',
     forward_change: '+ feed-forward',
     forward_out: 'normalizado',
     encoder_title: 'Codificador: o mesmo, {layers} vezes',
     encoder_text:
-      'O resultado entra na próxima camada, que aprendeu outros números. O codificador de {model} tem {layers} camadas. A tabela mostra para onde “{token}” mais olha em cada uma, na média das cabeças.',
+      'Tudo isto acontece em cada uma das {layers} camadas do [[encoder|codificador]]. O resultado de uma camada entra na próxima, que aprendeu outros números. A tabela mostra para onde “{token}” mais olha em cada uma, na média das cabeças.',
     encoder_column: 'Camada',
     encoder_most: 'média das cabeças: mais para',
     decoder_title: 'Decodificador: escrever e olhar para trás',
     decoder_text:
-      'O decodificador escreve a tradução token por token. Antes de cada token, uma consulta feita das palavras já escritas encontra as chaves do codificador: é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}.',
+      'O [[decoder|decodificador]] escreve a tradução token por token. Antes de cada token, uma consulta feita a partir das palavras já escritas encontra as chaves do codificador: é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}.',
+    decoder_unaligned:
+      'Nenhuma palavra desta tradução corresponde a “{token}”. Por isso este passo e o próximo mostram a primeira palavra que o decodificador escreveu.',
     decoder_place: 'Camada {layer} do decodificador, cabeça {head}',
     words_title: 'A próxima palavra: probabilidades',
     words_text:
-      'No fim, o vetor do decodificador é comparado com cada token que poderia vir. Cada um recebe um valor, e a softmax faz dos valores probabilidades. Depois de “{before}” o modelo escolheu “{written}”, com {share}.',
-    words_first: 'No fim, o vetor do decodificador é comparado com cada token que poderia vir. Cada um recebe um valor, e a softmax faz dos valores probabilidades. Como primeiro token o modelo escolheu “{written}”, com {share}.',
+      'No fim, o vetor do decodificador é comparado com cada token que poderia vir. Cada um recebe uma pontuação, e a softmax transforma as pontuações em probabilidades. Depois de “{before}” o modelo escolheu “{written}”, com {share}.',
+    words_first: 'No fim, o vetor do decodificador é comparado com cada token que poderia vir. Cada um recebe uma pontuação, e a softmax transforma as pontuações em probabilidades. Como primeiro token o modelo escolheu “{written}”, com {share}.',
     words_candidate: 'Candidato',
     words_probability: 'Probabilidade',
     pool_title: 'Por que “{written}”?',
@@ -246,7 +254,7 @@ export const story = {
       'Em “pool beats badminton”, “pool” é o jogo (sinuca, bilhar). O modelo escreve “{translation}”, a de nadar. Estes eram os candidatos para “pool”:',
     pool_other: '“bilhar”, o jogo, tem {share}.',
     pool_context:
-      'Mas ele conhece o jogo: “{text}” vira “{translation}”. Então as palavras em volta de “pool” importam, e só “badminton” não mudou a escolha. O máximo que uma cabeça dá de “pool” a “badminton” é {share}. Isso mostra para onde ela olhou, não por que a escolha ficou.',
+      'Mas ele conhece o jogo: “{text}” vira “{translation}”. Então as palavras em volta de “pool” importam, e só “badminton” não mudou a escolha. O máximo que uma cabeça dá de “pool” a “badminton” é {share}. Isso mostra para onde ela olhou, não por que a escolha não mudou.',
     pool_moral:
       'Um modelo sabe o que os textos do treino mostraram. Lá “pool” era provavelmente quase sempre piscina. A atenção pode juntar palavras, mas o treino decide o que resulta disso.',
   },

@@ -11,7 +11,7 @@ export const summary = {
     softmaxLink: 'Scores and softmax',
     sum: 'Each token then takes a mix of all values, by these shares.',
     sumLink: 'The sum',
-    heads: 'Many heads do this at once, each with its own tables, in one layer after the other.',
+    heads: 'Each layer has many heads, each with tables of its own, and one layer follows the other.',
     headsLink: 'The heads',
     words:
       'A share tells where a head takes information from; it does not tell why the model chose a word.',
@@ -20,7 +20,7 @@ export const summary = {
     kidsText: 'The kids were scared of the lions, so they left right away.',
     kidsCaption: '“they” and “kids”, from the first number to the last.',
     poolText: 'pool beats badminton',
-    poolCaption: 'Does “pool” look at “badminton”? See all the heads of its layer.',
+    poolCaption: 'Does “pool” look at “badminton”? See all heads, ranked by how much.',
     nlpText: 'I like Natural Language Processing , a lot !',
     nlpCaption: 'What does “I” collect from the other tokens? See its weighted sum.',
     hiText: 'Hi, How are you?',
@@ -40,7 +40,7 @@ export const summary = {
     sum: 'Depois cada token leva uma mistura de todos os valores, conforme estas partes.',
     sumLink: 'A soma',
     heads:
-      'Muitas cabeças fazem isto ao mesmo tempo, cada uma com as suas tabelas, em uma camada após a outra.',
+      'Cada camada tem muitas cabeças, cada uma com as suas tabelas, e uma camada segue a outra.',
     headsLink: 'As cabeças',
     words:
       'Uma parte diz de onde uma cabeça tira informação; não diz por que o modelo escolheu uma palavra.',
@@ -49,7 +49,7 @@ export const summary = {
     kidsText: 'The kids were scared of the lions, so they left right away.',
     kidsCaption: '“they” e “kids”, do primeiro número ao último.',
     poolText: 'pool beats badminton',
-    poolCaption: '“pool” olha para “badminton”? Veja todas as cabeças da sua camada.',
+    poolCaption: '“pool” olha para “badminton”? Veja todas as cabeças, da que mais olha à que menos olha.',
     nlpText: 'I like Natural Language Processing , a lot !',
     nlpCaption: 'O que “I” junta dos outros tokens? Veja a sua soma ponderada.',
     hiText: 'Hi, How are you?',

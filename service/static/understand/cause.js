@@ -105,5 +105,10 @@ function verdicts(trials, share) {
       const [before, after] = [percent(whole.likely), percent(likely)];
       return say('needed', { word, before, after });
     });
-  return [isSame ? say('headSame', { share: percent(share) }) : say('headOther'), ...needed];
+  const isMore = percent(head.likely) !== percent(whole.likely) && head.likely > whole.likely;
+  return [
+    isSame ? say('headSame', { share: percent(share) }) : say('headOther'),
+    ...(isMore ? [say('headMore')] : []),
+    ...needed,
+  ];
 }

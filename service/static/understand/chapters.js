@@ -1,5 +1,6 @@
 // The chapters on the page: one is the current one, by scrolling, by a link or by keys.
 
+import { makeCopy } from '../common/copy.js';
 import { element, setAttribute, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { story } from '../strings/story.js';
@@ -24,8 +25,11 @@ export class Chapters {
   #top = null; // Place of the current chapter in the document.
   #nodes = new Map();
 
-  /** @param {function(string|null): void} reached Called when another chapter is current. */
-  constructor(reached) {
+  /**
+   * @param {function(string|null): void} reached Called when another chapter is current.
+   * @param {function(): string} link Returns a link to the current chapter.
+   */
+  constructor(reached, link) {
     this.reached = reached;
     this.contents = element('nav', { class: 'contents', 'aria-label': say('steps') });
     this.list = element('div', { class: 'chapters' });
@@ -34,7 +38,9 @@ export class Chapters {
     setAttribute(this.before, 'aria-label', say('before'));
     setAttribute(this.after, 'aria-label', say('after'));
     this.progress = element('p');
-    const pager = element('div', { class: 'pager' }, this.before, this.progress, this.after);
+    const copy = element('button', { type: 'button', class: 'quiet', text: say('link') });
+    makeCopy(copy, link);
+    const pager = element('div', { class: 'pager' }, this.before, this.progress, copy, this.after);
     this.root = element('div', { class: 'story', hidden: true }, this.contents, this.list, pager);
     this.observer = new IntersectionObserver((entries) => this.#scrolled(entries), LINE);
     new ResizeObserver(() => this.#keepPlace()).observe(document.body);
@@ -118,6 +124,8 @@ export class Chapters {
     const entered = entries.findLast((entry) => entry.isIntersecting);
     if (entered) this.#enter(entered.target.dataset.chapter);
     else if (this.#topOf(this.#names[0]) > innerHeight * LINE_SHARE) this.#enter(null);
+    else if (this.list.getBoundingClientRect().bottom < innerHeight * LINE_SHARE)
+      this.#enter(/** @type {string} */ (this.#names.at(-1)));
   }
 
   /** Keeps the current chapter where it is in the window, when something above it has changed. */

@@ -107,7 +107,10 @@ function headOf({ text, tokens, encoder, item }, token, name) {
   return { layer, head };
 }
 
-/** Returns the place of the target token that translates a source token, and the head for it. */
+/**
+ * Returns the place of the target token that translates a source token, and the head for it. If
+ * no word is aligned with the token, the place is that of the first token.
+ */
 function writtenFor({ item, cross }, token) {
   const { source_words: sources, target_words: targets, pairs } = item.alignment;
   const word = sources.findIndex(([from, to]) => from <= token && token < to);
@@ -115,5 +118,6 @@ function writtenFor({ item, cross }, token) {
   const place = best ? targets[best[1]][0] : 0;
   const layer = cross.length - 1;
   const shares = cross[layer].map((rows) => rows[place][token]);
-  return { place, layer, head: shares.indexOf(Math.max(...shares)) };
+  const head = shares.indexOf(Math.max(...shares));
+  return { place, isAligned: best !== undefined, layer, head };
 }

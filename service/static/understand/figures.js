@@ -1,6 +1,7 @@
 // The figures of the story: vectors that can be read, tables of tokens, and bars.
 
 import { element, tokenParts } from '../common/dom.js';
+import { withTerms } from '../common/glossary.js';
 import { speaker } from '../common/strings.js';
 import { scaleOf, strip } from '../common/strip.js';
 import { decimal, percent, tokenName } from '../common/text.js';
@@ -10,6 +11,8 @@ import { scrolling } from './table.js';
 const say = speaker(story);
 
 const SHOWN = 3; // Numbers of a vector that are written out.
+const MANY_ROWS = 9; // A table with more rows is long.
+const FEW_ROWS = 6; // Rows of a long table that are shown at first.
 
 /** Writes a number with two decimals, and a number near 0 without a sign. */
 export const short = (value) => decimal(Math.abs(value) < 0.005 ? 0 : value, 2);
@@ -43,20 +46,25 @@ export function vectorRows(vectors, size = null) {
 }
 
 /**
- * Shows a table with a row for each token.
+ * Shows a table with a row for each token. Of a long table, only the rows of the largest shares are
+ * shown until the reader asks for all.
  * @param {string} title Name of the table for screen readers.
  * @param {string[]} tokens
  * @param {Array<{name: string, cells: Array<string|Node>, class?: string}>} columns
- * @param {number} most Row that is emphasised; -1 for none.
- * @param {string[]|null} total Last row, if any.
+ * @param {Object} rows
+ * @param {number} rows.most Row that is emphasised; -1 for none.
+ * @param {number[]} rows.shares Shares of the tokens.
+ * @param {string[]|null} [rows.total] Last row, if any.
  */
-export function tokenTable(title, tokens, columns, most, total = null) {
+export function tokenTable(title, tokens, columns, { most, shares, total = null }) {
+  const isLong = tokens.length > MANY_ROWS;
+  const least = [...shares].sort((a, b) => b - a)[isLong ? FEW_ROWS - 1 : tokens.length - 1];
   const head = headRow([say('token'), ...columns.map(({ name }) => name)]);
   columns.forEach(({ class: kind }, index) => kind && head.children[index + 1].classList.add(kind));
   const rows = tokens.map((token, row) =>
     element(
       'tr',
-      { class: row === most ? 'top' : null },
+      { class: row === most ? 'top' : shares[row] < least ? 'minor' : null },
       element('th', { scope: 'row' }, ...tokenParts(tokenName(token))),
       ...columns.map(({ cells, class: kind = null }) =>
         element('td', { class: kind }, cells[row]),
@@ -65,7 +73,21 @@ export function tokenTable(title, tokens, columns, most, total = null) {
   );
   const parts = [element('thead', {}, head), element('tbody', {}, ...rows)];
   if (total) parts.push(element('tfoot', {}, totalRow(total)));
-  return scrolling(title, element('table', {}, ...parts));
+  const table = scrolling(title, element('table', {}, ...parts));
+  return isLong ? element('div', {}, table, rowsButton(tokens.length)) : table;
+}
+
+/** Creates a button that shows or hides the minor rows of all tables of the story. */
+function rowsButton(count) {
+  return element(
+    'button',
+    {
+      ...{ type: 'button', class: 'quiet rows' },
+      onclick: ({ currentTarget }) => currentTarget.closest('.story').classList.toggle('whole'),
+    },
+    element('span', { class: 'few', text: say('all', { count }) }),
+    element('span', { class: 'many', text: say('fewer') }),
+  );
 }
 
 /**
@@ -112,6 +134,6 @@ function totalRow(texts) {
   return element('tr', {}, head, ...cells.map((text) => element('td', { text })));
 }
 
-/** Shows paragraphs of text; empty ones are left out. */
+/** Shows paragraphs of text with their terms; empty ones are left out. */
 export const paragraphs = (...texts) =>
-  texts.filter(Boolean).map((text) => element('p', { text }));
+  texts.filter(Boolean).map((text) => element('p', {}, ...withTerms(text)));

@@ -21,12 +21,17 @@ export const TRANSLATOR_HEAD = Object.freeze({
   subject: { source: 'en', target: 'pt' },
 });
 
-/** Returns the sentence of a view, and the word for those who are scared in it. */
+/**
+ * Returns the sentence of a view, the same fear in the other voice, the word for those who are
+ * scared, and the noun that comes first.
+ */
 export function sentenceOf({ swapped, turned }) {
   const [scared, feared] = swapped ? ['lions', 'kids'] : ['kids', 'lions'];
-  const active = `The ${feared} scared the ${scared}, so they left right away.`;
-  const passive = `The ${scared} were scared of the ${feared}, so they left right away.`;
-  return { text: turned ? active : passive, scared };
+  const active = `The ${feared} scared the ${scared}`;
+  const passive = `The ${scared} were scared of the ${feared}`;
+  const [said, other] = turned ? [active, passive] : [passive, active];
+  const first = turned ? feared : scared;
+  return { text: `${said}, so they left right away.`, other, scared, first };
 }
 
 /** The four forms: as it stands, swapped, turned, and both. */

@@ -2,6 +2,7 @@
 
 import { Latest } from '../common/api.js';
 import { element, setText } from '../common/dom.js';
+import { withTerms } from '../common/glossary.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { percent } from '../common/text.js';
@@ -63,7 +64,7 @@ export class Opening {
       'section',
       { id: 'opening', 'aria-labelledby': 'opening-title' },
       element('h2', { id: 'opening-title', text: say('title') }),
-      element('p', { class: 'lead', text: say('lead') }),
+      element('p', { class: 'lead' }, ...withTerms(say('lead'))),
       this.first.root,
       notice,
       element('p', { class: 'actions swaps' }, this.swap, this.turn),
@@ -85,8 +86,8 @@ export class Opening {
 
   /** Shows the sentence of a view, and its arcs as soon as the models have read it. */
   show(view) {
-    const { text } = kids.sentenceOf(view);
-    setText(this.turn, say(view.turned ? 'turnBack' : 'turn'));
+    const { text, other } = kids.sentenceOf(view);
+    setText(this.turn, say('turn', { text: other }));
     this.first.read(text);
     this.second.read(text);
     if (this.#answers !== null) this.#render(view);
@@ -141,7 +142,7 @@ export class Opening {
     this.twist.hidden = translator === null;
     this.evidence.hidden = embedder === null && translator === null;
     this.first.root.hidden = embedder === null && translator !== null;
-    if (embedder) this.first.show(embedder, sentence, verdict);
+    if (embedder) this.first.show(embedder, sentence, (word) => verdict(word, sentence, view));
     else setText(this.first.readout, '');
     if (translator) this.second.show(translator, sentence, twistVerdict(translator));
     this.table.replaceChildren(...tableParts([embedder, translator].filter(Boolean), view));
@@ -171,7 +172,7 @@ export class Opening {
       const [he, she] = [percent(pronoun.he), percent(pronoun.she)];
       points.push(say('notWhy', { he, she }));
     }
-    return points.map((words) => element('li', { text: words }));
+    return points.map((words) => element('li', {}, ...withTerms(words)));
   }
 }
 
@@ -205,15 +206,18 @@ class Reading {
     this.scene.point(word, share);
     setText(this.readout, say('reads', { word, share: percent(share) }));
     const place = { head: known.head + 1, layer: known.layer + 1, model: known.model };
-    const rest = { other, share: percent(kids.shareOf(found, other)) };
+    const kind = say(known === kids.EMBEDDER_HEAD ? 'embedder' : 'translator');
+    const rest = { kind, other, share: percent(kids.shareOf(found, other)) };
     setText(this.place, say('place', { ...place, ...rest }));
-    setText(this.verdict, judge(word, sentence));
+    setText(this.verdict, judge(word));
   }
 }
 
-function verdict(word, { scared }) {
-  if (word === scared) return say('agrees');
-  return ['kids', 'lions'].includes(word) ? say('differs', { word, scared }) : say('elsewhere');
+function verdict(word, sentence, { swapped }) {
+  const { scared, first } = sentence;
+  if (word === scared) return say(swapped ? 'follows' : 'agrees', { scared });
+  if (!['kids', 'lions'].includes(word)) return say('elsewhere');
+  return say(word === first ? 'first' : 'differs', { word, scared });
 }
 
 function twistVerdict({ shares }) {

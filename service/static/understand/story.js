@@ -1,5 +1,6 @@
 // The story: chapters that follow one token through the translator, by scrolling or by keys.
 
+import { linkTo } from '../common/address.js';
 import { Latest } from '../common/api.js';
 import { element, setAttribute, setText } from '../common/dom.js';
 import { Notice } from '../common/notice.js';
@@ -46,7 +47,8 @@ export class Story {
       ...{ id: 'lesson', type: 'text', lang: SOURCE, maxlength: MOST_CHARACTERS },
       ...{ autocomplete: 'off', spellcheck: 'false' },
     });
-    this.chapters = new Chapters((step) => this.store.set({ step }));
+    const link = () => linkTo(this.store.view);
+    this.chapters = new Chapters((step) => this.store.set({ step }), link);
     this.root = element(
       'section',
       { id: 'story', 'aria-labelledby': 'story-title', 'aria-busy': 'false' },

@@ -9,15 +9,23 @@ const say = speaker(summary);
 
 const SENTENCES = ['roles', 'softmax', 'sum', 'heads', 'words'];
 
-/** The examples: each has a name, and the part of the view that it sets. */
+/** The examples that open a step of the story: a name, and the part of the view that it sets. */
 const EXAMPLES = [
   { name: 'kids', view: { step: 'roles' } },
-  { name: 'pool', view: { step: 'heads' } },
   { name: 'nlp', view: { step: 'sum' } },
   { name: 'hi', view: { step: 'scale' } },
   { name: 'action', view: { step: 'values' } },
 ];
-const TRANSLATED = { way: 'translate', source: 'en', target: 'pt', kind: 'encoder' };
+const TRANSLATED = Object.freeze({
+  ...{ way: 'translate', task: 'translate', source: 'en', target: 'pt', sentence: 0, wanted: null },
+  ...{ look: true, kind: 'encoder', level: 'word', norm: 'weights', layer: 1, search: false },
+});
+
+/** The examples that open Translate: a head, and the tokens that are pinned in it. */
+const LOOKS = [
+  { name: 'pool', view: { head: 1, query: 0, key: 3, search: true } },
+  { name: 'translate', view: { head: 5, query: null, key: null } },
+];
 
 /** Returns the summary and the examples, as sections of the page. */
 export function endOf(store) {
@@ -40,14 +48,14 @@ function examplesSection(store) {
   const stories = EXAMPLES.map(({ name, view }) =>
     example(store, name, { lesson: say(`${name}Text`), token: null, ...view }),
   );
-  const text = say('translateText');
-  const own = { sentence: 0, wanted: null, query: null, layer: 1, head: 5 };
-  const translated = example(store, 'translate', { ...TRANSLATED, ...own, text });
+  const looks = LOOKS.map(({ name, view }) =>
+    example(store, name, { ...TRANSLATED, ...view, text: say(`${name}Text`) }),
+  );
   return element(
     'section',
     { id: 'more', 'aria-labelledby': 'more-title' },
     element('h2', { id: 'more-title', text: say('examplesTitle') }),
-    element('ul', { class: 'more' }, ...stories, translated),
+    element('ul', { class: 'more' }, ...stories, ...looks),
   );
 }
 

@@ -3,7 +3,7 @@
 import { element, setAttribute, setText } from '../common/dom.js';
 import { dot, product, softmax, transposed } from '../common/matrix.js';
 import { speaker } from '../common/strings.js';
-import { decimal, percent } from '../common/text.js';
+import { decimal, localized, percent } from '../common/text.js';
 import { toy } from '../strings/toy.js';
 import { scrolling } from './table.js';
 
@@ -43,7 +43,7 @@ export class Toy {
       FIRST[0].map((_, column) => this.#input(word, row, column)),
     );
     this.warnings = WORDS.map((_, row) =>
-      element('td', { id: `toy-warning-${row}`, class: 'warning', role: 'alert' }),
+      element('td', { id: `toy-warning-${row}`, class: 'warning', role: 'alert', colspan: SIZE + 1 }),
     );
     const reset = element('button', {
       ...{ type: 'button', class: 'quiet', text: say('reset') },
@@ -83,9 +83,9 @@ export class Toy {
   }
 
   #table() {
-    const rows = WORDS.map((word, row) => {
+    const rows = WORDS.flatMap((word, row) => {
       const cells = this.inputs[row].map((input) => element('td', {}, input));
-      return element('tr', {}, rowHead(word), ...cells, this.warnings[row]);
+      return [element('tr', {}, rowHead(word), ...cells), element('tr', {}, this.warnings[row])];
     });
     return element('table', { class: 'matrix' }, numbersHead(), element('tbody', {}, ...rows));
   }
@@ -94,7 +94,7 @@ export class Toy {
   #fill(row, column, value) {
     const input = this.inputs[row][column];
     if (numberOf(input.value) === value || input.hasAttribute('aria-invalid')) return;
-    input.value = String(value);
+    input.value = localized(value);
   }
 
   /** Reads all cells; the toy follows them if all are numbers. */
@@ -168,7 +168,7 @@ class Step {
 }
 
 function sumOf(a, b) {
-  return a.map((value, index) => `${value} × ${b[index]}`).join(' + ');
+  return a.map((value, index) => `${localized(value)} × ${localized(b[index])}`).join(' + ');
 }
 
 function cellOf(value, most) {

@@ -17,7 +17,8 @@ function known({ steps }) {
   const top = rows.reduce((a, b) => (b.weight > a.weight ? b : a));
   const [token, most] = [spoken(steps.query.token), spoken(top.token)];
   const names = rows.map((row) => row.token);
-  return { rows, size, top, token, most, names, share: percent(top.weight) };
+  const shares = rows.map((row) => row.weight);
+  return { rows, size, top, token, most, names, shares, share: percent(top.weight) };
 }
 
 /** Shows the query, the key and the value of the token. */
@@ -42,7 +43,7 @@ export function roles(facts) {
 
 /** Shows the products of the query with all keys. */
 export function scores(facts) {
-  const { rows, size, top, token, most, names } = known(facts);
+  const { rows, size, top, token, most, names, shares } = known(facts);
   const { q, k } = facts.steps.vectors;
   const key = k[top.key];
   const products = [0, 1, 2].map((i) => `${short(q[i])} × ${short(key[i])}`).join(' + ');
@@ -54,14 +55,14 @@ export function scores(facts) {
       say('scores_title'),
       names,
       [{ name: say('scores_column'), cells: rows.map((row) => short(row.score)) }],
-      top.key,
+      { most: top.key, shares },
     ),
   ];
 }
 
 /** Shows the scores divided by the root of the vectors' size. */
 export function scale(facts) {
-  const { rows, size, top, most, names, share } = known(facts);
+  const { rows, size, top, most, names, shares, share } = known(facts);
   const raw = percent(softmax(rows.map((row) => row.score))[top.key]);
   const columns = [
     { name: say('scores_column'), cells: rows.map((row) => short(row.score)) },
@@ -70,40 +71,34 @@ export function scale(facts) {
   return [
     ...paragraphs(
       say('scale_text', { size, root: short(Math.sqrt(size)) }),
+      say('scale_why'),
       say('scale_compare', { most, share, raw }),
     ),
-    tokenTable(say('scale_title', { size }), names, columns, top.key),
+    tokenTable(say('scale_title', { size }), names, columns, { most: top.key, shares }),
   ];
 }
 
-/** Shows which scores a mask would hide, and the shares that would remain. */
+/** Shows which scores a mask would hide. */
 export function mask(facts) {
-  const { rows, size, names } = known(facts);
-  const { model, token } = facts;
-  const isHidden = (row) => row.key > token;
-  const scaled = rows.map((row) => row.scaled + (row.bias ?? 0));
-  const shares = softmax(rows.map((row, i) => (isHidden(row) ? -Infinity : scaled[i])));
+  const { rows, size, token, names, shares } = known(facts);
+  const { token: place } = facts;
+  const isHidden = (row) => row.key > place;
   const columns = [
     { name: say('scale_column', { size }), cells: rows.map((row) => short(row.scaled)) },
     {
       name: say('mask_column'),
       cells: rows.map((row) => (isHidden(row) ? '−∞' : short(row.scaled))),
     },
-    { name: say('mask_share'), cells: shares.map(bar), class: 'share' },
   ];
   return [
-    ...paragraphs(
-      say('mask_text'),
-      say('mask_here'),
-      model.attention.decoder ? '' : say('mask_other', { model: model.id }),
-    ),
-    tokenTable(say('mask_title'), names, columns, token),
+    ...paragraphs(say('mask_text'), say('mask_here', { token })),
+    tokenTable(say('mask_title'), names, columns, { most: place, shares }),
   ];
 }
 
 /** Shows the shares that softmax makes of the scores. */
-export function shares(facts) {
-  const { rows, size, top, token, most, names, share } = known(facts);
+export function weights(facts) {
+  const { rows, size, top, token, most, names, shares, share } = known(facts);
   const total = short(rows.reduce((sum, { weight }) => sum + weight, 0));
   const columns = [
     { name: say('scale_column', { size }), cells: rows.map((row) => short(row.scaled)) },
@@ -111,17 +106,16 @@ export function shares(facts) {
   ];
   return [
     ...paragraphs(say('softmax_text', { token, most, share })),
-    tokenTable(say('softmax_title'), names, columns, top.key, [
-      say('softmax_total'),
-      '',
-      total,
-    ]),
+    tokenTable(say('softmax_title'), names, columns, {
+      ...{ most: top.key, shares },
+      total: [say('softmax_total'), '', total],
+    }),
   ];
 }
 
 /** Shows the values of all tokens, multiplied by their shares. */
 export function values(facts) {
-  const { rows, top, most, names, share } = known(facts);
+  const { rows, top, most, names, shares, share } = known(facts);
   const columns = [
     { name: say('softmax_column'), cells: rows.map((row) => percent(row.weight)) },
     {
@@ -131,7 +125,7 @@ export function values(facts) {
   ];
   return [
     ...paragraphs(say('values_text', { most, share })),
-    tokenTable(say('values_title'), names, columns, top.key),
+    tokenTable(say('values_title'), names, columns, { most: top.key, shares }),
   ];
 }
 

@@ -26,7 +26,7 @@ const ALL = [
   { name: 'scores', group: 'head', content: head.scores },
   { name: 'scale', group: 'head', content: head.scale },
   { name: 'mask', group: 'head', content: head.mask },
-  { name: 'softmax', group: 'head', content: head.shares },
+  { name: 'softmax', group: 'head', content: head.weights },
   { name: 'values', group: 'head', content: head.values },
   { name: 'sum', group: 'head', content: head.sum },
   { name: 'heads', group: 'layer', content: layer.heads },

@@ -32,20 +32,23 @@ const meanOf = (rows) =>
   rows[0].map((_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
 
 /** Shows the cross-attention before the translation of the token was written. */
-export function decoder({ item, cross, tokens, written }) {
-  const { place, layer, head } = written;
+export function decoder({ item, cross, tokens, token, written }) {
+  const { place, isAligned, layer, head } = written;
   const row = cross[layer][head][place];
   const { token: most, share } = mostOf(row, tokens);
   const values = { written: spoken(item.target.tokens[place]), most: spoken(most) };
   const columns = [{ name: say('softmax_column'), cells: row.map(bar), class: 'share' }];
   return [
-    ...paragraphs(say('decoder_text', { ...values, share: percent(share) })),
+    ...paragraphs(
+      isAligned ? '' : say('decoder_unaligned', { token: spoken(tokens[token]) }),
+      say('decoder_text', { ...values, share: percent(share) }),
+    ),
     writtenTokens(item.target.tokens, place),
     element('p', {
       class: 'hint',
       text: say('decoder_place', { layer: layer + 1, head: head + 1 }),
     }),
-    tokenTable(say('decoder_title'), tokens, columns, row.indexOf(share)),
+    tokenTable(say('decoder_title'), tokens, columns, { most: row.indexOf(share), shares: row }),
   ];
 }
 
