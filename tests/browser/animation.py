@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 HEADER, DATA, END = b"IHDR", b"IDAT", b"IEND"
@@ -22,23 +23,34 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def animated(frames: Sequence[tuple[bytes, int]]) -> bytes:
-    """An endless animation of PNG pictures of one size and format.
+@dataclass(frozen=True)
+class Frame:
+    """A PNG picture of an animation, which covers the whole animation or a part of it.
 
-    Args:
-        frames: Each picture, and the milliseconds for which it is shown.
+    Attributes:
+        image: The picture.
+        milliseconds: Time for which it is shown.
+        place: Left and top edge of the picture in the animation.
     """
-    parts = [dict(chunks(image)) for image, _ in frames]
-    header = parts[0][HEADER]
-    assert all(part[HEADER] == header for part in parts)
-    width, height = struct.unpack_from(">II", header)
+
+    image: bytes
+    milliseconds: int
+    place: tuple[int, int] = (0, 0)
+
+
+def animated(frames: Sequence[Frame]) -> bytes:
+    """An endless animation of PNG pictures of one format. The first picture has its full size."""
+    headers = [dict(chunks(frame.image))[HEADER] for frame in frames]
+    header = headers[0]
+    assert all(each[8:] == header[8:] for each in headers)  # the same format of pixels
     written = [SIGNATURE, chunk(HEADER, header), chunk(b"acTL", struct.pack(">II", len(frames), 0))]
     number = 0
-    for index, (image, milliseconds) in enumerate(frames):
-        place = struct.pack(">IIIII", number, width, height, 0, 0)
-        written.append(chunk(b"fcTL", place + struct.pack(">HHBB", milliseconds, 1000, 0, 0)))
+    for index, frame in enumerate(frames):
+        width, height = struct.unpack_from(">II", headers[index])
+        place = struct.pack(">IIIII", number, width, height, *frame.place)
+        written.append(chunk(b"fcTL", place + struct.pack(">HHBB", frame.milliseconds, 1000, 0, 0)))
         number += 1
-        data = b"".join(data for kind, data in chunks(image) if kind == DATA)
+        data = b"".join(data for kind, data in chunks(frame.image) if kind == DATA)
         if index == 0:
             written.append(chunk(DATA, data))
         else:

@@ -1,11 +1,12 @@
 """The animated picture of the swap, made anew with REGARD_WRITE_IMAGES=1."""
 
+import math
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.animation import SIGNATURE, animated, chunks
+from tests.browser.animation import SIGNATURE, Frame, animated, chunks
 from tests.browser.conftest import Api
 from tests.browser.pictures import keep
 from tests.browser.reader import Reader
@@ -25,16 +26,33 @@ SWAP = """() => {
 AT = "time => { for (const animation of window.moving) animation.currentTime = time; }"
 
 
-def frames(page: Page) -> list[tuple[bytes, int]]:
-    """The pictures of a swap, and of the rest after it."""
+def clip_of(locator: Locator) -> FloatRect:
+    """The rectangle of an element on the page, in whole pixels."""
+    box = locator.bounding_box()
+    assert box is not None
+    left, top = math.floor(box["x"]), math.floor(box["y"])
+    width, height = math.ceil(box["x"] + box["width"]), math.ceil(box["y"] + box["height"])
+    return {"x": left, "y": top, "width": width - left, "height": height - top}
+
+
+def frames(page: Page, height: float) -> list[Frame]:
+    """The pictures of a swap, and of the rest after it.
+
+    Between the first picture and the last, only the scene moves, so the others show it alone.
+    `height` is that of the first and the last picture.
+    """
     reading = page.locator("#opening .reading").first
     page.evaluate(SWAP)
-    found = []
-    for time in TIMES:
+    whole, scene = clip_of(reading), clip_of(reading.locator(".scene"))
+    whole["height"] = height
+    place = (int(scene["x"] - whole["x"]), int(scene["y"] - whole["y"]))
+    page.evaluate(AT, TIMES[0])
+    found = [Frame(page.screenshot(clip=whole), FRAME_MILLISECONDS)]
+    for time in TIMES[1:]:
         page.evaluate(AT, time)
-        found.append((reading.screenshot(), FRAME_MILLISECONDS))
+        found.append(Frame(page.screenshot(clip=scene), FRAME_MILLISECONDS, place))
     page.evaluate("for (const animation of window.moving) animation.finish()")
-    return [*found, (reading.screenshot(), REST_MILLISECONDS)]
+    return [*found, Frame(page.screenshot(clip=whole), REST_MILLISECONDS)]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -49,8 +67,13 @@ def test_picture_of_the_swap(
     reader.open(way="understand")
     expect(page.locator("[data-scene=first] text")).to_be_visible()
     page.evaluate("for (const animation of document.getAnimations()) animation.finish()")
-    there, back = frames(page), frames(page)
-    assert len({image for image, _ in there}) > len(TIMES) // 2
+    heights = []
+    for _ in range(2):
+        page.evaluate(SWAP)
+        page.evaluate("for (const animation of window.moving) animation.finish()")
+        heights.append(clip_of(page.locator("#opening .reading").first)["height"])
+    there, back = (frames(page, max(heights)) for _ in range(2))
+    assert len({frame.image for frame in there}) > len(TIMES) // 2
     # Where animations do not move, the first frame is the picture: it is the sentence at rest.
     picture = animated([back[-1], *there, *back[:-1]])
     assert picture.startswith(SIGNATURE)
