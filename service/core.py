@@ -13,6 +13,7 @@ from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
 from service.metrics.definitions import Metrics
 from service.metrics.ended import Ended
+from service.metrics.load_report import Load
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Reservation
 from service.scheduling.equal_sentences import SentenceSharing
@@ -117,7 +118,15 @@ class Core:
             dict(self.changes.states),
             dict(self.changes.failures),
             self.metrics.num_billed,
+            self.load,
         )
+
+    @property
+    def load(self) -> Load:
+        """The load of the server."""
+        admission = self.admission
+        seconds = admission.throughput.exact_seconds_for(admission.tokens)
+        return Load(admission.utilization, seconds, self.metrics.num_ok)
 
     async def load_model(self, name: str, source: str) -> str:
         """Loads a model.

@@ -49,6 +49,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--step-ms", type=float, default=pace.step_ms, help="time of a decode step")
     add("--row-ms", type=float, default=pace.row_ms, help="time that each row adds to a step")
     add("--encode-ms", type=float, default=pace.encode_ms, help="encoder's time per source token")
+    add("--slowdown", type=float, default=1.0, help="how much slower the first replica sleeps")
     add("--config", type=Path, default=CONFIG, help="configuration of Envoy")
     add("--concurrency", type=int, default=1, help="number of Envoy's worker threads")
     add("--first-port", type=int, default=0, help="first of the ports to use; 0 for free ports")
@@ -76,16 +77,12 @@ def take_ports(first: int, count: int) -> list[int]:
 @contextmanager
 def started(args: argparse.Namespace, ports: Sequence[int]) -> Iterator[list[Replica]]:
     """Runs a replica on each port until the context ends."""
-    if args.real:
-        plan, cores = Plan(None), sorted(os.sched_getaffinity(0))
-    else:
-        pace = Pace(args.step_ms, args.row_ms, args.encode_ms)
-        plan, cores = Plan(pace, {"REGARD_MAX_ROWS": str(args.rows)}), []
+    cores = sorted(os.sched_getaffinity(0)) if args.real else []
     replicas: list[Replica] = []
     try:
         for number, port in enumerate(ports):
             core = cores[number % len(cores)] if cores else None
-            replicas.append(Replica(plan, port, core))
+            replicas.append(Replica(plan_of(args, number), port, core))
         for each in replicas:
             each.until_ready()
         yield replicas
@@ -94,6 +91,15 @@ def started(args: argparse.Namespace, ports: Sequence[int]) -> Iterator[list[Rep
             each.process.terminate()
         for each in replicas:
             each.stop()
+
+
+def plan_of(args: argparse.Namespace, number: int) -> Plan:
+    """Returns how a replica is started, by its number from 0."""
+    if args.real:
+        return Plan(None)
+    times = 1.0 if number else args.slowdown
+    pace = Pace(times * args.step_ms, times * args.row_ms, times * args.encode_ms)
+    return Plan(pace, {"REGARD_MAX_ROWS": str(args.rows)})
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from service.api.errors import (
     handle_validation_error,
 )
 from service.api.libretranslate import routes as libretranslate
-from service.api.middleware import DirectRoutes, RequestMiddleware
+from service.api.middleware import DirectRoutes, LoadReports, RequestMiddleware
 from service.api.openai import routes as openai
 from service.api.refusals import refusal_templates
 from service.api.request.openapi import move_definitions
@@ -182,6 +182,8 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         load=load,
         access=AccessRules.of(settings),
     )
+    if settings.load_reports:
+        app.add_middleware(LoadReports, backend=services.backend)
     # This middleware is the outermost, so that preflights are not counted.
     app.add_middleware(CrossOrigin, allowed=settings.allowed_origins)
     return app

@@ -9,6 +9,7 @@ the disconnection of a client from the routes.
 
 import asyncio
 import logging
+import math
 import random
 import re
 import time
@@ -37,7 +38,8 @@ from service.http_server.drain import Drain
 from service.http_server.loop_load import LoopLoad, too_many
 from service.http_server.request_connection import ADMITTED_KEY, ARRIVED_KEY
 from service.metrics.ended import Ended
-from service.tasks.backend import Recorder
+from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
+from service.tasks.backend import Admitter, Recorder
 from service.tasks.context import RequestContext
 
 logger = logging.getLogger("regard.http")
@@ -237,6 +239,48 @@ class ResponseSender:
                 }
             )
             await self({"type": "http.response.body", "body": response.body})
+
+
+class LoadReports:
+    """Adds the load of the server to each response.
+
+    Args:
+        app: The wrapped application.
+        backend: Reports the state of the server.
+    """
+
+    def __init__(self, app: ASGIApp, backend: Admitter) -> None:
+        self.app = app
+        self.backend = backend
+        self.report = LoadReport()
+        self.sampled = -math.inf
+        self.sampling: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        now = time.monotonic()
+        if now - self.sampled >= INTERVAL_SECONDS and self.sampling is None:
+            self.sampled = now
+            self.sampling = asyncio.create_task(self._sample())
+
+        async def send_with_load(message: Message) -> None:
+            if message["type"] == "http.response.start" and self.report.value:
+                message["headers"].append((HEADER, self.report.value))
+            await send(message)
+
+        await self.app(scope, receive, send_with_load)
+
+    async def _sample(self) -> None:
+        try:
+            status = await self.backend.status()
+            self.report.add(status.load, time.monotonic())
+        except ServiceError:  # the core is gone, and requests fail too
+            self.report = LoadReport()
+        finally:
+            self.sampling = None
 
 
 def stopping() -> UnavailableError:

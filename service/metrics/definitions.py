@@ -331,6 +331,17 @@ class Metrics:
         (family,) = self.billed_characters.collect()
         return int(family.samples[0].value)
 
+    @property
+    def num_ok(self) -> int:
+        """Number of successful requests since the server's start."""
+        samples = [sample for family in self.requests.collect() for sample in family.samples]
+        wanted = {"outcome": "ok"}.items()
+        return sum(
+            int(sample.value)
+            for sample in samples
+            if sample.name.endswith("_total") and wanted <= sample.labels.items()
+        )
+
     def count_refused(self, task: str, number: int) -> None:
         """Counts requests that were refused before they began."""
         self.series(self.requests, task, NO_MODEL, "rejected_queue").inc(number)

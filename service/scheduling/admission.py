@@ -26,11 +26,15 @@ class Throughput:
 
     def seconds_for(self, tokens: int) -> int:
         """Estimates the seconds until `tokens` tokens are finished: from 1 to MAX_RETRY_SECONDS."""
+        return min(MAX_RETRY_SECONDS, max(1, math.ceil(self.exact_seconds_for(tokens))))
+
+    def exact_seconds_for(self, tokens: int) -> float:
+        """Estimates the seconds until `tokens` tokens are finished; 0 if none finished lately."""
         self._forget()
         if not self.tokens:
-            return 1
+            return 0.0
         span = max(1.0, time.monotonic() - self.events[0][0])
-        return min(MAX_RETRY_SECONDS, max(1, math.ceil(tokens * span / self.tokens)))
+        return tokens * span / self.tokens
 
     def _forget(self) -> None:
         since = time.monotonic() - WINDOW_SECONDS
@@ -71,6 +75,11 @@ class Admission:
         self.requests = 0
         self.tokens = 0
         self.throughput = Throughput()
+
+    @property
+    def utilization(self) -> float:
+        """Larger share of the two limits that the requests in progress take."""
+        return max(self.requests / self.max_requests, self.tokens / self.max_tokens)
 
     def reserve(self, tokens: int) -> Reservation:
         """Reserves capacity for a request of about `tokens` tokens.

@@ -62,6 +62,11 @@ class NetworkSettings(BaseModel):
         description="Origins of web pages that may call the server, besides its own page, "
         "separated by commas: https://example.org. * allows all pages.",
     )
+    load_reports: bool = Field(
+        False,
+        description="Send the load of the server in the response header endpoint-load-metrics "
+        "(ORCA), for a proxy that balances by it.",
+    )
     suggestions: bool = Field(
         False, description="Store the better translations that users send to POST /suggest."
     )

@@ -12,6 +12,7 @@ from typing import Protocol
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
 from service.metrics.ended import Ended
+from service.metrics.load_report import Load
 from service.models.state import ModelState
 from service.settings.keys import RateLimits
 from service.workers.messages import Resident
@@ -30,6 +31,7 @@ class Status:
         changes: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons why loads after the start failed, by model; only administrators may see
             these reasons.
+        load: Load of the server.
         billed_characters: Characters that DeepL's routes have translated since the start.
     """
 
@@ -40,6 +42,7 @@ class Status:
     changes: dict[str, ModelState] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     billed_characters: int = 0
+    load: Load = field(default_factory=Load)
 
     def resident(self, name: str) -> Resident | None:
         """Returns a model as its first worker describes it; None if no worker has loaded it."""

@@ -47,9 +47,9 @@ def behind(program: str) -> Iterator[Behind]:
     """Starts an Envoy in front of replicas with these ports, and waits until they get requests."""
     with ExitStack() as opened:
 
-        def start(*ports: int, num_healthy: int | None = None) -> Envoy:
+        def start(*ports: int, num_healthy: int | None = None, config: Path = CONFIG) -> Envoy:
             client, admin = free_ports(2)
-            envoy = opened.enter_context(running(program, ports, (client, admin)))
+            envoy = opened.enter_context(running(program, ports, (client, admin), config))
             envoy.until_healthy(ports[:num_healthy], LIMIT_SECONDS)
             return envoy
 
@@ -59,6 +59,42 @@ def behind(program: str) -> Iterator[Behind]:
 def post(envoy: Envoy, path: str = "/translate", **request: object) -> httpx.Response:
     url = f"http://127.0.0.1:{envoy.port}{path}"
     return httpx.post(url, trust_env=False, timeout=LIMIT_SECONDS, **request)  # type: ignore[arg-type]
+
+
+@contextmanager
+def replying(load: str) -> Iterator[tuple[int, Counter[str]]]:
+    """A server that reports a load; yields its port and the number of requests by path."""
+    seen: Counter[str] = Counter()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            seen[self.path] += 1
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.send_header("endpoint-load-metrics", load)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    with serving(Handler) as port:
+        yield port, seen
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Runs a server in a thread; yields its port."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextmanager
@@ -81,15 +117,8 @@ def dying_replica() -> Iterator[tuple[int, Counter[str]]]:
         def log_message(self, format: str, *args: object) -> None:
             del format, args
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_port, posts
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as port:
+        yield port, posts
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
@@ -191,3 +220,24 @@ def test_route_of_one_replica_is_refused(behind: Behind, method: str, path: str)
     url = f"http://127.0.0.1:{behind(unused, num_healthy=0).port}{path}"
     reply = httpx.request(method, url, trust_env=False)
     assert (reply.status_code, reply.json()["error_type"]) == (404, "not_found")
+
+
+def test_replica_that_reports_less_load_gets_more_requests(behind: Behind, tmp_path: Path) -> None:
+    text = (CONFIG.parent / "envoy-load-reports.yaml").read_text("utf-8")
+    at_once = tmp_path / "envoy.yaml"
+    at_once.write_text(text.replace("blackout_period: 5s", "blackout_period: 0s"), "utf-8")
+    busy = "TEXT application_utilization=0.9,rps_fractional=10.0,named_metrics.work_seconds=3.0"
+    idle = "TEXT application_utilization=0.1,rps_fractional=10.0,named_metrics.work_seconds=0.1"
+    with replying(busy) as (first, seen), replying(idle) as (second, seen_idle):
+        envoy = behind(first, second, config=at_once)
+        url = f"http://127.0.0.1:{envoy.port}/languages"
+        with httpx.Client(trust_env=False) as client:
+
+            def is_shifted() -> bool:
+                before, before_idle = seen["/languages"], seen_idle["/languages"]
+                for _ in range(50):
+                    assert "endpoint-load-metrics" not in client.get(url).headers
+                more = seen["/languages"] - before
+                return seen_idle["/languages"] - before_idle > 4 * more
+
+            until(is_shifted)

@@ -91,3 +91,14 @@ def test_server_bounds_its_queue_before_envoy_does(config: dict[str, Any]) -> No
         (host,) = cluster["circuit_breakers"]["per_host_thresholds"]
         connections = host["max_connections"]
         assert default("max_pending_requests") < connections < default("max_connections")
+
+
+def test_variant_differs_in_the_choice_of_the_replica_alone() -> None:
+    first, second = (
+        yaml.safe_load((CONFIG.parent / name).read_text("utf-8"))
+        for name in ("envoy.yaml", "envoy-load-reports.yaml")
+    )
+    for parsed in (first, second):
+        (cluster, _) = parsed["static_resources"]["clusters"]
+        del cluster["load_balancing_policy"]
+    assert first == second
