@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -46,8 +47,22 @@ app.add_typer(embed)
 app.add_typer(doctor)
 
 
+def print_version(is_asked: bool) -> None:
+    """Prints the version and ends the program."""
+    if is_asked:
+        typer.echo(version("regard"))
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=print_version, is_eager=True, help="print the version and exit"
+        ),
+    ] = False,
+) -> None:
     """A translation and embedding server that you can look inside."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,11 @@ def test_flags_go_before_the_environment(served: Served, monkeypatch: pytest.Mon
     drain = served.servers[0].drain
     assert (drain.delay_seconds, drain.timeout_seconds) == (0.25, 0.5)
     assert not config.access_log
+
+
+def test_version_is_that_of_the_package() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, version("regard") + "\n")
 
 
 def test_platform_other_than_linux_is_refused(
