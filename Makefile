@@ -159,5 +159,25 @@ hashes:  ## renews deploy/locks: the sums of the files of each version in requir
 	.lock-venv/bin/python -m release.locks .lock-venv/bin/uv
 	rm -rf .lock-venv
 
+.PHONY: release pin-images release-images
+
+TOOLS := .release-venv
+TRIAL ?=
+SIGN ?=
+
+$(TOOLS)/.installed: deploy/locks/release.lock
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --no-deps --require-hashes -r deploy/locks/release.lock
+	touch $@
+
+release: $(TOOLS)/.installed  ## builds, checks and installs the files of a release; TRIAL=yes to try
+	$(TOOLS)/bin/python -m release $(if $(TRIAL),--trial) $(if $(SIGN),--sign)
+
+pin-images: $(TOOLS)/.installed  ## adds the digests to deploy/images.lock, from the registry
+	$(TOOLS)/bin/python -m release.images pin
+
+release-images: $(TOOLS)/.installed  ## builds, pushes and signs the images for x86-64 and ARM64
+	$(TOOLS)/bin/python -m release.images build
+
 clean:
-	rm -rf $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(TOOLS) $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
