@@ -16,6 +16,7 @@ from service import logs
 from service.api.access.key_commands import app as keys_app
 from service.api.tracing.setup import fault_of as tracing_fault
 from service.bench.commands import app as bench
+from service.bulk.commands import app as bulk
 from service.console import console, read_settings, stop
 from service.doctor.commands import app as doctor
 from service.files.embed import app as embed
@@ -42,6 +43,7 @@ app = typer.Typer(help="A translation and embedding server that you can look ins
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
 app.add_typer(models_app, name="models", help="Fetch, check and describe models.")
 app.add_typer(keys_app, name="keys", help="Make and check API keys.")
+app.add_typer(bulk, name="bulk", help="Translate or embed files of any size with Ray Data.")
 app.add_typer(translate)
 app.add_typer(embed)
 app.add_typer(doctor)

@@ -8,6 +8,7 @@ Source: proc_pid_stat(5), proc_pid_statm(5), proc_pid_fd(5).
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -41,6 +42,14 @@ class ProcessMetrics:
         """Removes a child that has ended."""
         self.pids.pop(name, None)
 
+    def cpu_seconds(self) -> float:
+        """Returns the CPU seconds of the main process and of its running children."""
+        used = 0.0
+        for pid in [*self.pids.values()]:
+            with suppress(FileNotFoundError, ProcessLookupError):  # the process has just ended
+                used += cpu_seconds(self.proc / str(pid))
+        return used
+
     def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Yields the families without samples; the registry reads their names at registration."""
         yield from _families()
@@ -56,15 +65,20 @@ class ProcessMetrics:
         yield from families
 
     def _read(self, families: Families, name: str, folder: Path) -> None:
-        stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-        fields = stat.rpartition(")")[2].split()  # a command's name may hold spaces and brackets
-        ticks = int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])
+        seconds = cpu_seconds(folder)
         pages = int((folder / "statm").read_text(encoding="ascii").split()[1])
         descriptors = len(os.listdir(folder / "fd"))
         cpu, memory, files = families
-        cpu.add_metric([name], ticks / os.sysconf("SC_CLK_TCK"))
+        cpu.add_metric([name], seconds)
         memory.add_metric([name], pages * os.sysconf("SC_PAGE_SIZE"))
         files.add_metric([name], descriptors)
+
+
+def cpu_seconds(folder: Path) -> float:
+    """Returns the user and system CPU seconds of a process from its folder in /proc."""
+    stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+    fields = stat.rpartition(")")[2].split()  # a command's name may hold spaces and brackets
+    return (int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])) / os.sysconf("SC_CLK_TCK")
 
 
 def _families() -> Families:

@@ -1,0 +1,104 @@
+"""An actor of Ray Data, with one engine.
+
+The engine runs in an event loop of its own thread. Ray Data calls the actor from its own loop, with
+several shards at a time.
+"""
+
+import asyncio
+import importlib
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import uvloop
+from numpy.typing import NDArray
+
+from model.errors import ModelError
+from service import logs
+from service.bulk.folder import OutputFolder
+from service.bulk.job import JobOptions
+from service.bulk.rows import JobError
+from service.bulk.shard_work import Engine, ShardWork
+from service.settings import Settings
+
+CORE_ENGINE = "service.bulk.engine:CoreEngine"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ActorSpec:
+    """The folder and the engine of an actor. The actor reads the job from the folder.
+
+    Attributes:
+        folder: Output folder.
+        settings: Settings with located models.
+        rows_in_flight: Number of rows that are computed at a time.
+        cores: Number of CPU cores of the actor.
+        engine: Module and class of the engine.
+    """
+
+    folder: Path
+    settings: Settings
+    rows_in_flight: int
+    cores: int
+    engine: str = CORE_ENGINE
+
+
+class ShardActor:
+    """Computes the shards that Ray Data sends.
+
+    An error is a part of the answer. Ray would start an actor again if its constructor failed.
+
+    Args:
+        spec: Folder, job and engine.
+    """
+
+    def __init__(self, spec: ActorSpec) -> None:
+        logs.configure_own(spec.settings.log_level, spec.settings.log_format)
+        self.loop = uvloop.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.work = self._submit(open_work(spec))
+
+    async def __call__(self, batch: dict[str, NDArray[np.int64]]) -> dict[str, Any]:
+        """Computes shards; returns their indices, and an error or "" for each."""
+        shards = [int(index) for index in batch["shard"]]
+        errors = [await asyncio.wrap_future(self._submit(self._compute(each))) for each in shards]
+        return {"shard": shards, "error": errors}
+
+    async def _compute(self, index: int) -> str:
+        try:
+            await (await asyncio.wrap_future(self.work)).compute(index)
+        except (JobError, ModelError, OSError) as error:
+            return str(error)
+        return ""
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+
+async def open_work(spec: ActorSpec) -> ShardWork:
+    """Starts an engine, and returns the work with it.
+
+    Raises:
+        JobError: The folder has no job, or a model cannot be loaded.
+    """
+    folder = OutputFolder(spec.folder)
+    job = folder.recorded()
+    if job is None:
+        raise JobError(f"{spec.folder} has no job; do all machines of the cluster see the folder?")
+    engine = make_engine(spec, job.options)
+    await engine.start()
+    return ShardWork(folder, job, engine, spec.rows_in_flight)
+
+
+def make_engine(spec: ActorSpec, options: JobOptions) -> Engine:
+    """Returns the engine that a specification names."""
+    module, _, name = spec.engine.partition(":")
+    kind = getattr(importlib.import_module(module), name)
+    engine: Engine = kind(options, spec.settings, spec.cores)
+    return engine

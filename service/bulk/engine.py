@@ -1,0 +1,181 @@
+"""The models of an actor: the core of the server with its device workers, without HTTP.
+
+The core, the translator and the embedder are those of a server. A text therefore gets the same
+translation or vector as from `/translate` or `/embed`.
+"""
+
+import asyncio
+import resource
+import time
+from collections.abc import Sequence
+
+from model.sequence import DecodingOptions
+from service.bulk.job import JobOptions
+from service.bulk.rows import JobError, Outcome, Row, isolated
+from service.core import Core, build_core
+from service.errors import ServiceError
+from service.ipc.machine import freeze_heap
+from service.models.catalog import Catalog
+from service.remote.endpoint import Endpoints
+from service.remote.routing import RoutingAdmitter
+from service.settings import Settings
+from service.tasks.context import RequestContext
+from service.tasks.embedding.embedder import Embedder
+from service.tasks.embedding.query import EmbedQuery, ReadingOptions
+from service.tasks.translation.translator import TranslationRequest, Translator
+from service.text.detection import LanguageDetector
+
+START_SECONDS = 600.0
+POLL_SECONDS = 0.05
+TIMEOUT_SECONDS = 3600.0
+UNLIMITED = 1_000_000_000
+
+
+class CoreEngine:
+    """The engine of an actor: a core, and the tasks that use it.
+
+    Args:
+        options: Options of the job.
+        settings: Settings with located models.
+        cores: Number of CPU cores for the device workers.
+    """
+
+    def __init__(self, options: JobOptions, settings: Settings, cores: int) -> None:
+        self.options = options
+        self.cores = cores
+        self.settings = unlimited(settings)
+        self.decoding = DecodingOptions()
+        self.failure: str | None = None
+
+    async def start(self) -> None:
+        """Starts the device workers, and waits until they have loaded the models.
+
+        Raises:
+            JobError: A model cannot be loaded.
+        """
+        settings = self.settings
+        self.catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
+        files = self.catalog.files
+        self.core: Core = build_core(settings, files, on_failure=self._fail, cores=self.cores)
+        self.endpoints = Endpoints(settings, self.core)
+        admitter = RoutingAdmitter(self.catalog, self.core, self.endpoints)
+        detector = LanguageDetector(self.catalog.languages)
+        self.translator = Translator(self.catalog, admitter, detector, settings)
+        self.embedder = Embedder(self.catalog, self.core, settings)
+        self.core.start()
+        deadline = time.monotonic() + START_SECONDS
+        while not self.core.supervisor.is_ready:
+            if time.monotonic() > deadline:
+                self._fail(f"the models were not loaded in {START_SECONDS:g} s")
+            self._check()
+            await asyncio.sleep(POLL_SECONDS)
+        freeze_heap()
+
+    async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
+        """Returns an outcome for each row. Blank texts are not sent to a model.
+
+        Raises:
+            JobError: The device failed repeatedly.
+        """
+        outcomes = [outcome_without_model(row, self.options.result) for row in rows]
+        groups: dict[tuple[str | None, str], list[int]] = {}
+        for index, (row, outcome) in enumerate(zip(rows, outcomes, strict=True)):
+            if outcome is None:
+                groups.setdefault((row.source, row.target), []).append(index)
+        for indices in groups.values():
+            found = await isolated([rows[index] for index in indices], self._compute)
+            for index, outcome in zip(indices, found, strict=True):
+                outcomes[index] = outcome
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    async def stop(self) -> None:
+        """Ends the device workers, and closes the connections to remote models."""
+        await self.core.stop()
+        await self.endpoints.__aexit__(None, None, None)
+
+    def cpu_seconds(self) -> float:
+        """Returns the CPU seconds of this process and of its device workers."""
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return self.core.metrics.processes.cpu_seconds() + ended.ru_utime + ended.ru_stime
+
+    async def _compute(self, rows: Sequence[Row]) -> list[Outcome]:
+        """Computes rows of one language pair in one request.
+
+        Raises:
+            ServiceError: The request is refused or failed.
+            JobError: The device failed repeatedly.
+        """
+        context = RequestContext("bulk")
+        texts = [row.text or "" for row in rows]
+        try:
+            if self.options.result == "translation":
+                return await self._translate(texts, rows[0], context)
+            return await self._embed(texts, context)
+        except ServiceError:
+            self._check()
+            raise
+        finally:
+            context.release()
+
+    async def _translate(
+        self, texts: list[str], row: Row, context: RequestContext
+    ) -> list[Outcome]:
+        source, target = row.source or self.options.source, row.target or self.options.target
+        request = TranslationRequest(
+            texts,
+            None if source is None else self.catalog.language(source),
+            self.catalog.language(target),
+            self.decoding,
+        )
+        found = await self.translator.translate(request, context)
+        return [Outcome(each.text) for each in found]
+
+    async def _embed(self, texts: list[str], context: RequestContext) -> list[Outcome]:
+        options = self.options
+        query = EmbedQuery(
+            texts,
+            "text",
+            ReadingOptions(prompt_name=options.prompt_name),
+            options.model,
+            options.dimensions,
+            options.is_normalized,
+        )
+        found = await self.embedder.embed(query, context)
+        return [Outcome(vector) for vector in found.vectors]
+
+    def _fail(self, reason: str) -> None:
+        self.failure = self.failure or reason
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise JobError(self.failure)
+
+
+def outcome_without_model(row: Row, result: str) -> Outcome | None:
+    """Returns the outcome of a row that no model computes; None for all other rows.
+
+    A row that cannot be read keeps its error. The translation of a blank text is the text. A blank
+    text has no vector.
+    """
+    if row.error:
+        return Outcome(None, row.error)
+    if row.text is None or not row.text.strip():
+        return Outcome(row.text if result == "translation" else None)
+    return None
+
+
+def unlimited(settings: Settings) -> Settings:
+    """Returns settings without the limits that protect a server with several users.
+
+    The only client is the actor, which bounds the number of its rows in progress. No sentence
+    waits in the bulk lane, which would leave rows of a batch free for interactive requests.
+    """
+    changed = {
+        "max_inputs": UNLIMITED,
+        "max_pending_requests": UNLIMITED,
+        "max_pending_tokens": UNLIMITED,
+        "max_pending_detections": UNLIMITED,
+        "bulk_sentences": UNLIMITED,
+        "request_timeout_seconds": TIMEOUT_SECONDS,
+    }
+    return settings.model_copy(update=changed)

@@ -1,0 +1,229 @@
+"""The output folder of a job: chunks, shards and the manifest.
+
+    part-00000.jsonl    a shard: the results of a range of rows, in order
+    _manifest.json      written last: the job is complete
+    _work/job.json      options and inputs of the job
+    _work/shards.npy    the ranges of rows
+    _work/chunks/       committed chunks of the shards in progress
+    _work/journal/      numbers of computed rows, CPU seconds
+
+Every file gets its name only when its bytes are on the disk. A chunk or shard therefore exists
+completely or not at all. If two processes compute the same rows, the second file replaces the first
+with the same content.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from service.bulk.job import Job, restore
+from service.bulk.outputs import FORMATS
+from service.bulk.rows import JobError, Outcome, Row
+from service.files.complete_file import complete_file
+
+WORK = "_work"
+MANIFEST = "_manifest.json"
+SHARD_NAME = re.compile(r"part-(\d{5,})\.(?:jsonl|parquet)")
+
+
+class OutputFolder:
+    """Reads and writes the files of one job.
+
+    Args:
+        path: The output folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.work = path / WORK
+        self.chunks = self.work / "chunks"
+        self.journal = self.work / "journal"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other commands out of the folder. The lock ends with the process.
+
+        Raises:
+            JobError: Another command uses the folder, or it has files of something else.
+        """
+        self.check_names()
+        self.work.mkdir(parents=True, exist_ok=True)
+        with (self.work / "lock").open("wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise JobError(
+                    f"another `regard bulk` writes to {self.path}; wait until it ends, or choose "
+                    "another --output"
+                ) from None
+            yield
+
+    def check_names(self) -> None:
+        """Checks that the folder has only files of a job.
+
+        Raises:
+            JobError: The path is a file, or the folder has other files.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise JobError(f"{self.path} is a file; choose a folder for --output")
+        names = sorted(os.listdir(self.path)) if self.path.exists() else []
+        own = {WORK, MANIFEST}
+        if has_job := not own.isdisjoint(names):
+            names = [name for name in names if SHARD_NAME.fullmatch(name) is None]
+        if unknown := [name for name in names if name not in own]:
+            reason = "that do not belong to its job" if has_job else "of something else"
+            raise JobError(
+                f"{self.path} has files {reason}: {', '.join(unknown[:5])}; move them, or choose "
+                "another --output"
+            )
+
+    def manifest(self) -> dict[str, Any] | None:
+        """Returns the manifest; None if the job is not complete."""
+        try:
+            found: dict[str, Any] = json.loads((self.path / MANIFEST).read_bytes())
+        except FileNotFoundError:
+            return None
+        return found
+
+    def begin(self, job: Job) -> None:
+        """Records a new job.
+
+        Raises:
+            JobError: The folder has shards of an unknown job.
+        """
+        if shards := [name for name in os.listdir(self.path) if SHARD_NAME.fullmatch(name)]:
+            raise JobError(
+                f"{self.path} has {shards[0]} of an unknown job; choose another --output"
+            )
+        with durable_file(self.work / "shards.npy") as file:
+            np.save(file, job.table)
+        self.record(job)
+
+    def record(self, job: Job) -> None:
+        """Records the options and the inputs of a job. A job exists from this call on."""
+        with durable_file(self.work / "job.json") as file:
+            file.write(json.dumps(job.description(), indent=1).encode())
+
+    def recorded(self) -> Job | None:
+        """Returns the recorded job; None if there is none."""
+        try:
+            description = json.loads((self.work / "job.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        return restore(description, np.load(self.work / "shards.npy", mmap_mode="r"))
+
+    def shard_path(self, job: Job, index: int) -> Path:
+        """Returns the path of a shard."""
+        suffix = FORMATS[job.options.output_format].suffix
+        return self.path / f"part-{index:05d}{suffix}"
+
+    def chunk_path(self, job: Job, index: int, chunk: int) -> Path:
+        """Returns the path of a chunk of a shard."""
+        suffix = FORMATS[job.options.output_format].chunk_suffix
+        return self.chunks / f"{index:05d}" / f"{chunk:05d}{suffix}"
+
+    def unfinished(self, job: Job) -> list[int]:
+        """Returns the shards that do not exist yet."""
+        return [
+            index for index in range(len(job.table)) if not self.shard_path(job, index).exists()
+        ]
+
+    def num_rows_done(self, job: Job, unfinished: Sequence[int]) -> int:
+        """Returns the number of committed rows; a last, shorter chunk counts as a whole one.
+
+        Args:
+            job: The job.
+            unfinished: Shards that may not exist yet.
+        """
+        num_rows = job.num_rows
+        for index in unfinished:
+            if not self.shard_path(job, index).exists():
+                shard_rows = job.shard(index).num_rows
+                committed = len(self.committed(index)) * job.options.chunk_rows
+                num_rows -= shard_rows - min(shard_rows, committed)
+        return num_rows
+
+    def committed(self, index: int) -> set[str]:
+        """Returns the file names of the committed chunks of a shard."""
+        try:
+            names = os.listdir(self.chunks / f"{index:05d}")
+        except FileNotFoundError:
+            return set()
+        return {name for name in names if not name.startswith(".")}
+
+    def commit(
+        self, job: Job, place: tuple[int, int], rows: Sequence[Row], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Writes a chunk. The first phase of the commit of a shard consists of such calls.
+
+        Args:
+            job: The job.
+            place: Index of the shard, and number of the chunk in the shard.
+            rows: Rows of the chunk.
+            outcomes: Result of each row.
+        """
+        form = FORMATS[job.options.output_format]
+        with durable_file(self.chunk_path(job, *place)) as file:
+            form.write_chunk(file, job.output_columns, rows, outcomes)
+
+    def publish(self, job: Job, index: int) -> None:
+        """Merges the chunks of a shard into its file, and deletes them: the second phase.
+
+        Another process may have published the shard meanwhile.
+
+        Raises:
+            JobError: The chunks do not have the rows of the shard.
+        """
+        final = self.shard_path(job, index)
+        merged = self.work / "merged" / final.name
+        paths = [self.chunk_path(job, index, each) for each in range(job.num_chunks(index))]
+        try:
+            with durable_file(merged) as file:
+                num_rows = FORMATS[job.options.output_format].merge(paths, file)
+            if num_rows != job.shard(index).num_rows:
+                raise JobError(
+                    f"the chunks of {final.name} have {num_rows} rows, not "
+                    f"{job.shard(index).num_rows}; delete {self.path} and start again"
+                )
+            os.replace(merged, final)
+        except FileNotFoundError:
+            if not final.exists():
+                raise
+        sync_folder(self.path)
+        shutil.rmtree(self.chunks / f"{index:05d}", ignore_errors=True)
+
+    def finish(self, manifest: dict[str, Any]) -> None:
+        """Writes the manifest, and deletes the working files."""
+        written = self.work / MANIFEST
+        with durable_file(written) as file:
+            file.write(json.dumps(manifest, indent=1).encode())
+        os.replace(written, self.path / MANIFEST)
+        sync_folder(self.path)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+@contextmanager
+def durable_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yields a temporary file, and renames it to `path` when its bytes are on the disk."""
+    with complete_file(path) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Writes the names of a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

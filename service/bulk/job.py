@@ -1,0 +1,206 @@
+"""The options of a job, the fingerprint of its inputs, and its shards."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.bulk.inputs import FORMATS, Columns, Shard
+from service.bulk.outputs import OutputColumns
+from service.bulk.rows import JobError
+
+Table = NDArray[np.int64]
+"""Shards of a job: their file, position, number of rows and first row, (shards, 4)."""
+
+NO_SHARDS: Table = np.zeros((0, 4), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """The options that decide the content of the output. A resumed job must have the same.
+
+    Attributes:
+        result: Name of the column of the results.
+        input_format: Name of the format of the inputs.
+        output_format: Name of the format of the output.
+        columns: Columns of the inputs.
+        source: Source language for all rows; None to detect it, or to read it from a column.
+        target: Target language for all rows; "" to read it from a column, or to embed.
+        model: Served name of the embedding model; None for the first one.
+        prompt_name: Name of the prompt in front of each text; None for the model's default.
+        dimensions: Number of leading values kept of each vector; None keeps all.
+        is_normalized: Whether vectors are scaled to length 1.
+        models: The models, as in REGARD_MODELS.
+        settings: Other settings that change results, and the version of Regard.
+        shard_rows: Number of rows of each output file.
+        chunk_rows: Number of rows that are committed together.
+    """
+
+    result: Literal["translation", "vector"]
+    input_format: str
+    output_format: str
+    columns: Columns
+    source: str | None
+    target: str
+    model: str | None
+    prompt_name: str | None
+    dimensions: int | None
+    is_normalized: bool
+    models: tuple[str, ...]
+    settings: tuple[str, ...]
+    shard_rows: int
+    chunk_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """An input file and its fingerprint.
+
+    Attributes:
+        path: Absolute path.
+        num_bytes: Size.
+        modified_ns: Modification time in nanoseconds.
+        sha256: Hash of the bytes.
+        num_rows: Number of rows.
+    """
+
+    path: str
+    num_bytes: int
+    modified_ns: int
+    sha256: str
+    num_rows: int
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether the file exists with the recorded size and modification time."""
+        try:
+            state = Path(self.path).stat()
+        except OSError:
+            return False
+        return (state.st_size, state.st_mtime_ns) == (self.num_bytes, self.modified_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job: options, inputs and shards.
+
+    Attributes:
+        options: Options that decide the content of the output.
+        files: Inputs, in the order of their rows.
+        has_numbers: Whether all ids are integers.
+        table: Shards, in the order of their rows.
+    """
+
+    options: JobOptions
+    files: tuple[InputFile, ...]
+    has_numbers: bool
+    table: Table
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of all inputs."""
+        return sum(file.num_rows for file in self.files)
+
+    @property
+    def output_columns(self) -> OutputColumns:
+        """Columns of the output."""
+        return OutputColumns(self.options.result, self.has_numbers)
+
+    def shard(self, index: int) -> Shard:
+        """Returns a shard."""
+        return Shard(*map(int, self.table[index]))
+
+    def num_chunks(self, index: int) -> int:
+        """Returns the number of chunks of a shard."""
+        return -(-self.shard(index).num_rows // self.options.chunk_rows)
+
+    def description(self) -> dict[str, Any]:
+        """Returns the job without its shards, as it is recorded in JSON."""
+        return {
+            "options": asdict(self.options),
+            "files": [asdict(file) for file in self.files],
+            "rows": self.num_rows,
+            "shards": len(self.table),
+            "has_numbers": self.has_numbers,
+        }
+
+
+def plan(options: JobOptions, paths: Sequence[Path]) -> Job:
+    """Reads all inputs once, and divides their rows into shards.
+
+    Raises:
+        JobError: An input is damaged or has no rows, or its columns are missing.
+    """
+    form = FORMATS[options.input_format]
+    files, rows, first_row = [], [], 0
+    for index, path in enumerate(paths):
+        state = path.stat()
+        scan = form.scan(path, options.columns, options.shard_rows)
+        size, time_ns = state.st_size, state.st_mtime_ns
+        files.append(InputFile(str(path), size, time_ns, scan.sha256, scan.num_rows))
+        for place, position in enumerate(scan.positions):
+            before = place * options.shard_rows
+            num_rows = min(options.shard_rows, scan.num_rows - before)
+            rows.append((index, position, num_rows, first_row + before))
+        first_row += scan.num_rows
+    if not rows:
+        raise JobError(f"{paths[0]} has no rows; there is nothing to compute")
+    has_numbers = all(form.has_numbers(path, options.columns) for path in paths)
+    return Job(options, tuple(files), has_numbers, np.array(rows, np.int64))
+
+
+def restore(description: dict[str, Any], table: Table = NO_SHARDS) -> Job:
+    """Returns a recorded job. The manifest of a complete job has no table of shards."""
+    values = dict(description["options"])
+    values["columns"] = Columns(**values["columns"])
+    for name in ("models", "settings"):
+        values[name] = tuple(values[name])
+    files = tuple(InputFile(**file) for file in description["files"])
+    return Job(JobOptions(**values), files, description["has_numbers"], table)
+
+
+def check_same(recorded: Job, options: JobOptions, paths: Sequence[Path]) -> None:
+    """Checks that a recorded job has these options, and that its inputs have not changed.
+
+    The hash of a file is computed again only if its modification time has changed.
+
+    Raises:
+        JobError: An option or an input differs.
+    """
+    remedy = "choose another --output, or delete the folder to start again"
+    for each in fields(JobOptions):
+        before, now = getattr(recorded.options, each.name), getattr(options, each.name)
+        if before != now:
+            raise JobError(
+                f"the job in this folder has {each.name} {before}, and now it is {now}; {remedy}"
+            )
+    before_paths, now_paths = [file.path for file in recorded.files], [str(p) for p in paths]
+    if before_paths != now_paths:
+        raise JobError(
+            f"the job in this folder reads {', '.join(before_paths)}, and now the inputs are "
+            f"{', '.join(now_paths)}; {remedy}"
+        )
+    for file in recorded.files:
+        if not file.is_untouched and not has_hash(file, options):
+            raise JobError(f"{file.path} has changed since the job was started; {remedy}")
+
+
+def has_hash(file: InputFile, options: JobOptions) -> bool:
+    """Reports whether a file exists and has the recorded content."""
+    path = Path(file.path)
+    if not path.exists() or path.stat().st_size != file.num_bytes:
+        return False
+    scan = FORMATS[options.input_format].scan(path, options.columns, options.shard_rows)
+    return scan.sha256 == file.sha256
+
+
+def touched(job: Job) -> Job:
+    """Returns the job with the current modification times of its inputs."""
+    files = tuple(
+        InputFile(f.path, f.num_bytes, Path(f.path).stat().st_mtime_ns, f.sha256, f.num_rows)
+        for f in job.files
+    )
+    return Job(job.options, files, job.has_numbers, job.table)

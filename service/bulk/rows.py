@@ -1,0 +1,104 @@
+"""Rows of the input, their results, and the isolation of rows that fail.
+
+A row that fails gets an error of its own. Its neighbours are computed as if it did not exist.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.errors import (
+    DeadlineExceededError,
+    InternalError,
+    OverloadedError,
+    ServiceError,
+    UnavailableError,
+)
+
+TEMPORARY = (DeadlineExceededError, InternalError, OverloadedError, UnavailableError)
+"""Errors after which the same row may succeed."""
+
+ATTEMPTS = 3
+PAUSE_SECONDS = 1.0
+"""Pause before the second attempt at a single row. Each later pause is twice as long."""
+
+Vector = NDArray[np.float32]
+
+
+class JobError(Exception):
+    """A job cannot start or continue. The message gives the reason and the remedy."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A row of the input.
+
+    Attributes:
+        id: Value of the id column, or the number of the row.
+        text: Text to compute; None if the row has none or cannot be read.
+        source: Source language; None if it is detected or not needed.
+        target: Target language; "" if it is not needed.
+        error: Reason why the row cannot be read; "" for a row that can be computed.
+    """
+
+    id: Any
+    text: str | None
+    source: str | None = None
+    target: str = ""
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of a row.
+
+    Attributes:
+        value: Translation or vector; None for an empty text without a value, and after an error.
+        error: Reason why the row has no value; "" if it has not failed.
+    """
+
+    value: str | Vector | None
+    error: str = ""
+
+
+Compute = Callable[[Sequence[Row]], Awaitable[Sequence[Outcome]]]
+
+
+async def isolated(rows: Sequence[Row], compute: Compute) -> list[Outcome]:
+    """Computes rows together; after an error it computes the halves, down to the failing row.
+
+    A single row whose error may be temporary is tried ATTEMPTS times.
+
+    Args:
+        rows: Rows to compute; at least one.
+        compute: Returns one outcome for each row, or raises a ServiceError.
+    """
+    try:
+        return [*await compute(rows)]
+    except ServiceError as error:
+        if len(rows) == 1:
+            return [await _again(rows[0], compute, error)]
+    middle = len(rows) // 2
+    return [
+        *await isolated(rows[:middle], compute),
+        *await isolated(rows[middle:], compute),
+    ]
+
+
+async def _again(row: Row, compute: Compute, error: ServiceError) -> Outcome:
+    pause = PAUSE_SECONDS
+    for _ in range(ATTEMPTS - 1):
+        if not isinstance(error, TEMPORARY):
+            break
+        await asyncio.sleep(pause)
+        pause *= 2
+        try:
+            return (await compute([row]))[0]
+        except ServiceError as later:
+            error = later
+    details = f" ({error.details})" if error.details else ""
+    return Outcome(None, f"{error.message}{details}")

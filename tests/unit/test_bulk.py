@@ -1,0 +1,347 @@
+"""Jobs of `regard bulk` without Ray: formats, commits, resumption, and rows that fail."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet as parquet
+import pytest
+
+from service.bulk import rows as bulk_rows
+from service.bulk.commands import is_complete, open_job
+from service.bulk.folder import OutputFolder
+from service.bulk.inputs import FORMATS, Columns, find_files
+from service.bulk.job import Job, plan
+from service.bulk.journal import Journal, costs, read_totals
+from service.bulk.rows import JobError, Outcome, Row, isolated
+from service.bulk.shard_work import ShardWork
+from service.errors import InvalidRequestError, ServiceError, UnavailableError
+from tests.bulk import SETTINGS, layout_of, options_of
+from tests.echo_engine import EchoEngine
+
+LINES = [f"line {number}" for number in range(250)]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def planned(source: Path, columns: Columns | None = None, **options: Any) -> Job:
+    layout = layout_of(source, source.parent / "out", **options)
+    return plan(*options_of(layout, columns))
+
+
+def read_rows(job: Job) -> list[Row]:
+    form = FORMATS[job.options.input_format]
+    shards = [job.shard(index) for index in range(len(job.table))]
+    paths = [Path(job.files[shard.file].path) for shard in shards]
+    return [
+        row
+        for path, shard in zip(paths, shards, strict=True)
+        for row in form.read(path, job.options.columns, shard)
+    ]
+
+
+def compute(folder: OutputFolder, job: Job, engine: EchoEngine | None = None) -> None:
+    """Computes all shards of a job in this process."""
+
+    async def run() -> None:
+        work = ShardWork(folder, job, engine or EchoEngine(job.options, SETTINGS, 1), 40)
+        for index in folder.unfinished(job):
+            await work.compute(index)
+
+    asyncio.run(run())
+
+
+def started(source: Path, output: Path, **options: Any) -> tuple[OutputFolder, Job]:
+    layout = layout_of(source, output, **options)
+    folder = OutputFolder(output)
+    with folder.locked():
+        job = open_job(folder, *options_of(layout))
+    return folder, job
+
+
+def written(output: Path) -> list[dict[str, Any]]:
+    data = b"".join(path.read_bytes() for path in sorted(output.glob("part-*")))
+    return [json.loads(line) for line in data.splitlines()]
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_lines_are_divided_into_shards(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(LINES) + end, encoding="utf-8")
+    job = planned(path)
+    assert job.table[:, 2].tolist() == [100, 100, 50]
+    assert [row.text for row in read_rows(job)] == LINES
+    assert [row.id for row in read_rows(job)] == [*range(250)]
+
+
+def test_shard_may_begin_at_any_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.bulk.inputs.BLOCK_BYTES", 7)
+    path = tmp_path / "in.txt"
+    path.write_text("a\n\nbcdefghijklm\n" * 20, encoding="utf-8")
+    for shard_rows in (1, 2, 3, 7, 60, 100):
+        job = planned(path, shard_rows=shard_rows)
+        assert [row.text for row in read_rows(job)] == ["a", "", "bcdefghijklm"] * 20
+        assert job.num_rows == 60
+
+
+def test_bad_lines_are_rows_with_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"good\nbad\xff\n\n")
+    rows = read_rows(planned(path))
+    assert [row.text for row in rows] == ["good", None, ""]
+    assert rows[1].error == "row 1 is not UTF-8"
+
+
+def test_json_lines_give_ids_and_languages(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    lines = ['{"key": "a", "body": "x", "to": "pt"}', "nothing", '{"key": "b", "body": 3}', "[]"]
+    lines += [
+        '{"key": "c"}',
+        '{"body": "x"}',
+        '{"key": "d", "body": "y"}',
+        '{"key": 1, "body": null}',
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    rows = read_rows(planned(path, Columns("body", "key", target="to")))
+    assert [row.id for row in rows] == ["a", None, "b", None, "c", None, "d", 1]
+    assert (rows[0].text, rows[0].target) == ("x", "pt")
+    assert [row.error for row in rows[1:]] == [
+        "row 1 is no JSON object",
+        "the column body has a int, not a string",
+        "row 3 is no JSON object",
+        "row 4 has no column body",
+        "row 5 has no value in the column key",
+        "row 6 has no value in the column to",
+        "row 7 has no value in the column to",
+    ]
+
+
+@pytest.mark.parametrize("shard_rows", [3, 10, 64, 1000])
+def test_parquet_is_read_across_row_groups(tmp_path: Path, shard_rows: int) -> None:
+    path = tmp_path / "in.parquet"
+    table = pyarrow.table({"n": [*range(100, 350)], "text": LINES})
+    parquet.write_table(table, path, row_group_size=32)
+    job = planned(path, Columns(id="n"), shard_rows=shard_rows)
+    assert [row.text for row in read_rows(job)] == LINES
+    assert [row.id for row in read_rows(job)] == [*range(100, 350)]
+
+
+def test_missing_column_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.table({"body": ["a"]}), path)
+    with pytest.raises(JobError, match="has no column text; it has body"):
+        planned(path)
+
+
+def test_files_of_a_folder_are_one_job(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "b.txt").write_text("three\n", encoding="utf-8")
+    (folder / "a.txt").write_text("one\ntwo", encoding="utf-8")
+    (folder / "notes.doc").write_text("left out", encoding="utf-8")
+    rows = read_rows(planned(folder))
+    assert [(row.id, row.text) for row in rows] == [(0, "one"), (1, "two"), (2, "three")]
+
+
+def test_inputs_without_one_format_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x", encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text("{}", encoding="utf-8")
+    with pytest.raises(JobError, match="different formats"):
+        find_files([tmp_path])
+    with pytest.raises(JobError, match="does not exist"):
+        find_files([tmp_path / "b"])
+
+
+def test_input_without_rows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("", encoding="utf-8")
+    with pytest.raises(JobError, match="has no rows"):
+        planned(tmp_path / "a.txt")
+
+
+def test_each_row_has_one_result_in_order(source: Path, output: Path) -> None:
+    folder, job = started(source, output)
+    compute(folder, job)
+    found = written(output)
+    assert [row["id"] for row in found] == [*range(250)]
+    assert [row["translation"] for row in found] == [line.upper() for line in LINES]
+    assert not any(folder.chunks.iterdir())
+
+
+def test_only_missing_chunks_are_computed(source: Path, output: Path) -> None:
+    folder, job = started(source, output)
+    compute(folder, job)
+    expected = written(output)
+    # The second shard has not been published, and one of its chunks is missing.
+    folder.shard_path(job, 1).unlink()
+    rows = read_rows(job)[100:200]
+    for chunk in range(10):
+        part = rows[10 * chunk : 10 * chunk + 10]
+        outcomes = [Outcome((row.text or "").upper()) for row in part]
+        folder.commit(job, (1, chunk), part, outcomes)
+    folder.chunk_path(job, 1, 3).unlink()
+    assert folder.num_rows_done(job, [1]) == 240
+
+    class Counting(EchoEngine):
+        num_rows = 0
+
+        async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
+            self.num_rows += len(rows)
+            return await super().compute(rows)
+
+    engine = Counting(job.options, SETTINGS, 1)
+    compute(folder, job, engine)
+    assert engine.num_rows == 10
+    assert written(output) == expected
+
+
+def test_failing_commit_leaves_no_chunk(
+    source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, job = started(source, output)
+
+    def fail(_descriptor: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="no space left"):
+        compute(folder, job)
+    assert not written(output)
+    assert not folder.committed(0)
+
+
+def test_complete_folder_is_not_computed_again(source: Path, output: Path) -> None:
+    folder, job = started(source, output)
+    compute(folder, job)
+    assert not is_complete(folder, *options_of(layout_of(source, output)))
+    folder.finish({"job": job.description()})
+    assert is_complete(folder, *options_of(layout_of(source, output)))
+    assert sorted(path.name for path in output.iterdir()) == [
+        "_manifest.json",
+        "part-00000.jsonl",
+        "part-00001.jsonl",
+        "part-00002.jsonl",
+    ]
+    source.write_text("other\n", encoding="utf-8")
+    with pytest.raises(JobError, match="has changed since the job was started"):
+        is_complete(folder, *options_of(layout_of(source, output)))
+
+
+def test_changed_input_is_refused(source: Path, output: Path) -> None:
+    started(source, output)
+    text = source.read_text(encoding="utf-8")
+    source.write_text(text.replace("line 7", "Line 7"), encoding="utf-8")
+    with pytest.raises(JobError, match="has changed since the job was started"):
+        started(source, output)
+    source.write_text(text, encoding="utf-8")  # a new time of modification, the same content
+    _, job = started(source, output)
+    assert job.files[0].is_untouched
+
+
+def test_input_that_changes_during_a_run_ends_it(source: Path, output: Path) -> None:
+    folder, job = started(source, output)
+    source.write_text("other\n", encoding="utf-8")
+    with pytest.raises(JobError, match="has changed while the job was running"):
+        compute(folder, job)
+
+
+def test_changed_options_are_refused(source: Path, output: Path) -> None:
+    folder, _ = started(source, output)
+    layout = layout_of(source, output)
+    options, paths = options_of(layout, target="es")
+    with pytest.raises(JobError, match="has target pt, and now it is es"):
+        open_job(folder, options, paths)
+
+
+def test_unknown_files_are_refused(source: Path, output: Path) -> None:
+    output.mkdir()
+    (output / "thesis.doc").write_text("mine", encoding="utf-8")
+    with pytest.raises(JobError, match="has files of something else: thesis.doc"):
+        started(source, output)
+    (output / "thesis.doc").unlink()
+    started(source, output)
+    (output / "thesis.doc").write_text("mine", encoding="utf-8")
+    with pytest.raises(JobError, match="do not belong to its job: thesis.doc"):
+        started(source, output)
+
+
+def test_folder_has_one_command_at_a_time(output: Path) -> None:
+    folder = OutputFolder(output)
+    with folder.locked(), pytest.raises(JobError, match="another `regard bulk` writes"):
+        with OutputFolder(output).locked():
+            pass
+
+
+def test_vectors_are_written_as_parquet(source: Path, output: Path) -> None:
+    layout = layout_of(source, output, format="parquet")
+    folder = OutputFolder(output)
+    with folder.locked():
+        job = open_job(folder, *options_of(layout, result="vector", source=None, target=""))
+
+    class Vectors(EchoEngine):
+        async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
+            return [
+                Outcome(None, "bad") if row.id == 7 else Outcome(np.full(3, row.id, np.float32))
+                for row in rows
+            ]
+
+    compute(folder, job, Vectors(job.options, SETTINGS, 1))
+    table = parquet.read_table(output)
+    assert table.column("id").to_pylist() == [*range(250)]
+    assert table.column("vector").to_pylist() == [
+        None if number == 7 else [float(number)] * 3 for number in range(250)
+    ]
+    assert table.column("error").to_pylist()[7] == "bad"
+    assert read_totals(folder.journal).failed_rows == 1
+
+
+def test_failing_row_does_not_fail_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_rows, "PAUSE_SECONDS", 0.0)
+    num_failures = {3: 99, 5: 4}
+    failures: dict[int, ServiceError] = {
+        3: InvalidRequestError("too long"),
+        5: UnavailableError("a worker died"),
+    }
+
+    async def run(rows: Sequence[Row]) -> list[Outcome]:
+        for row in rows:
+            if num_failures.get(row.id, 0):
+                num_failures[row.id] -= 1
+                raise failures[row.id]
+        return [Outcome(row.text) for row in rows]
+
+    rows = [Row(number, str(number)) for number in range(9)]
+    found = asyncio.run(isolated(rows, run))
+    assert [each.value for each in found] == ["0", "1", "2", None, "4", "5", "6", "7", "8"]
+    assert found[3].error == "too long"
+
+
+def test_costs_count_all_runs(tmp_path: Path) -> None:
+    for lost in (0, 10):
+        actor, run = Journal(tmp_path, "actor"), Journal(tmp_path, "run")
+        actor.add(begun=100 - 50 * (not lost))
+        actor.add(cpu=2.0 + lost)
+        run.add(machine_seconds=1.0, cpu=0.5)
+        run.add(machine_seconds=1800.0, cpu=1.0)
+    with actor.path.open("ab") as file:
+        file.write(b'{"cpu": 10')  # the process was killed here
+    figures = costs(read_totals(tmp_path), 100, price_per_hour=2.0)
+    assert figures["rows_computed"] == 150
+    assert figures["recomputed_share"] == 0.5
+    assert figures["cpu_seconds"] == 16.0
+    assert figures["price"] == 2.0
+    assert figures["price_per_million"] == 20_000.0
+    assert (figures["num_runs"], figures["num_actors"]) == (2, 2)
