@@ -28,7 +28,7 @@ def install(distribution: Path, folder: Path) -> Path:
 
 def use(programs: Path, version: str) -> list[str]:
     """Runs an installation; returns its faults."""
-    variables = {"PYTHONPATH": "", "REGARD_WORKERS": "1", "HOME": str(programs.parent)}
+    variables = {"REGARD_WORKERS": "1", "HOME": str(programs.parent)}
     regard = str(programs / "regard")
 
     def answer(*words: str) -> str:

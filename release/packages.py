@@ -26,11 +26,15 @@ SOURCES = (r"/setup\.py$", r"/csrc/batch\.cpp$", r"/csrc/simd/neon\.h$", r"/CHAN
 
 
 def run(*command: str, cwd: Path, **variables: str) -> str:
-    """Runs a command and returns its output; the program ends with the output if it fails."""
+    """Runs a command without the folder of this project in its path, and returns its output.
+
+    The program ends with the output if the command fails.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(
         command,
         cwd=cwd,
-        env={**os.environ, **variables},
+        env=inherited | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
