@@ -80,6 +80,7 @@ def helm(command: str, values: Mapping[str, Any]) -> subprocess.CompletedProcess
     words = {
         "lint": ["lint", "--strict", str(CHART)],
         "template": ["template", "shop", str(CHART), "--namespace", NAMESPACE],
+        "install": ["install", "shop", str(CHART), "--dry-run=client", "--hide-secret"],
     }[command]
     command_line = [str(HELM), *words, "--values", "-"]
     text = json.dumps(values)

@@ -477,5 +477,15 @@ def test_queries_of_the_autoscaler_give_seconds_and_a_share(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("keys", ["", "a-key"])
+def test_notes_warn_of_a_server_without_keys(keys: str) -> None:
+    done = helm("install", {"keys": {"apiKeys": keys}})
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.partition("\nNOTES:\n")[2]
+    assert f"rollout status deployment/{NAME}" in notes
+    assert ("WARNING: no keys" in notes) is not bool(keys)
+    assert ("api_key=KEY" in notes) is bool(keys)
+
+
 def test_comments_of_templates_stay_out_of_strings() -> None:
     assert "{{" not in re.sub(r"\{\{ ?\$(labels|value)[^}]*\}\}", "", render_text(FULL))

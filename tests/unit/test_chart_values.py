@@ -82,6 +82,7 @@ CHANGES: dict[str, object] = {
     "resources.requests.cpu": "8",
     "resources.requests.memory": "8Gi",
     "service.annotations": {"example.org/team": "shop"},
+    "service.sessionAffinity": "ClientIP",
     "service.type": "LoadBalancer",
     "serviceAccountName": "regard",
     "settings.REGARD_HOST": "::",
