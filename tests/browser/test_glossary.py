@@ -18,7 +18,7 @@ def test_term_opens_its_meaning_and_closes_it(reader: Reader, page: Page) -> Non
     expect(term).to_have_attribute("aria-expanded", "false")
     term.click()
     meaning = page.locator(".meaning:popover-open")
-    expect(meaning).to_contain_text("one of several looks of a layer")
+    expect(meaning).to_contain_text("A layer has several heads.")
     expect(term).to_have_attribute("aria-expanded", "true")
     expect(term).to_have_accessible_description(meaning.text_content() or "")
     term.click()

@@ -178,6 +178,15 @@ def test_token_is_chosen_by_keyboard(reader: Reader, page: Page) -> None:
     expect(chapter(page, "scores")).to_contain_text("The query of “beat”")
 
 
+def test_story_follows_the_swap(reader: Reader, page: Page) -> None:
+    opened(reader)
+    reader.button("Swap kids and lions").click()
+    expect(page.locator("label.chip").nth(2)).to_contain_text("lion")
+    expect(page.get_by_label("Sentence of the story, in English")).to_have_value(
+        "The lions were scared of the kids, so they left right away."
+    )
+
+
 def test_token_without_a_translation_is_named(reader: Reader, page: Page, api: Api) -> None:
     text = "The dog chased the cat because it was hungry."
     tokens = api.attention(text)["source"]["tokens"]
@@ -351,7 +360,7 @@ def test_summary_leads_back_to_the_steps(reader: Reader, page: Page) -> None:
         (KIDS, "roles"),
         ("I like Natural Language Processing , a lot !", "sum"),
         ("Hi, How are you?", "scale"),
-        ("Action gets results", "values"),
+        ("Action gets results", "scores"),
     ],
 )
 def test_example_opens_its_sentence_and_step(

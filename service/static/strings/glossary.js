@@ -7,7 +7,7 @@ export const glossary = {
     layer:
       'A layer is one round of work on all tokens; the model has several, and the page counts them from 1.',
     head_term: 'head',
-    head: 'A head is one of several looks of a layer; each has learned to look at other things.',
+    head: 'A head is one way of looking: it gives each token a share for every token, and mixes what they offer by these shares. A layer has several heads.',
     token_term: 'token',
     token: 'A token is a piece of text that the model handles as one unit: a word or a part of a word.',
     mark_term: 'the sign ▁',
@@ -58,7 +58,7 @@ export const glossary = {
     layer:
       'Uma camada é uma rodada de trabalho sobre todos os tokens; o modelo tem várias, e a página as conta a partir de 1.',
     head_term: 'cabeça',
-    head: 'Uma cabeça é um dos vários olhares de uma camada; cada uma aprendeu a olhar para outras coisas.',
+    head: 'Uma cabeça é um jeito de olhar: ela dá a cada token uma parte de cada token, e mistura o que eles oferecem conforme essas partes. Uma camada tem várias cabeças.',
     token_term: 'token',
     token: 'Um token é um pedaço de texto que o modelo trata como uma unidade: uma palavra ou parte dela.',
     mark_term: 'o sinal ▁',

@@ -28,7 +28,7 @@ export const story = {
     follow: 'Token to follow',
     tokens_title: 'Tokens: words become pieces',
     tokens_text:
-      'A model does not read letters. It cuts the text into tokens, and each token has a number in its list. “▁” marks the start of a word; rare words are cut into several pieces. Other models mark a later piece of a word with “##”.',
+      'A model does not read letters. It cuts the text into tokens, and each token has a number in its list. “▁” marks the start of a word; many words are cut into several pieces. Other models mark a later piece of a word with “##”.',
     tokens_choose: 'The story follows “{token}”. Choose another token, and all numbers change.',
     position_title: 'Position: where does it stand?',
     position_text:
@@ -42,8 +42,8 @@ export const story = {
     roles_text:
       'Three tables of learned numbers, W_Q, W_K and W_V, turn the vector x of “{token}” into three short ones. The [[query]] q is what “{token}” looks for. The [[key]] k is what it offers to the words that look. The [[value]] v is what it gives to them.',
     roles_place:
-      'These are the tables of [[head]] {head} in [[layer]] {layer}: of all heads, the one in which “{token}” looks strongly at another word, “{most}”. Earlier layers have already changed the vector, so x is not the sum of the step before.',
-    roles_placeFirst: 'These are the tables of [[head]] {head} in [[layer]] 1: of all heads, the one in which “{token}” looks strongly at another word, “{most}”.',
+      'These are the tables of [[head]] {head} in [[layer]] {layer}. In this head, “{token}” looks strongly at another word: “{most}”. A model has several layers, one after the other. The layers before this one have changed the vector, so x is not the sum of the step before.',
+    roles_placeFirst: 'These are the tables of [[head]] {head} in [[layer]] 1. In this head, “{token}” looks strongly at another word: “{most}”.',
     roles_x: 'x of “{token}”',
     roles_q: 'q: looks for',
     roles_k: 'k: offers',
@@ -55,9 +55,9 @@ export const story = {
     scores_column: 'q · k',
     scale_title: '÷ √{size}: keep the scores small',
     scale_text:
-      'Each score is a sum of {size} products. Some are above 0 and some below, so many cancel out: the sum is about √{size} times as large as one product, not {size} times. Dividing by √{size} = {root} undoes this growth.',
+      'Each score is a sum of {size} products. Of random numbers, some products are above 0 and some below, and many cancel out. Such a sum is about √{size} times as large as one product, not {size} times. Dividing by √{size} = {root} undoes this growth, so a model starts its training with small scores. A trained head can still make a score large, as here.',
     scale_why:
-      'Why undo it? From large scores, the next step gives almost all to the one token with the largest. Then a small change of the model changes almost nothing, and training cannot tell which change is better.',
+      'Why undo it? From large scores, the next step gives almost all to the one token with the largest. Training changes the model bit by bit and keeps what helps. If a small change alters almost nothing, training cannot tell what helps.',
     scale_compare: 'In this sentence, “{most}” will get {share}. Without the division, it would get {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Mask: do not look ahead',
@@ -94,7 +94,7 @@ export const story = {
     concat_result: '× W_O (+ b)',
     norm_title: 'Add & norm: keep the old, level the new',
     norm_text:
-      'The result is added to the vector x that came in, so the token does not forget itself. Norm then shifts and stretches the whole vector, so that its numbers keep a usual size. So a number can shrink here although something was added. Some models norm before the attention.',
+      'The result is added to the vector x that came in, so the token does not forget itself. Norm then shifts and stretches the whole vector, so that its numbers do not grow from layer to layer. So a number can shrink here although something was added. Some models norm before the attention.',
     norm_in: 'x of “{token}”',
     norm_attention: '+ attention',
     norm_out: 'added, normed',
@@ -111,7 +111,7 @@ export const story = {
     encoder_most: 'mean of the heads: most at',
     decoder_title: 'Decoder: write, and look back',
     decoder_text:
-      'The [[decoder]] writes the translation token by token. Before each token, a query made from the words written so far meets the keys of the encoder: this is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}.',
+      'The [[decoder]] writes the translation token by token. Before each token, a query made from the words written so far meets the keys of the encoder: this is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}. Of the heads of its layer, it looks most at “{token}”.',
     decoder_unaligned:
       'No word of this translation stands for “{token}”. So this step and the next show the first word that the decoder wrote.',
     decoder_place: 'Decoder layer {layer}, head {head}',
@@ -123,7 +123,7 @@ export const story = {
     words_probability: 'Probability',
     pool_title: 'Why “{written}”?',
     pool_text:
-      'In “pool beats badminton” the game of pool is meant. The model writes “{translation}”: a pool to swim in. These were its candidates for “pool”:',
+      'Last, another sentence. In “pool beats badminton” the game of pool is meant. The model writes “{translation}”: a pool to swim in. These were its candidates for “pool”:',
     pool_other: '“bilhar”, the game, has {share}.',
     pool_context:
       'Yet it knows the game: “{text}” becomes “{translation}”. So the words around “pool” matter, and “badminton” alone did not change the choice. The most that a head gives from “pool” to “badminton” is {share}. That shows where it looked, not why the choice stayed.',
@@ -156,7 +156,7 @@ export const story = {
     follow: 'Token a seguir',
     tokens_title: 'Tokens: palavras viram pedaços',
     tokens_text:
-      'Um modelo não lê letras. Ele corta o texto em tokens, e cada token tem um número na sua lista. “▁” marca o começo de uma palavra; palavras raras são cortadas em vários pedaços. Outros modelos marcam com “##” um pedaço do meio de uma palavra.',
+      'Um modelo não lê letras. Ele corta o texto em tokens, e cada token tem um número na sua lista. “▁” marca o começo de uma palavra; muitas palavras são cortadas em vários pedaços. Outros modelos marcam com “##” um pedaço do meio de uma palavra.',
     tokens_choose: 'A história segue “{token}”. Escolha outro token, e todos os números mudam.',
     position_title: 'Posição: onde ele está?',
     position_text:
@@ -170,8 +170,8 @@ export const story = {
     roles_text:
       'Três tabelas de números aprendidos, W_Q, W_K e W_V, transformam o vetor x de “{token}” em três vetores curtos. A [[query|consulta]] q é o que “{token}” procura. A [[key|chave]] k é o que ele oferece às palavras que procuram. O [[value|valor]] v é o que ele dá a elas.',
     roles_place:
-      'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] {layer}: de todas as cabeças, aquela em que “{token}” olha forte para outra palavra, “{most}”. Camadas anteriores já mudaram o vetor, então x não é a soma do passo anterior.',
-    roles_placeFirst: 'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] 1: de todas as cabeças, aquela em que “{token}” olha forte para outra palavra, “{most}”.',
+      'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] {layer}. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”. Um modelo tem várias camadas, uma depois da outra. As camadas anteriores já mudaram o vetor, então x não é a soma do passo anterior.',
+    roles_placeFirst: 'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] 1. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”.',
     roles_x: 'x de “{token}”',
     roles_q: 'q: procura',
     roles_k: 'k: oferece',
@@ -183,9 +183,9 @@ export const story = {
     scores_column: 'q · k',
     scale_title: '÷ √{size}: manter as pontuações pequenas',
     scale_text:
-      'Cada pontuação é uma soma de {size} produtos. Alguns estão acima de 0 e outros abaixo, então muitos se cancelam: a soma é cerca de √{size} vezes maior que um produto, e não {size} vezes. Dividir por √{size} = {root} desfaz esse crescimento.',
+      'Cada pontuação é uma soma de {size} produtos. Com números ao acaso, alguns produtos estão acima de 0 e outros abaixo, e muitos se cancelam. Uma soma assim é cerca de √{size} vezes maior que um produto, e não {size} vezes. Dividir por √{size} = {root} desfaz esse crescimento, e o modelo começa o treino com pontuações pequenas. Uma cabeça treinada ainda pode fazer uma pontuação grande, como aqui.',
     scale_why:
-      'Por que desfazer? Com pontuações grandes, o próximo passo dá quase tudo ao token com a maior. Então uma pequena mudança do modelo não muda quase nada, e o treino não consegue ver qual mudança é melhor.',
+      'Por que desfazer? Com pontuações grandes, o próximo passo dá quase tudo ao token com a maior. O treino muda o modelo aos poucos e guarda o que ajuda. Se uma pequena mudança não altera quase nada, o treino não consegue ver o que ajuda.',
     scale_compare: 'Nesta frase, “{most}” vai receber {share}. Sem a divisão, receberia {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Máscara: não olhar adiante',
@@ -222,7 +222,7 @@ export const story = {
     concat_result: '× W_O (+ b)',
     norm_title: 'Somar e normalizar: guardar o antigo',
     norm_text:
-      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização desloca e estica o vetor inteiro, para que os números fiquem no tamanho usual. Por isso um número pode diminuir aqui, embora algo tenha sido somado. Alguns modelos normalizam antes da atenção.',
+      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização desloca e estica o vetor inteiro, para que os números não cresçam de camada em camada. Por isso um número pode diminuir aqui, embora algo tenha sido somado. Alguns modelos normalizam antes da atenção.',
     norm_in: 'x de “{token}”',
     norm_attention: '+ atenção',
     norm_out: 'normalizado',
@@ -239,7 +239,7 @@ export const story = {
     encoder_most: 'média das cabeças: mais para',
     decoder_title: 'Decodificador: escrever e olhar para trás',
     decoder_text:
-      'O [[decoder|decodificador]] escreve a tradução token por token. Antes de cada token, uma consulta feita a partir das palavras já escritas encontra as chaves do codificador: é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}.',
+      'O [[decoder|decodificador]] escreve a tradução token por token. Antes de cada token, uma consulta feita a partir das palavras já escritas encontra as chaves do codificador: é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}. Das cabeças da sua camada, é a que mais olha para “{token}”.',
     decoder_unaligned:
       'Nenhuma palavra desta tradução corresponde a “{token}”. Por isso este passo e o próximo mostram a primeira palavra que o decodificador escreveu.',
     decoder_place: 'Camada {layer} do decodificador, cabeça {head}',
@@ -251,7 +251,7 @@ export const story = {
     words_probability: 'Probabilidade',
     pool_title: 'Por que “{written}”?',
     pool_text:
-      'Em “pool beats badminton”, “pool” é o jogo (sinuca, bilhar). O modelo escreve “{translation}”, a de nadar. Estes eram os candidatos para “pool”:',
+      'Por fim, outra frase. Em “pool beats badminton”, “pool” é o jogo (sinuca, bilhar). O modelo escreve “{translation}”, a de nadar. Estes eram os candidatos para “pool”:',
     pool_other: '“bilhar”, o jogo, tem {share}.',
     pool_context:
       'Mas ele conhece o jogo: “{text}” vira “{translation}”. Então as palavras em volta de “pool” importam, e só “badminton” não mudou a escolha. O máximo que uma cabeça dá de “pool” a “badminton” é {share}. Isso mostra para onde ela olhou, não por que a escolha não mudou.',

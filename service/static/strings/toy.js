@@ -15,14 +15,14 @@ export const toy = {
     reset: 'Back to the first numbers',
     scores: 'A · Aᵀ: how alike are two words?',
     scoresText:
-      'The ᵀ turns the table on its side, so that each row meets each row. Multiply the numbers of two rows one by one, and add. A large sum means that the words are alike. For “{first}” and “{second}”: {sum} = {score}.',
+      'The ᵀ turns the table on its side, so that each row meets each row. Multiply the numbers of two rows one by one, and add. Of rows of about the same size, those with a large sum are alike. For “{first}” and “{second}”: {sum} = {score}.',
     weights: 'softmax: shares of each row',
     weightsText:
       'Softmax takes 2.718 to the power of each sum and divides by the total of the row. The shares then add up to 1, and sums that differ little give shares that differ little. “{first}” takes {second} from “{secondWord}” and {third} from “{thirdWord}”.',
     output: 'Shares × A: the words, mixed',
     outputText:
-      'Each new row is a mix of all rows of A, by these shares. That is attention: the row of “{first}” now tells something of its neighbours, too. Its number for {number} went from {before} to {after}.',
-    rest: 'In the toy all shares are nearly equal, so the rows become alike. Make one word’s numbers larger, such as 3, and the shares differ more. A real model learns three tables, W_Q, W_K and W_V, so that a word takes most from the words that help it. The story below has them.',
+      'Each new row is a mix of all rows of A, by these shares. That is attention. The number of “{first}” for {number} went from {before} to {after}.',
+    rest: 'With the first numbers, all shares are nearly equal, so the rows become alike. Larger numbers make the shares differ more. In the toy, one row plays three parts: it asks, it is compared, and it is mixed. A real model has three tables of learned numbers, W_Q, W_K and W_V, which make three rows of it: query, key and value. The story below shows them.',
   },
   pt: {
     title: 'Faça à mão: um brinquedo com doze números',
@@ -37,13 +37,13 @@ export const toy = {
     reset: 'Voltar aos primeiros números',
     scores: 'A · Aᵀ: duas palavras são parecidas?',
     scoresText:
-      'O ᵀ vira a tabela de lado, para que cada linha encontre cada linha. Multiplique os números de duas linhas um a um, e some. Uma soma grande quer dizer que as palavras são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
+      'O ᵀ vira a tabela de lado, para que cada linha encontre cada linha. Multiplique os números de duas linhas um a um, e some. Entre linhas de tamanho parecido, as de soma grande são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
     weights: 'softmax: partes de cada linha',
     weightsText:
       'A softmax eleva 2,718 a cada soma e divide pelo total da linha. As partes então somam 1, e somas pouco diferentes dão partes pouco diferentes. “{first}” tira {second} de “{secondWord}” e {third} de “{thirdWord}”.',
     output: 'Partes × A: as palavras misturadas',
     outputText:
-      'Cada linha nova é uma mistura de todas as linhas de A, conforme essas partes. Isto é atenção: a linha de “{first}” agora diz algo das vizinhas também. O seu número de {number} foi de {before} para {after}.',
-    rest: 'No brinquedo todas as partes são quase iguais, então as linhas ficam parecidas. Aumente os números de uma palavra, por exemplo para 3, e as partes diferem mais. Um modelo de verdade aprende três tabelas, W_Q, W_K e W_V, para que uma palavra tire mais das palavras que a ajudam. Elas estão na história abaixo.',
+      'Cada linha nova é uma mistura de todas as linhas de A, conforme essas partes. Isto é atenção. O número de “{first}” para {number} foi de {before} para {after}.',
+    rest: 'Com os primeiros números, todas as partes são quase iguais, então as linhas ficam parecidas. Números maiores fazem as partes diferir mais. No brinquedo, uma linha faz três papéis: pergunta, é comparada e é misturada. Um modelo de verdade tem três tabelas de números aprendidos, W_Q, W_K e W_V, que fazem dela três linhas: consulta, chave e valor. A história abaixo mostra isso.',
   },
 };

@@ -4,6 +4,7 @@ import { post } from '../common/api.js';
 import { FORMS, TRANSLATOR_HEAD } from './kids.js';
 
 const CANDIDATES = 6;
+const PRONOUNS = ['▁they', '▁it', '▁she', '▁he'];
 const POOL = 'pool beats badminton';
 const POOL_GAME = 'bilhar bate badminton';
 const POOL_IN_CONTEXT = 'A game of pool and a game of badminton.';
@@ -83,10 +84,10 @@ function firstWord({ target, probabilities }) {
   return Math.exp(logs.reduce((sum, log) => sum + log, 0));
 }
 
-/** Returns the token that the story follows when the reader has chosen none. */
+/** Returns the token that the story follows when the reader has chosen none: a pronoun, if any. */
 export function usualToken({ tokens, item }) {
-  const they = tokens.indexOf('▁they');
-  return they >= 0 ? they : Math.max(0, item.source.special.indexOf(false));
+  const pronoun = tokens.findIndex((token) => PRONOUNS.includes(token));
+  return pronoun >= 0 ? pronoun : Math.max(0, item.source.special.indexOf(false));
 }
 
 /** Returns the head in which a token looks most at another word. */

@@ -9,7 +9,7 @@ import { story } from '../strings/story.js';
 import { Chapters } from './chapters.js';
 import { chaptersOf, titleOf } from './chapters/list.js';
 import { readPool, readSentence, readToken, usualToken } from './facts.js';
-import { FORMS, TRANSLATOR_HEAD } from './kids.js';
+import { TRANSLATOR_HEAD, sentenceOf } from './kids.js';
 
 const say = speaker(story);
 
@@ -17,8 +17,9 @@ const MOST_CHARACTERS = 120;
 const SOURCE = 'en';
 const USUAL_TARGET = 'pt';
 
-/** The sentence of a view's story. */
-export const lessonOf = ({ lesson }) => (lesson?.trim() || FORMS[0].text).slice(0, MOST_CHARACTERS);
+/** Returns the sentence of a view's story: the reader's own, or the one of the opening. */
+export const lessonOf = (view) =>
+  (view.lesson?.trim() || sentenceOf(view).text).slice(0, MOST_CHARACTERS);
 
 /** The story with its sentence, its chapters and the ways through them. */
 export class Story {
@@ -77,7 +78,8 @@ export class Story {
     const onsubmit = (event) => {
       event.preventDefault();
       const lesson = this.field.value.trim() || null;
-      this.store.set({ lesson: lesson === FORMS[0].text ? null : lesson, token: null });
+      const isUsual = lesson === sentenceOf(this.store.view).text;
+      this.store.set({ lesson: isUsual ? null : lesson, token: null });
     };
     return element(
       'form',

@@ -14,7 +14,7 @@ const EXAMPLES = [
   { name: 'kids', view: { step: 'roles' } },
   { name: 'nlp', view: { step: 'sum' } },
   { name: 'hi', view: { step: 'scale' } },
-  { name: 'action', view: { step: 'values' } },
+  { name: 'action', view: { step: 'scores' } },
 ];
 const TRANSLATED = Object.freeze({
   ...{ way: 'translate', task: 'translate', source: 'en', target: 'pt', sentence: 0, wanted: null },

@@ -36,12 +36,13 @@ export function decoder({ item, cross, tokens, token, written }) {
   const { place, isAligned, layer, head } = written;
   const row = cross[layer][head][place];
   const { token: most, share } = mostOf(row, tokens);
+  const name = spoken(tokens[token]);
   const values = { written: spoken(item.target.tokens[place]), most: spoken(most) };
   const columns = [{ name: say('softmax_column'), cells: row.map(bar), class: 'share' }];
   return [
     ...paragraphs(
-      isAligned ? '' : say('decoder_unaligned', { token: spoken(tokens[token]) }),
-      say('decoder_text', { ...values, share: percent(share) }),
+      isAligned ? '' : say('decoder_unaligned', { token: name }),
+      say('decoder_text', { ...values, token: name, share: percent(share) }),
     ),
     writtenTokens(item.target.tokens, place),
     element('p', {
