@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import time
 import zipfile
@@ -17,7 +18,8 @@ import pytest
 import yaml
 
 from release import images
-from release.locks import ROOT
+from release.installation import TRANSLATION, use
+from release.locks import EMBEDDING_MODEL, ROOT
 from release.packages import content_faults, export, names_in, normalize, sum_of
 from release.versions import (
     CHART,
@@ -248,6 +250,21 @@ def test_contents_of_distributions_are_examined(tmp_path: Path) -> None:
     faults = content_faults(wheel, names_in(wheel))
     assert any("(the tag manylinux)" in fault for fault in faults)
     assert not any("index" in fault for fault in faults)
+
+
+def test_an_installation_is_used(tmp_path: Path) -> None:
+    """The native code is that of the tests; `regard` only prints."""
+    report = json.dumps({"self-test": {"translation": TRANSLATION}})
+    answers = f"--version) echo 1.0;; models) echo {EMBEDDING_MODEL};; doctor) echo '{report}';;"
+    program(tmp_path, "regard", f'case "$1" in {answers} esac')
+    program(tmp_path, "python", f'cd {ROOT}; exec {sys.executable} "$@"')
+    assert use(tmp_path, "1.0") == []
+    assert calls(tmp_path)[:3] == ["regard --version", "regard models info", "regard doctor --json"]
+    program(tmp_path, "python", "echo 0")
+    assert use(tmp_path, "2.0") == [
+        "regard --version printed '1.0', not '2.0'",
+        "the native code was not loaded",
+    ]
 
 
 def test_a_release_contains_the_commit_alone(builder: Path) -> None:
