@@ -143,22 +143,23 @@ def kills(args: argparse.Namespace, folder: Path) -> None:
     counts = {"command": 0, "actor": 0}
     command = start(args, rows, broken)
     for number, point in enumerate(points):
-        while num_done(OutputFolder(broken)) < point and command.poll() is None:
+        kind, victims = chosen.choice(sorted(counts)), list[int]()
+        while not victims or num_done(OutputFolder(broken)) < point:
             time.sleep(POLL_SECONDS)
-        kind = chosen.choice(sorted(counts))
-        victims = [command.pid] if kind == "command" else actor_pids(command.pid)
-        while not victims:  # the actors are starting
-            time.sleep(POLL_SECONDS)
-            victims = actor_pids(command.pid)
+            if command.poll() is not None:  # Ray could not start in time on a busy machine
+                assert command.returncode
+                command = start(args, rows, broken)
+            victims = [command.pid] if kind == "command" else actor_pids(command.pid)
         done = num_done(OutputFolder(broken))
         os.kill(chosen.choice(victims), signal.SIGKILL)
         counts[kind] += 1
         seconds = time.monotonic() - started
-        print(f"kill {number + 1} of {kind} at {done} rows, {seconds:.0f} s", flush=True)
+        print(f"kill {number + 1}, of {kind}, at {done} rows, {seconds:.0f} s", flush=True)
         if kind == "command":
             command.wait()
             command = start(args, rows, broken)
-    assert command.wait() == 0
+    while command.wait():
+        command = start(args, rows, broken)
     print(f"broken: {time.monotonic() - started:.0f} s", flush=True)
     unbroken = unbroken or start(args, rows, whole)
     assert unbroken.wait() == 0

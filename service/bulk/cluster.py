@@ -28,8 +28,11 @@ QUIET = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
 }
-LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Without a cluster, Ray uses the loopback address. This variable works on Linux too."""
+LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_prestart_worker_first_driver": "0"}
+"""Without a cluster, Ray uses the loopback address; the first variable works on Linux too.
+
+Without the second variable, Ray starts a process for each core, which no task uses.
+"""
 
 OBJECT_STORE_BYTES = 200 * 1024 * 1024
 SHARDS_PER_ACTOR = 2
