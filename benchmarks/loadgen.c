@@ -2,13 +2,14 @@
  *
  *   cc -O2 -o loadgen loadgen.c -lm
  *   loadgen --port P --path /translate --bodies FILE --clients N (--seconds S | --requests N)
- *           [--warmup S] [--rate R [--poisson]] [--timeout S] [--offset N] [--replies FILE] [--host A]
+ *           [--warmup S] [--rate R [--poisson]] [--timeout S] [--offset N] [--replies FILE] [--times FILE] [--host A]
  *
  * FILE holds one JSON body a line, sent round robin. Without --rate the loop is closed: a client sends
  * its next request when its last reply has arrived. With --rate, requests are due at fixed intervals,
  * or with --poisson at random times. Latency then counts from the time when the request was due. The
  * program prints "start" and "end" when the measured window opens and closes, then one JSON object.
  * Every reply must have a Content-Length. --replies writes the body of each reply on a line of its own.
+ * --times writes the monotonic time of each end of a request and its status; failures have numbers from 600.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -45,7 +46,8 @@ typedef struct {
   size_t filled, capacity;
 } Client;
 
-static const char *host = "127.0.0.1", *path = "/", *bodies_file, *replies_file;
+static const char *host = "127.0.0.1", *path = "/", *bodies_file, *replies_file, *times_file;
+static FILE *times;
 static int port, num_clients = 1, is_poisson;
 static double seconds, warmup, rate, timeout = 60;
 static long max_requests, offset;
@@ -143,6 +145,7 @@ static void finish(Client *c, int kind) {
   int counts = max_requests || (rate > 0 ? c->due >= start && c->due < end : opened && !closed);
   num_open--;
   c->state = IDLE;
+  if (times) fprintf(times, "%.4f %d\n", t, kind);
   if (kind == 200) {
     num_good++;
     if (!counts) return;
@@ -348,7 +351,7 @@ static void write_replies(void) {
 static void parse_arguments(int argc, char **argv) {
   struct { const char *name; char type; void *value; } flags[] = {
       {"--host", 's', &host}, {"--path", 's', &path}, {"--bodies", 's', &bodies_file},
-      {"--replies", 's', &replies_file}, {"--port", 'i', &port}, {"--clients", 'i', &num_clients},
+      {"--replies", 's', &replies_file}, {"--times", 's', &times_file}, {"--port", 'i', &port}, {"--clients", 'i', &num_clients},
       {"--requests", 'l', &max_requests}, {"--offset", 'l', &offset}, {"--seconds", 'd', &seconds},
       {"--warmup", 'd', &warmup}, {"--rate", 'd', &rate}, {"--timeout", 'd', &timeout}};
   for (int i = 1; i < argc; i++) {
@@ -369,6 +372,7 @@ static void parse_arguments(int argc, char **argv) {
 int main(int argc, char **argv) {
   parse_arguments(argc, argv);
   read_bodies();
+  if (times_file && !(times = fopen(times_file, "w"))) die("%s: %s", times_file, strerror(errno));
   clients = calloc(num_clients, sizeof *clients);
   poller = epoll_create1(EPOLL_CLOEXEC);
   timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);

