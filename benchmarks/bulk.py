@@ -204,19 +204,18 @@ def rate(args: argparse.Namespace, folder: Path) -> None:
 
 
 def steady(args: argparse.Namespace, rows: Path, output: Path) -> tuple[int, float, float]:
-    """Runs a job; returns rows, seconds and CPU seconds between its first and its last chunk."""
+    """Runs a job; returns rows, seconds and CPU seconds from its first row to its last chunk."""
     folder, command = OutputFolder(output), start(args, rows, output)
-    while not (first := num_done(folder)):
+    while not any(path.stat().st_size for path in folder.journal.glob("actor-*")):
         assert command.poll() is None
         time.sleep(POLL_SECONDS / 5)
     begun, used = time.monotonic(), tree.cpu_seconds(command.pid)
-    last, ended, cpu = first, begun, used
-    while command.poll() is None and last < args.rows:
+    ended, cpu = begun, used
+    while command.poll() is None and num_done(folder) < args.rows:
         time.sleep(POLL_SECONDS)
-        cpu = max(cpu, tree.cpu_seconds(command.pid))
-        last, ended = max(last, num_done(folder)), time.monotonic()
+        cpu, ended = max(cpu, tree.cpu_seconds(command.pid)), time.monotonic()
     assert command.wait() == 0
-    return args.rows - first, ended - begun, cpu - used
+    return args.rows, ended - begun, cpu - used
 
 
 def show(turn: int, name: str, num_rows: int, seconds: float, cpu: float) -> None:
