@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
@@ -51,6 +51,7 @@ class Level:
         rows: Number of rows of all decode steps.
         workers_seconds: CPU seconds of all workers.
         main_seconds: CPU seconds of the main process.
+        client_seconds: CPU seconds of the clients, which are in this process.
     """
 
     clients: int
@@ -64,6 +65,13 @@ class Level:
     rows: float
     workers_seconds: float
     main_seconds: float
+    client_seconds: float = 0.0
+
+    @property
+    def busy_cores(self) -> float:
+        """Cores that the server and its clients used."""
+        used = self.workers_seconds + self.main_seconds + self.client_seconds
+        return self.per_second * used / self.requests
 
 
 async def scrape(address: Address) -> str:
@@ -115,11 +123,12 @@ async def measure_level(
 ) -> Level:
     """Measures one closed loop."""
     address = Address.parse(url)
-    before = await scrape(address)
+    before, cpu_before = await scrape(address), time.process_time()
     report = await run_load(url, pair, sentences, clients, WARMUP_SECONDS, seconds)
+    client_seconds = time.process_time() - cpu_before
     after = await scrape(address)
     figures = (report.sentences_per_second, report.p50_ms or 0.0, report.p99_ms or 0.0)
-    return level_of(clients, figures, before, after)
+    return replace(level_of(clients, figures, before, after), client_seconds=client_seconds)
 
 
 async def measure_refusals(url: str, pair: str, sentences: Sequence[str], seconds: float) -> Level:
@@ -214,14 +223,14 @@ def costs_of(
     source: str,
 ) -> Costs:
     """Returns the costs that explain the measured loads."""
-    capacity = fmean(each.per_second for each in levels if each.clients == CAPACITY_CLIENTS)
+    saturated = [each for each in levels if each.clients >= CAPACITY_CLIENTS]
     return Costs(
         worker_costs(levels),
         server_costs(levels, refusals),
         sizes,
         client_seconds,
-        capacity,
+        fmean(each.per_second for each in saturated),
         num_workers,
-        num_workers,
+        fmean(each.busy_cores for each in saturated),
         source,
     )

@@ -62,9 +62,10 @@ class Costs:
         sentences: Source and target tokens of each measured sentence.
         client_seconds: CPU seconds of the load generator for each request. It runs on the same
             machine as the measured server.
-        capacity: Sentences per second of 64 clients, for the choice of offered rates.
+        capacity: Sentences per second of many clients, for the choice of offered rates.
         num_workers: Number of device workers.
-        num_cores: Number of cores of the machine.
+        num_cores: Cores that the server and its clients share. On a machine with other programs,
+            these are the cores that the calibration got. 0 gives each process a core of its own.
         source: The machine and the date of the measurement.
     """
 
@@ -74,12 +75,12 @@ class Costs:
     client_seconds: float = 0.0
     capacity: float = 0.0
     num_workers: int = 2
-    num_cores: int = 2
+    num_cores: float = 2.0
     source: str = ""
 
     def without_client(self) -> Self:
-        """Returns the costs of a machine whose clients run elsewhere."""
-        return replace(self, client_seconds=0.0)
+        """Returns the costs of a machine whose clients and other programs run elsewhere."""
+        return replace(self, client_seconds=0.0, num_cores=float(self.num_workers))
 
     def write(self, path: Path) -> None:
         """Writes the costs as JSON."""

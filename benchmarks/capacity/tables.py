@@ -22,7 +22,8 @@ def costs_table(costs: Costs) -> str:
     tokens = [sum(column) / len(costs.sentences) for column in zip(*costs.sentences, strict=True)]
     head = (
         f"{len(costs.sentences)} sentences, on average {tokens[0]:.1f} source tokens and "
-        f"{tokens[1]:.1f} target tokens; {costs.source}\n\n"
+        f"{tokens[1]:.1f} target tokens; {costs.num_cores:.2f} cores, {costs.capacity:.0f} "
+        f"sentences/s; {costs.source}\n\n"
     )
     rows = [
         [name.removesuffix("_seconds"), f"{1e6 * value:.1f}"]
@@ -45,9 +46,12 @@ def levels_table(costs: Costs, levels: Sequence[Level]) -> str:
             level.rows / level.steps,
             1000 * level.workers_seconds / level.requests,
             1000 * level.main_seconds / level.requests,
+            level.busy_cores,
         ]
         rows.append([str(level.clients), *(f"{figure:.3g}" for figure in figures)])
-    return table([*heads, "rows", "CPU ms of workers", "CPU ms of the main process"], rows)
+    return table(
+        [*heads, "rows", "CPU ms of workers", "CPU ms of the main process", "busy cores"], rows
+    )
 
 
 def periods_table(trace: Trace) -> str:
