@@ -1,8 +1,8 @@
 """The command `python -m benchmarks.capacity`.
 
 `calibrate` measures a running server. `plan` computes machines and money. `curve` simulates waiting
-times. `trace` draws arrivals. `model` simulates a trace, `replay` sends it to a running server, and
-`compare` repeats the simulation of a replay.
+times, and `cores` the rates of larger machines. `trace` draws arrivals. `model` simulates a trace,
+`replay` sends it to a running server, and `compare` repeats the simulation of a replay.
 """
 
 import os
@@ -23,7 +23,7 @@ from benchmarks.capacity.figures import by_kind, comparison_table, figures_table
 from benchmarks.capacity.plan import Demand, Supply, plan_table
 from benchmarks.capacity.replay import Replay
 from benchmarks.capacity.replay import replay as run_replay
-from benchmarks.capacity.replicas import capacity, point, simulate
+from benchmarks.capacity.replicas import capacity, capacity_of_cores, point, simulate
 from benchmarks.files import find_pair
 from service.bench.client import BenchError
 from service.bench.saturation.overload import parse_numbers
@@ -123,6 +123,18 @@ def curve(
         for share in parse_numbers(utilisations)
     ]
     print(tables.curve_table(points))
+
+
+@app.command()
+def cores(
+    costs: CostsFile = COSTS,
+    numbers: Annotated[str, typer.Option(help="numbers of cores")] = "1,2,4,8,16",
+) -> None:
+    """Simulate the capacity of larger machines with one HTTP process."""
+    found = Costs.read(costs).without_client()
+    counts = [int(number) for number in parse_numbers(numbers)]
+    loads = {count: capacity_of_cores(found, count) for count in counts}
+    print(tables.cores_table(loads))
 
 
 @app.command()

@@ -2,12 +2,11 @@
 
 import random
 from dataclasses import dataclass
-from functools import partial
 
 from benchmarks.capacity.costs import Costs
 from benchmarks.capacity.simulation import Machine, Request
 from benchmarks.capacity.virtual_time import Clock, virtual_time
-from service.bench.load import percentile
+from service.bench.load import ERROR_PAUSE_SECONDS, percentile
 
 WARMUP_SECONDS = 1.0
 DEADLINE_SECONDS = 60.0
@@ -42,12 +41,13 @@ def closed_loop(costs: Costs, clients: int, seconds: float) -> ClosedLoop:
             machine.send(Request(clock.now, sizes, DEADLINE_SECONDS, on_end=end))
 
         def end(request: Request) -> None:
-            if clock.now > WARMUP_SECONDS:
+            is_ok = request.outcome == "ok"
+            if is_ok and clock.now > WARMUP_SECONDS:
                 found.append(1000 * request.seconds)
-            clock.call_later(0.0, send)
+            clock.call_later(0.0 if is_ok else ERROR_PAUSE_SECONDS, send)
 
         for _ in range(clients):
-            clock.call_later(0.0, partial(send))
+            clock.call_later(0.0, send)
         clock.run_until(WARMUP_SECONDS + seconds)
     ordered = sorted(found)
     p50, p99 = percentile(ordered, 50) or 0.0, percentile(ordered, 99) or 0.0

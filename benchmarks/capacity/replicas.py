@@ -1,11 +1,11 @@
 """Gives the requests of a trace to simulated machines behind a load balancer."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from benchmarks.capacity.arrivals import Shape, Trace, day_trace, poisson, record
-from benchmarks.capacity.closed_loop import closed_loop
+from benchmarks.capacity.closed_loop import ClosedLoop, closed_loop
 from benchmarks.capacity.costs import Costs
 from benchmarks.capacity.figures import Figures
 from benchmarks.capacity.simulation import Machine, Outcome, Request
@@ -16,8 +16,8 @@ LOOK_AHEAD_SECONDS = 1.0
 """Arrivals are scheduled this far ahead, so that the queue of events stays short."""
 
 BURST_FACTOR = 2.0
-BURST_SECONDS = 10.0
-CALM_SECONDS = 50.0
+BURST_SECONDS = 5.0
+CALM_SECONDS = 25.0
 """A bursty load has BURST_FACTOR times its mean rate in bursts of about BURST_SECONDS."""
 
 
@@ -77,6 +77,12 @@ class Point:
 def capacity(costs: Costs) -> float:
     """Returns the sentences per second of one machine with many waiting clients."""
     return closed_loop(costs, SATURATING_CLIENTS, 5.0).per_second
+
+
+def capacity_of_cores(costs: Costs, num_cores: int) -> ClosedLoop:
+    """Simulates one machine with more cores: a worker for each, and one HTTP process."""
+    machine = replace(costs, num_workers=num_cores, num_cores=float(num_cores))
+    return closed_loop(machine, SATURATING_CLIENTS * max(1, num_cores // 2), 3.0)
 
 
 def bursty(mean: float, seconds: float) -> Shape:

@@ -1,10 +1,10 @@
 """Markdown tables of costs, loads, periods and waiting times."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.capacity.arrivals import Trace
 from benchmarks.capacity.calibration import Level
-from benchmarks.capacity.closed_loop import closed_loop
+from benchmarks.capacity.closed_loop import ClosedLoop, closed_loop
 from benchmarks.capacity.costs import Costs
 from benchmarks.capacity.replicas import Point
 
@@ -52,6 +52,15 @@ def levels_table(costs: Costs, levels: Sequence[Level]) -> str:
     return table(
         [*heads, "rows", "CPU ms of workers", "CPU ms of the main process", "busy cores"], rows
     )
+
+
+def cores_table(loads: Mapping[int, ClosedLoop]) -> str:
+    """Returns the simulated rate of machines by their number of cores."""
+    rows = [
+        [str(count), f"{load.per_second:.0f}", f"{load.per_second / count:.0f}"]
+        for count, load in loads.items()
+    ]
+    return table(["cores", "sentences/s", "sentences/s of a core"], rows)
 
 
 def periods_table(trace: Trace) -> str:

@@ -18,7 +18,7 @@ from benchmarks.capacity.figures import Figures, by_kind, comparison_table
 from benchmarks.capacity.plan import Demand, Supply, plan
 from benchmarks.capacity.processors import Processors
 from benchmarks.capacity.replay import Replay, replay
-from benchmarks.capacity.replicas import point, simulate
+from benchmarks.capacity.replicas import capacity_of_cores, point, simulate
 from benchmarks.capacity.simulation import Outcome
 from benchmarks.capacity.virtual_time import Clock, virtual_time
 from service.scheduling.margin import Margin
@@ -110,10 +110,27 @@ def test_load_above_the_capacity_is_refused_and_the_rest_is_in_time() -> None:
 
 def test_more_machines_wait_less_at_the_same_utilisation() -> None:
     costs = replace(COSTS, capacity=closed_loop(COSTS, 128, 3.0).per_second)
-    one, four = (point(costs, replicas, 0.8, 10.0, 2.0) for replicas in (1, 4))
+    one, four = (point(costs, replicas, 0.8, 5.0, 2.0) for replicas in (1, 4))
     assert four.poisson.p99_ms < one.poisson.p99_ms
-    assert one.poisson.requests == pytest.approx(0.8 * costs.capacity * 10, rel=0.1)
+    assert one.poisson.requests == pytest.approx(0.8 * costs.capacity * 5, rel=0.1)
     assert one.bursty.p99_ms > one.poisson.p99_ms
+
+
+def test_one_http_process_limits_a_machine_with_many_cores() -> None:
+    """A request takes at least 4 ms of the HTTP process, so 250 requests/s are the limit."""
+    rates = [capacity_of_cores(COSTS, cores).per_second for cores in (1, 2, 8)]
+    assert rates[1] > 1.5 * rates[0]
+    assert 1.2 * rates[1] < rates[2] < 250
+
+
+def test_calibrated_cores_are_those_that_the_processes_used() -> None:
+    level = calibration.Level(64, 500.0, 1.0, 2.0, 1000, 0, 10, 300, 9000, 2.0, 0.6, 0.2)
+    assert level.busy_cores == pytest.approx(500 * 2.8 / 1000)
+    refusals = replace(level, refused=100.0, main_seconds=0.7)
+    found = calibration.costs_of([level], refusals, COSTS.sentences, 1e-4, 2, "here")
+    assert found.num_cores == pytest.approx(1.4)
+    assert found.server.refusal_seconds == pytest.approx(0.001)
+    assert found.without_client().num_cores == 2
 
 
 def test_fit_finds_the_costs_that_made_the_figures() -> None:
