@@ -190,7 +190,7 @@ def replay(
 def compare(result: ReplayFile = REPLAY, costs: CostsFile = COSTS) -> None:
     """Simulate the trace of a replay, and print both."""
     real, found = Replay.read(result), Costs.read(costs)
-    arrivals = day_trace(real.shape, real.num_texts)
+    arrivals = day_trace(real.shape, real.num_texts).first(len(real.outcomes))
     outcomes = simulate(found, arrivals, real.deadline_seconds)
     print(
         f"The client took {1e6 * real.client_seconds:.0f} µs of CPU for a request, and was at most "

@@ -9,7 +9,7 @@ import math
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -106,6 +106,10 @@ class Trace:
     moments: list[float]
     texts: list[int]
     periods: list[Period]
+
+    def first(self, number: int) -> "Trace":
+        """Returns the trace of the first requests."""
+        return replace(self, moments=self.moments[:number], texts=self.texts[:number])
 
     def kind_at(self, moment: float) -> str:
         """Returns the kind of the period at a time."""

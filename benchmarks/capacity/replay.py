@@ -2,8 +2,9 @@
 
 import itertools
 import json
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
@@ -85,10 +86,23 @@ class Replay:
             ) from error
 
 
+def until_interrupted(moments: Sequence[float]) -> Iterator[float]:
+    """Yields the moments until the process gets SIGINT."""
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    try:
+        yield from itertools.takewhile(lambda moment: not received, moments)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def replay(
     url: str, pair: str, sentences: Sequence[str], shape: Shape, deadline_seconds: float
 ) -> Replay:
-    """Sends all requests of a trace, whatever the server answers."""
+    """Sends all requests of a trace, whatever the server answers.
+
+    Ctrl-C ends the trace early; the requests until then are kept.
+    """
     trace = day_trace(shape, len(sentences))
     address = Address.parse(url)
     timeout_ms = round(1000 * deadline_seconds)
@@ -97,11 +111,11 @@ def replay(
     recorder = Recorder()
     loop = OpenLoop(address, requests, deadline_seconds + PATIENCE_SECONDS)
     began, cpu_began = time.perf_counter(), time.process_time()
-    loop.run(trace.moments, recorder)
+    loop.run(until_interrupted(trace.moments), recorder)
     used = time.process_time() - cpu_began
     loop.close()
     outcomes = sorted(each._replace(sent=each.sent - began) for each in recorder.outcomes)
-    behind = [each.sent - moment for each, moment in zip(outcomes, trace.moments, strict=True)]
+    behind = [each.sent - moment for each, moment in zip(outcomes, trace.moments, strict=False)]
     client_seconds = used / max(1, len(outcomes))
     return Replay(
         shape, len(sentences), deadline_seconds, outcomes, client_seconds, max(behind, default=0.0)

@@ -1,6 +1,7 @@
 """The capacity model: plans, arrivals, shared cores, calibration, and the figures of a trace."""
 
 import random
+import signal
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from benchmarks.capacity.costs import Costs, CostsError, ServerCosts, WorkerCost
 from benchmarks.capacity.figures import Figures, by_kind, comparison_table
 from benchmarks.capacity.plan import Demand, Supply, plan
 from benchmarks.capacity.processors import Processors
-from benchmarks.capacity.replay import Replay, replay
+from benchmarks.capacity.replay import Replay, replay, until_interrupted
 from benchmarks.capacity.replicas import capacity_of_cores, point, simulate
 from benchmarks.capacity.simulation import Outcome
 from benchmarks.capacity.virtual_time import Clock, virtual_time
@@ -165,6 +166,15 @@ def test_replay_sends_the_trace_and_keeps_each_outcome(tmp_path: Path) -> None:
     assert {each.name for each in found.outcomes} == {"ok"}
     found.write(tmp_path / "replay.json")
     assert Replay.read(tmp_path / "replay.json") == found
+
+
+def test_interrupted_trace_ends_early() -> None:
+    sent = []
+    for moment in until_interrupted([1.0, 2.0, 3.0]):
+        sent.append(moment)
+        if moment == 2.0:
+            signal.raise_signal(signal.SIGINT)
+    assert sent == [1.0, 2.0]
 
 
 def test_figures_of_each_kind_of_period_are_compared() -> None:
