@@ -92,6 +92,7 @@ def connected(options: ClusterOptions) -> Iterator[ModuleType]:
     ray = load_ray(options.address is None)
     shared: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     local = {
+        "address": "local",  # never another cluster of this machine
         # The read of the list of shards must not wait for the cores of the actors.
         "num_cpus": options.num_actors * options.cpus + 1,
         "num_gpus": options.num_actors * options.gpus,

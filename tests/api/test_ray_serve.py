@@ -40,7 +40,11 @@ def address() -> Iterator[str]:
         port = probe.getsockname()[1]
     try:
         ray.init(
-            num_cpus=1, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False
+            address="local",  # never another cluster of this machine
+            num_cpus=1,
+            include_dashboard=False,
+            object_store_memory=80_000_000,
+            log_to_driver=False,
         )
         serve.start(http_options={"host": "127.0.0.1", "port": port})
         yield f"http://127.0.0.1:{port}"
