@@ -71,7 +71,7 @@ def figures_table(found: dict[str, Figures]) -> str:
 
 
 def comparison_table(measured: dict[str, Figures], simulated: dict[str, Figures]) -> str:
-    """Returns a Markdown table of both, with the error of the simulated figures."""
+    """Returns a Markdown table of the measured and the simulated figures, with their deviations."""
     figures = (
         ("p50 ms", "p50_ms", 1.0),
         ("p99 ms", "p99_ms", 1.0),

@@ -1,4 +1,4 @@
-"""The installation of the tools for the chart: what is checked, and what is skipped."""
+"""The installation of the tools for the chart: its checks, and its reports of missing tools."""
 
 import hashlib
 import io
