@@ -3,7 +3,6 @@
 import http.client
 import json
 import select
-import socket
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -14,6 +13,7 @@ from service.http_server.connection import Connection
 from service.http_server.early_refusals import MAX_BODY_BYTES
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
+from tests.ports import free_ports
 from tests.workers import LIMIT_SECONDS, Script, until
 
 BODY = json.dumps(translation("Hello.")).encode()
@@ -208,12 +208,6 @@ def test_application_refuses_other_requests(refusing: Refusing, request_bytes: b
 def test_traced_server_refuses_in_the_application(
     serve_live: ServeLive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    (port,) = free_ports(1)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
     assert serve_live().early.templates == {}
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port

@@ -1,6 +1,5 @@
 """The configuration in deploy/envoy/ in a real Envoy, in front of servers of this process."""
 
-import socket
 import subprocess
 import threading
 from collections import Counter
@@ -18,6 +17,7 @@ from service.errors import RequestTooLargeError
 from service.models.catalog import Catalog
 from tests.api.conftest import ServeLive
 from tests.api.servers import assert_error, translation
+from tests.ports import free_ports
 from tests.workers import LIMIT_SECONDS, Script, until
 
 CONFIGS = sorted(CONFIG.parent.glob("*.yaml"))
@@ -32,14 +32,6 @@ def program() -> str:
         return find_envoy(may_install=False)
     except MissingError as error:
         pytest.skip(str(error))
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as opened:
-        probes = [
-            opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [probe.getsockname()[1] for probe in probes]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +10,7 @@ import httpx
 import pytest
 
 from benchmarks import tree
+from tests.ports import free_ports
 from tests.workers import until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'regard[ray]'")
@@ -35,9 +35,7 @@ def address() -> Iterator[str]:
     """Starts Ray and the application; gives the address of Ray Serve's proxy."""
     before = {name: os.environ.get(name) for name in LOOPBACK}
     os.environ.update(LOOPBACK)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     try:
         ray.init(
             address="local",  # never another cluster of this machine

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -20,6 +19,7 @@ from service import logs
 from service.errors import fault
 from service.logs import LogFormat
 from tests.api.conftest import Serve
+from tests.ports import free_ports
 from tests.workers import until
 
 FORGED = "x\n2026-01-01 00:00:00.000 INFO regard: all is well\r\x1b[2J\u2028\x85\u202e"
@@ -104,9 +104,7 @@ def test_level_is_that_of_the_settings(configure: Configure) -> None:
 @pytest.mark.checkpoint
 def test_every_process_logs_json() -> None:
     """The main process, HTTP processes and device workers of a real server."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     settings = {
         "REGARD_PORT": str(port),
         "REGARD_LOG_FORMAT": "json",

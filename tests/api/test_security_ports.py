@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 
@@ -12,6 +11,7 @@ import pytest
 from service.errors import NotFoundError
 from tests.api.conftest import Serve
 from tests.api.servers import assert_error
+from tests.ports import free_ports
 from tests.workers import until
 
 ADMIN = {"authorization": "Bearer admin-key"}
@@ -40,17 +40,10 @@ def test_without_the_setting_one_port_serves_all(serve: Serve) -> None:
     assert "regard_ready" in serve().get(f"{PUBLIC}/metrics").text
 
 
-def free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        for each in (first, second):
-            each.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
-
-
 @pytest.mark.checkpoint
 @pytest.mark.parametrize("http_workers", [1, 2])
 def test_both_ports_listen(http_workers: int) -> None:
-    port, admin_port = free_ports()
+    port, admin_port = free_ports(2)
     settings = {
         "REGARD_PORT": str(port),
         "REGARD_ADMIN_PORT": str(admin_port),

@@ -153,12 +153,13 @@ def test_command_shows_the_share_of_the_peak(monkeypatch: pytest.MonkeyPatch) ->
         )
 
     with served(answer) as url:
-        options = ["--offered", "0.02,0.04", "--deadlines", "1", "--duration", "0.3"]
+        # Few requests in a long time: a busy machine answers some of them before the end.
+        options = ["--offered", "0.001,0.002", "--deadlines", "1", "--duration", "1"]
         result = bench("overload", "--url", url, "--rounds", "2", "--json", *options)
     assert result.exit_code == 0, result.output
     assert result.stderr.count("deadline 1 s") == 4
     report = json.loads(result.stdout)
-    assert [run["factor"] for run in report["runs"]] == [0.02, 0.04]
+    assert [run["factor"] for run in report["runs"]] == [0.001, 0.002]
     assert max(run["share_of_peak"] for run in report["runs"]) == 1
     for run in report["runs"]:
         assert (run["refused"], run["errors"], run["memory_mib"]) == (0, {}, 1.0)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from service.bulk.folder import OutputFolder
 from service.bulk.job import Job
 
@@ -49,6 +51,7 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.timeout(900)  # Ray starts three times; beside other tests each start takes a minute
 def test_killed_job_has_each_row_exactly_once(tmp_path: Path) -> None:
     source, output = tmp_path / "in.txt", tmp_path / "out"
     source.write_text("".join(f"line {number}\n" for number in range(NUM_ROWS)), encoding="utf-8")

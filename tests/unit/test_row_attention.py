@@ -91,7 +91,7 @@ def test_translations_by_the_kernel_are_those_of_the_plain_runner(
     kernel: AttendRows, family: Family
 ) -> None:
     limits = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
-    runner, sources = CudaRunner(family.model(), limits), tiny_sources(6)
+    runner, sources = CudaRunner(family.model(), limits), tiny_sources(6, longest=12)
     runner.attend = kernel
     expected = greedy_ids(Engine(TorchRunner(family.model(), limits), limits), sources)
     assert greedy_ids(Engine(runner, limits), sources) == expected
