@@ -9,7 +9,6 @@ const say = speaker(story);
 
 // The current chapter lies under a line across the window, a little above its middle.
 const LINE_SHARE = 0.42;
-const LINE = { rootMargin: `-${100 * LINE_SHARE}% 0px -${99.9 - 100 * LINE_SHARE}% 0px` };
 const OWN_KEYS = 'input, textarea, select, summary, [role="application"], .scroll';
 
 /**
@@ -42,9 +41,9 @@ export class Chapters {
     makeCopy(copy, link);
     const pager = element('div', { class: 'pager' }, this.before, this.progress, copy, this.after);
     this.root = element('div', { class: 'story', hidden: true }, this.contents, this.list, pager);
-    this.observer = new IntersectionObserver((entries) => this.#scrolled(entries), LINE);
     new ResizeObserver(() => this.#keepPlace()).observe(document.body);
     document.addEventListener('keydown', (event) => this.#press(event));
+    addEventListener('scroll', () => this.#follow(), { passive: true });
     addEventListener('scrollend', () => this.#arrive());
     for (const name of ['wheel', 'touchmove', 'pointerdown', 'keydown'])
       addEventListener(name, () => (this.#wanted = null), { passive: true, capture: true });
@@ -78,7 +77,6 @@ export class Chapters {
   }
 
   #build(chapters, names) {
-    this.observer.disconnect();
     this.#names = names;
     this.#nodes = new Map(chapters.map((chapter) => [chapter.name, chapterNode(chapter)]));
     this.list.replaceChildren(...this.#nodes.values());
@@ -86,7 +84,6 @@ export class Chapters {
     this.contents.replaceChildren(
       ...groups.map((group) => this.#group(group, chapters.filter((c) => c.group === group))),
     );
-    for (const node of this.#nodes.values()) this.observer.observe(node);
   }
 
   #group(group, chapters) {
@@ -119,18 +116,20 @@ export class Chapters {
     this.#go(by);
   }
 
-  /** Follows the reader's scrolling; while the page scrolls to a chapter, it waits for that. */
-  #scrolled(entries) {
-    const entered = entries.findLast((entry) => entry.isIntersecting);
-    if (entered) this.#enter(entered.target.dataset.chapter);
-    else if (this.#topOf(this.#names[0]) > innerHeight * LINE_SHARE) this.#enter(null);
-    else if (this.list.getBoundingClientRect().bottom < innerHeight * LINE_SHARE)
-      this.#enter(/** @type {string} */ (this.#names.at(-1)));
+  /**
+   * Makes the chapter under the line the current one. A jump of the page can pass any number of
+   * chapters between two frames, so the place decides, not what has entered the window.
+   */
+  #follow() {
+    if (this.root.offsetParent === null) return;
+    const line = innerHeight * LINE_SHARE;
+    this.#enter(this.#names.findLast((name) => this.#topOf(name) <= line) ?? null);
   }
 
   /** Keeps the current chapter where it is in the window, when something above it has changed. */
   #keepPlace() {
-    if (this.#top !== null) this.#restore(this.#top - scrollY);
+    if (this.#top === null) this.#follow();
+    else this.#restore(this.#top - scrollY);
   }
 
   /** Brings the current chapter back to a place in the window. */
