@@ -42,6 +42,7 @@ interface PageElements {
   'map-table': HTMLDetailsElement;
   'translate-curl': HTMLDetailsElement;
   'look-curl': HTMLDetailsElement;
+  expert: HTMLDetailsElement;
   'steps-curl': HTMLDetailsElement;
   'steps-before': HTMLButtonElement;
   'steps-after': HTMLButtonElement;
@@ -89,6 +90,8 @@ interface View {
   vectors: boolean;
   swapped: boolean;
   turned: boolean;
+  from: number | null;
+  whole: boolean;
   lesson: string | null;
   token: number | null;
   step: string | null;

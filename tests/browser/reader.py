@@ -9,6 +9,8 @@ from playwright.sync_api import Locator, Page, Request, expect
 
 KIDS = "The kids were scared of the lions, so they left right away."
 POOL = "pool beats badminton"
+EXPERT = ("level", "norm")
+"""Groups of radio buttons in the fold for experts."""
 TWO = "The cat sat on the mat. It slept."
 
 
@@ -51,8 +53,23 @@ class Reader:
         return self.page.get_by_role("button", name=name, exact=exact)
 
     def choose(self, group: str, value: str) -> Self:
-        """Chooses a radio button of a group, by mouse."""
+        """Chooses a radio button of a group, by mouse; some groups are folded."""
+        if group in EXPERT:
+            self.unfold("#expert")
         self.page.locator(f"#{group} label:has(input[value='{value}'])").click()
+        return self
+
+    def save(self, kind: str) -> None:
+        """Clicks the button that saves the map, or its numbers."""
+        if kind == "npz":
+            self.unfold("#expert")
+        self.page.locator(f"#{kind}").click()
+
+    def unfold(self, fold: str) -> Self:
+        """Opens a fold, if it is closed."""
+        expect(self.page.locator(f"{fold} > summary")).to_be_visible()
+        if self.page.locator(fold).get_attribute("open") is None:
+            self.page.locator(f"{fold} > summary").click()
         return self
 
     def chosen(self, group: str) -> str:

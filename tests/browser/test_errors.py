@@ -190,7 +190,7 @@ def test_error_of_the_steps_stands_beside_them(reader: Reader, page: Page) -> No
 def test_error_of_a_download_is_told(reader: Reader, page: Page) -> None:
     reader.read(POOL)
     page.route("**/attention", refusing(504, "deadline_exceeded", "not done"), times=1)
-    reader.button("Download npz").click()
+    reader.save("npz")
     expect(reader.notice("download")).to_be_visible()
     with page.expect_download():
         reader.notice("download").get_by_role("button", name="Try again").click()

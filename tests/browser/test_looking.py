@@ -85,7 +85,7 @@ def test_rollout_is_shown(reader: Reader, page: Page, api: Api) -> None:
     expect(page.get_by_role("heading", name="Encoder, rollout of 6 layers")).to_be_visible()
     expect(page.locator("#explained")).to_contain_text("Abnar and Zuidema")
     expect(page.locator("#heads")).to_be_hidden()
-    expect(page.get_by_role("radio", name="Weights × values")).to_be_disabled()
+    expect(page.locator("#norm input").last).to_be_disabled()
     found = api.attention(KIDS, kinds=["encoder"], reduce="rollout", level="word")
     assert_shows(reader, found["attentions"][0]["data"][0][0])
 
@@ -206,7 +206,7 @@ def test_causal_attention_has_no_future(reader: Reader, api: Api) -> None:
 
 def downloaded(reader: Reader, name: str) -> Download:
     with reader.page.expect_download() as found:
-        reader.button(f"Download {name}").click()
+        reader.save(name.lower())
     return found.value
 
 
@@ -320,7 +320,7 @@ def test_png_is_as_large_as_the_drawing_twice(reader: Reader) -> None:
 def test_picture_that_the_browser_cannot_make_is_told(reader: Reader) -> None:
     """A canvas that is too large gives nothing, which was taken for a fault of the server."""
     reader.page.add_init_script("HTMLCanvasElement.prototype.toBlob = (told) => told(null)")
-    reader.read(POOL).button("Download PNG").click()
+    reader.read(POOL).save("png")
     expect(reader.notice("download")).to_contain_text("pixels are more than this browser draws")
 
 

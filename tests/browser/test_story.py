@@ -17,6 +17,10 @@ STEPS = (
     *("tokens", "position", "roles", "scores", "scale", "mask", "softmax", "values", "sum"),
     *("heads", "concat", "norm", "forward", "encoder", "decoder", "words", "pool"),
 )
+MAIN = (
+    *("tokens", "roles", "scores", "scale", "softmax", "values", "sum", "heads"),
+    *("decoder", "words", "pool"),
+)
 LAYER, HEAD = 1, 5  # of en-pt, where "they" looks at "kids"
 THEY = 12
 PHONE = {"viewport": {"width": 375, "height": 800}, "has_touch": True, "is_mobile": True}
@@ -29,22 +33,27 @@ def _translator(api: Api) -> None:
 
 
 def opened(reader: Reader, **view: Any) -> Page:
-    """Opens the story and waits for its numbers."""
-    reader.open(way="understand", **view)
-    page = reader.page
+    """Opens the whole story and waits for its numbers."""
+    reader.open(way="understand", whole="yes", **view)
+    expect_chapters(reader.page, STEPS)
+    return reader.page
+
+
+def expect_chapters(page: Page, names: tuple[str, ...]) -> None:
     expect(page.locator("#story")).to_have_attribute("aria-busy", "false")
-    expect(page.locator(".chapter")).to_have_count(len(STEPS))
-    return page
+    expect(page.locator(".chapter")).to_have_count(len(names))
+    found = page.locator(".chapter").evaluate_all("all => all.map(e => e.dataset.chapter)")
+    assert tuple(found) == names
 
 
 def chapter(page: Page, name: str) -> Locator:
     return page.locator(f"[data-chapter={name}]")
 
 
-def expect_step(page: Page, number: int) -> None:
+def expect_step(page: Page, number: int, names: tuple[str, ...] = STEPS) -> None:
     """A step, counted from 1, is the current one, in words, in the contents and to the eye."""
-    name = STEPS[number - 1]
-    expect(page.locator(".pager p")).to_contain_text(f"Step {number} of {len(STEPS)}: ")
+    name = names[number - 1]
+    expect(page.locator(".pager p")).to_contain_text(f"Step {number} of {len(names)}: ")
     expect(page.locator(".contents [aria-current=step]")).to_have_attribute("data-step", name)
     expect(chapter(page, name)).to_have_class(re.compile("current"))
     expect(chapter(page, name).locator("h3")).to_be_in_viewport()
@@ -135,6 +144,25 @@ def test_story_follows_scrolling(reader: Reader, page: Page) -> None:
     expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
 
 
+def test_story_starts_with_its_main_steps(reader: Reader, page: Page) -> None:
+    """All steps come on request, and with a link to a step that is not a main one."""
+    reader.open(way="understand")
+    expect_chapters(page, MAIN)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect_step(page, 2, MAIN)
+    reader.choose("extent", "whole")
+    expect_chapters(page, STEPS)
+    page.locator(".contents [data-step=mask]").click()
+    reader.choose("extent", "main")
+    expect_chapters(page, MAIN)
+    expect(page.locator(".pager p")).to_have_text(f"The story has {len(MAIN)} steps")
+    page.goto("about:blank")
+    reader.open(way="understand", step="mask")
+    expect_chapters(page, STEPS)
+    expect_step(page, STEPS.index("mask") + 1)
+
+
 @pytest.mark.parametrize("options", [{}])
 def test_story_moves_smoothly_to_a_far_step(reader: Reader, page: Page) -> None:
     """The steps on the way do not stop it."""
@@ -149,6 +177,7 @@ def test_story_moves_smoothly_to_a_far_step(reader: Reader, page: Page) -> None:
 def test_arrow_keys_in_a_field_belong_to_the_field(reader: Reader, page: Page) -> None:
     opened(reader)
     page.get_by_label("Sentence of the story, in English").press("ArrowRight")
+    reader.unfold("#toy details")
     page.get_by_label("pool, number 1", exact=True).press("ArrowRight")
     expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
 
@@ -197,11 +226,13 @@ def test_token_without_a_translation_is_named(reader: Reader, page: Page, api: A
     expect(chapter(page, "decoder")).not_to_contain_text("stands for")
 
 
-def test_story_scrolled_past_its_end_shows_the_last_step(reader: Reader, page: Page) -> None:
+def test_story_follows_a_jump_of_the_page(reader: Reader, page: Page) -> None:
+    """To its end and back to its start, as with the keys End and Home: no step is seen between."""
     opened(reader)
-    page.locator("#summary").evaluate("node => node.scrollIntoView()")
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     expect(page.locator(".pager p")).to_contain_text(f"Step {len(STEPS)} of {len(STEPS)}: ")
+    page.evaluate("scrollTo(0, 0)")
+    expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
 
 
 def test_long_table_shows_all_tokens_on_request(reader: Reader, page: Page) -> None:
@@ -366,16 +397,17 @@ def test_summary_leads_back_to_the_steps(reader: Reader, page: Page) -> None:
 def test_example_opens_its_sentence_and_step(
     reader: Reader, page: Page, api: Api, text: str, step: str
 ) -> None:
-    opened(reader)
+    reader.open(way="understand")
+    expect_chapters(page, MAIN)
     link = page.locator("#more a", has_text=text).first
     address = link.get_attribute("href") or ""
     link.click()
     expect(page.locator("label.chip")).to_have_count(len(api.attention(text)["source"]["tokens"]))
-    expect_step(page, STEPS.index(step) + 1)
+    expect_step(page, MAIN.index(step) + 1, MAIN)
     page.goto("about:blank")
     page.goto(f"/{address}")  # in another tab
     expect(page.get_by_label("Sentence of the story, in English")).to_have_value(text)
-    expect_step(page, STEPS.index(step) + 1)
+    expect_step(page, MAIN.index(step) + 1, MAIN)
 
 
 def test_example_opens_in_the_translator(reader: Reader, page: Page) -> None:
@@ -389,7 +421,7 @@ def test_example_opens_in_the_translator(reader: Reader, page: Page) -> None:
 def test_story_speaks_portuguese(reader: Reader, page: Page) -> None:
     page.goto("/#way=understand&step=roles")
     expect(page.get_by_role("heading", name="× W_Q, W_K, W_V: três papéis")).to_be_focused()
-    expect(page.locator(".pager p")).to_contain_text("Passo 3 de 17")
+    expect(page.locator(".pager p")).to_contain_text("Passo 2 de 11")
     expect(page.get_by_role("heading", name="Atenção em cinco frases")).to_be_visible()
 
 

@@ -18,6 +18,10 @@ SCORES = [[0.31, 0.14, 0.3], [0.14, 0.31, 0.15], [0.3, 0.15, 0.31]]
 OUTPUT = [[0.38, 0.22, 0.16, 0.14], [0.35, 0.25, 0.17, 0.13], [0.38, 0.22, 0.17, 0.13]]
 
 
+def opened(reader: Reader, **view: Any) -> None:
+    reader.open(way="understand", **view).unfold("#toy details")
+
+
 def computed(matrix: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     """The scores, the weights and the output."""
     scores = matrix @ matrix.T
@@ -45,7 +49,7 @@ def assert_follows(page: Page, matrix: Matrix) -> None:
 
 def test_toy_starts_with_the_numbers_of_the_explanation(reader: Reader, page: Page) -> None:
     """A text that explains attention with these numbers prints the same results."""
-    reader.open(way="understand")
+    opened(reader)
     expect(page.locator("#toy [data-matrix=output] tbody tr")).to_have_count(3)
     np.testing.assert_array_equal(shown(page, "scores"), SCORES)
     np.testing.assert_array_equal(shown(page, "output"), OUTPUT)
@@ -56,7 +60,7 @@ def test_toy_starts_with_the_numbers_of_the_explanation(reader: Reader, page: Pa
 
 
 def test_toy_follows_what_is_typed(reader: Reader, page: Page) -> None:
-    reader.open(way="understand")
+    opened(reader)
     cell(page, "pool", 1).fill("-2,5")  # with a decimal comma
     cell(page, "badminton", 3).fill(".25")
     changed = FIRST.copy()
@@ -73,7 +77,7 @@ def test_toy_follows_what_is_typed(reader: Reader, page: Page) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "1.2.3", "11", "1e3", "--1"])
 def test_bad_number_is_explained_below_its_row(reader: Reader, page: Page, text: str) -> None:
-    reader.open(way="understand")
+    opened(reader)
     cell(page, "beats", 2).fill(text)
     warning = page.locator("#toy-warning-1")
     expect(warning).to_contain_text("Write a number from −10 to 10")
@@ -84,13 +88,14 @@ def test_bad_number_is_explained_below_its_row(reader: Reader, page: Page, text:
 
 
 def test_link_holds_the_numbers(reader: Reader, page: Page) -> None:
-    reader.open(way="understand")
+    opened(reader)
     cell(page, "beats", 4).fill("3")
     reader.button("Copy link").click()
     expect(reader.button("Copied")).to_be_visible()
     link = page.evaluate("navigator.clipboard.readText()")
     page.goto("about:blank")
-    page.goto(link)
+    page.goto(link)  # it opens the fold
+    expect(cell(page, "beats", 4)).to_be_visible()
     expect(cell(page, "beats", 4)).to_have_value("3")
     changed = FIRST.copy()
     changed[1, 3] = 3
@@ -99,7 +104,7 @@ def test_link_holds_the_numbers(reader: Reader, page: Page) -> None:
 
 @pytest.mark.parametrize("toy", ["1 2 3", "x", "1 2 3 4 5 6 7 8 9 10 11 12"])
 def test_damaged_numbers_of_a_link_are_left_out(reader: Reader, page: Page, toy: str) -> None:
-    reader.open(way="understand", toy=toy)
+    opened(reader, toy=toy)
     expect(cell(page, "pool", 1)).to_have_value("0.5")
 
 
@@ -107,7 +112,7 @@ def test_damaged_numbers_of_a_link_are_left_out(reader: Reader, page: Page, toy:
 def test_cells_are_large_enough_for_a_finger(
     reader: Reader, page: Page, options: dict[str, Any]
 ) -> None:
-    reader.open(way="understand")
+    opened(reader)
     box = cell(page, "pool", 1).bounding_box()
     assert box is not None
     assert min(box["width"], box["height"]) >= 40

@@ -139,6 +139,54 @@ def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: A
     expect(page.locator(".verdict").last).to_contain_text("It says “kids”, whoever was scared.")
 
 
+def row_of(api: Api, text: str, word: str, **head: Any) -> tuple[str, float, float]:
+    """At what a word looks most, with which share, and what the model's marks get, by the API."""
+    body = {"kinds": ["encoder"], "reduce": "none", "level": "word"} | head
+    (item,) = api.post("/attention", text=text, **body)["items"]
+    words = [token.removeprefix("▁").lower() for token in item["source"]["tokens"]]
+    row = item["attentions"][0]["data"][0][0][words.index(word)]
+    known = list(zip(words, row, item["source"]["special"], strict=True))
+    most, share = max(((w, s) for w, s, special in known if not special), key=lambda one: one[1])
+    return most, share, sum(s for _, s, special in known if special)
+
+
+def test_any_word_shows_where_it_looks(reader: Reader, page: Page, api: Api) -> None:
+    """By mouse and by keyboard, in both sentences; a swap returns to `they`."""
+    reader.open(way="understand")
+    expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
+    scene(page, "second").get_by_role("button", name="scared").click()
+    for place, head in (("first", EMBEDDER), ("second", TRANSLATOR)):
+        most, share, _ = row_of(api, KIDS, "scared", **head)
+        readout = page.locator(f".reading:has([data-scene={place}]) .readout")
+        expect(readout).to_have_text(f"“scared” looks at “{most}”: {percent(share)}")
+        expect(scene(page, place).locator("text")).to_have_text(percent(share))
+        pressed = scene(page, place).locator("[aria-pressed=true]")
+        expect(pressed).to_have_text("scared")
+    word = scene(page, "first").get_by_role("button", name="lions")
+    word.focus()
+    page.keyboard.press("Enter")
+    most, share, marks = row_of(api, KIDS, "lions", **EMBEDDER)
+    assert marks > share
+    expect(page.locator(".verdict").first).to_contain_text(
+        f"“lions” gives {percent(marks)} to a mark"
+    )
+    assert "from=6" in page.evaluate("document.querySelector('#link').click() || location.hash")
+    reader.button("Swap kids and lions").click()
+    expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
+
+
+def test_swap_is_shown_in_the_translation(reader: Reader, page: Page, api: Api) -> None:
+    written = {text: api.translate(text)["translatedText"] for text in FORMS}
+    assert all("eles" in translation for translation in written.values())
+    reader.open(way="understand")
+    expect(page.locator(".translation q")).to_have_text(written[KIDS])
+    sentence = page.locator(".translation p").first
+    expect(sentence).to_have_text(f"Its translation of this sentence: {written[KIDS]}")
+    expect(page.locator(".translation")).to_contain_text("is “eles” in all four sentences")
+    reader.button("Swap kids and lions").click()
+    expect(page.locator(".translation q")).to_have_text(written[LIONS])
+
+
 def middle(locator: Locator) -> float:
     box = locator.bounding_box()
     assert box is not None

@@ -23,6 +23,8 @@
  * vectors: Whether the computation shows q, k and v.
  * swapped, turned: Whether the kids and the lions have changed places in the sentence that opens
  *     Understand, and whether that sentence is in the active voice.
+ * from: The number of the word of that sentence whose attention is shown; null for `they`.
+ * whole: Whether the story has all of its steps, and not the main ones alone.
  * lesson, token: The sentence of the story, and the number of the token that it follows; null for
  *     the story's own choice.
  * step: The step of the story; null before its start.
@@ -52,6 +54,8 @@ export const DEFAULTS = Object.freeze({
   vectors: false,
   swapped: false,
   turned: false,
+  from: null,
+  whole: false,
   lesson: null,
   token: null,
   step: null,
@@ -101,6 +105,8 @@ const READERS = {
   vectors: isFlag,
   swapped: isFlag,
   turned: isFlag,
+  from: isNumber,
+  whole: isFlag,
   lesson: isText,
   token: isNumber,
   step: isWord,

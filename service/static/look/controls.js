@@ -1,7 +1,7 @@
 // The controls of the attention view: kind, layer, words or tokens, measure.
 
 import { byId, element, renderRadios, setText } from '../common/dom.js';
-import { UNPINNED } from '../common/state.js';
+import { DEFAULTS, UNPINNED } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { look } from '../strings/look.js';
 
@@ -54,6 +54,7 @@ export class Controls {
     this.#radios('level', LEVELS, view.level, {});
     this.#radios('norm', NORMS, view.norm, {});
     byId('norm').disabled = view.layer === 'rollout';
+    if (view.level !== DEFAULTS.level || view.norm !== DEFAULTS.norm) byId('expert').open = true;
     this.#layers(view, shape[view.kind].layers);
     this.#sentences(view, sentences);
     setText(byId('explained'), explained(view, !byId('norm').disabled).join(' '));
@@ -66,8 +67,9 @@ export class Controls {
 
   #layers({ layer, kind }, count) {
     const numbers = Array.from({ length: count }, (_, n) => ({ value: `${n}`, label: `${n + 1}` }));
-    const all = count > 1 ? [{ value: 'all', label: say('all') }] : [];
-    const rollout = kind === 'cross' ? [] : [{ value: 'rollout', label: say('rollout') }];
+    const all = count > 1 ? [{ value: 'all', label: say('all'), title: say('allTitle') }] : [];
+    const through = { value: 'rollout', label: say('rollout'), title: say('rolloutTitle') };
+    const rollout = kind === 'cross' ? [] : [through];
     renderRadios(
       byId('layer'),
       'layer',

@@ -5,10 +5,16 @@ export const opening = {
   en: {
     section: 'Understand attention',
     title: 'Who left: the kids or the lions?',
-    lead: 'You know it at once: “they” are the ones who were scared. A model has to look for it, and attention is how it looks. It looks with many [[head|heads]] at once, in several [[layer|layers]]. The arc shows where the word “they” looks most in one of these heads.',
+    lead: 'You know it at once: “they” are the ones who were scared. A model has to look for it, and attention is how it looks. It looks with many [[head|heads]] at once, in several [[layer|layers]]. The arc shows where the word “they” looks most in one of these heads. Click another word to see where that one looks.',
     swap: 'Swap kids and lions',
     turn: 'Say the same as “{text}”',
-    reads: '“they” looks at “{word}”: {share}',
+    reads: '“{name}” looks at “{word}”: {share}',
+    placeAny: 'Head {head} of layer {layer} in {model}, {kind}.',
+    idle: '“{name}” gives {share} to a mark of the model that is no word. A head that finds nothing to look at often looks there.',
+    back: 'This head was picked for what it does with “they”; for other words it may show little. Click “they” to return.',
+    translates: 'Its translation of this sentence:',
+    pronounSame:
+      'The swap exchanges the two nouns in the translation. The word for “they” is “{pronoun}” in all four sentences, so the translation does not show whom the model means.',
     place: 'Head {head} of layer {layer} in {model}, {kind}. “{other}” gets {share}, and the other words share the rest.',
     embedder: 'a model that compares sentences',
     translator: 'the translator of this server',
@@ -47,10 +53,16 @@ export const opening = {
   pt: {
     section: 'Entender a atenção',
     title: 'Quem fugiu: as crianças ou os leões?',
-    lead: 'A frase diz: “As crianças tinham medo dos leões, então fugiram logo.” Você sabe na hora quem são “they” (eles): os que tinham medo. Um modelo precisa procurar, e a atenção é o jeito de procurar. Ele olha com muitas [[head|cabeças]] ao mesmo tempo, em várias [[layer|camadas]]. O arco mostra para onde a palavra “they” mais olha em uma dessas cabeças.',
+    lead: 'A frase diz: “As crianças tinham medo dos leões, então fugiram logo.” Você sabe na hora quem são “they” (eles): os que tinham medo. Um modelo precisa procurar, e a atenção é o jeito de procurar. Ele olha com muitas [[head|cabeças]] ao mesmo tempo, em várias [[layer|camadas]]. O arco mostra para onde a palavra “they” mais olha em uma dessas cabeças. Clique em outra palavra para ver para onde ela olha.',
     swap: 'Trocar kids e lions',
     turn: 'Dizer o mesmo assim: “{text}”',
-    reads: '“they” olha para “{word}”: {share}',
+    reads: '“{name}” olha para “{word}”: {share}',
+    placeAny: 'Cabeça {head} da camada {layer} em {model}, {kind}.',
+    idle: '“{name}” dá {share} a uma marca do modelo que não é palavra. Uma cabeça que não acha nada para olhar muitas vezes olha para lá.',
+    back: 'Esta cabeça foi escolhida pelo que faz com “they”; para outras palavras, ela pode mostrar pouco. Clique em “they” para voltar.',
+    translates: 'A tradução desta frase:',
+    pronounSame:
+      'A troca inverte os dois substantivos na tradução. A palavra para “they” é “{pronoun}” nas quatro frases, então a tradução não mostra de quem o modelo fala.',
     place:
       'Cabeça {head} da camada {layer} em {model}, {kind}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
     embedder: 'um modelo que compara frases',

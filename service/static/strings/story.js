@@ -11,6 +11,8 @@ export const story = {
     before: 'Previous step',
     after: 'Next step',
     link: 'Link to this step',
+    mainSteps: 'Main steps: {count}',
+    allSteps: 'All steps: {count}',
     all: 'All {count} tokens',
     fewer: 'Fewer tokens',
     progress: 'Step {number} of {count}: {title}',
@@ -40,9 +42,9 @@ export const story = {
     position_sum: '= sum',
     roles_title: '× W_Q, W_K, W_V: three roles',
     roles_text:
-      'Three tables of learned numbers, W_Q, W_K and W_V, turn the vector x of “{token}” into three short ones. The [[query]] q is what “{token}” looks for. The [[key]] k is what it offers to the words that look. The [[value]] v is what it gives to them.',
+      'Three tables of learned numbers, W_Q, W_K and W_V, turn the [[vector]] x of “{token}” into three short ones. The [[query]] q is what “{token}” looks for. The [[key]] k is what it offers to the words that look. The [[value]] v is what it gives to them.',
     roles_place:
-      'These are the tables of [[head]] {head} in [[layer]] {layer}. In this head, “{token}” looks strongly at another word: “{most}”. A model has several layers, one after the other. The layers before this one have changed the vector, so x is not the sum of the step before.',
+      'These are the tables of [[head]] {head} in [[layer]] {layer}. In this head, “{token}” looks strongly at another word: “{most}”. A model has several layers, one after the other. The layers before this one have changed the vector, so x is no longer the vector that the token started with.',
     roles_placeFirst: 'These are the tables of [[head]] {head} in [[layer]] 1. In this head, “{token}” looks strongly at another word: “{most}”.',
     roles_x: 'x of “{token}”',
     roles_q: 'q: looks for',
@@ -139,6 +141,8 @@ export const story = {
     before: 'Passo anterior',
     after: 'Próximo passo',
     link: 'Link deste passo',
+    mainSteps: 'Passos principais: {count}',
+    allSteps: 'Todos os passos: {count}',
     all: 'Todos os {count} tokens',
     fewer: 'Menos tokens',
     progress: 'Passo {number} de {count}: {title}',
@@ -168,9 +172,9 @@ export const story = {
     position_sum: '= soma',
     roles_title: '× W_Q, W_K, W_V: três papéis',
     roles_text:
-      'Três tabelas de números aprendidos, W_Q, W_K e W_V, transformam o vetor x de “{token}” em três vetores curtos. A [[query|consulta]] q é o que “{token}” procura. A [[key|chave]] k é o que ele oferece às palavras que procuram. O [[value|valor]] v é o que ele dá a elas.',
+      'Três tabelas de números aprendidos, W_Q, W_K e W_V, transformam o [[vector|vetor]] x de “{token}” em três vetores curtos. A [[query|consulta]] q é o que “{token}” procura. A [[key|chave]] k é o que ele oferece às palavras que procuram. O [[value|valor]] v é o que ele dá a elas.',
     roles_place:
-      'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] {layer}. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”. Um modelo tem várias camadas, uma depois da outra. As camadas anteriores já mudaram o vetor, então x não é a soma do passo anterior.',
+      'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] {layer}. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”. Um modelo tem várias camadas, uma depois da outra. As camadas anteriores já mudaram o vetor, então x não é mais o vetor com que o token começou.',
     roles_placeFirst: 'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] 1. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”.',
     roles_x: 'x de “{token}”',
     roles_q: 'q: procura',

@@ -4,7 +4,8 @@
 export const toy = {
   en: {
     title: 'Try it by hand: a toy with twelve numbers',
-    lead: 'Here is attention without a trained model. Each word is a row of four numbers. Change a number, and everything below it changes.',
+    lead: 'Here is attention without a trained model. Each word is a row of four numbers. Change a number, and the results change at once.',
+    open: 'Open the toy',
     matrix: 'A: the words',
     matrixText:
       'The first number says how much a word has to do with sport. The other three stand for other things. The numbers are made up. At the start, “pool” and “badminton” have much to do with sport, and “beats” has little.',
@@ -26,7 +27,8 @@ export const toy = {
   },
   pt: {
     title: 'Faça à mão: um brinquedo com doze números',
-    lead: 'Aqui está a atenção sem um modelo treinado. Cada palavra é uma linha de quatro números. Mude um número, e tudo abaixo muda.',
+    lead: 'Aqui está a atenção sem um modelo treinado. Cada palavra é uma linha de quatro números. Mude um número, e os resultados mudam na hora.',
+    open: 'Abrir o brinquedo',
     matrix: 'A: as palavras',
     matrixText:
       'O primeiro número diz quanto uma palavra tem a ver com esporte. Os outros três são para outras coisas. Os números são inventados. No começo, “pool” e “badminton” têm muito a ver com esporte, e “beats” tem pouco.',

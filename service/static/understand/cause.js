@@ -5,7 +5,7 @@ import { element } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { percent } from '../common/text.js';
 import { cause } from '../strings/cause.js';
-import { FORMS, TRANSLATOR_HEAD, piecesOf } from './kids.js';
+import { FORMS, TRANSLATOR_HEAD, wordsOf } from './kids.js';
 import { scrolling } from './table.js';
 
 const say = speaker(cause);
@@ -21,7 +21,7 @@ const WRITTEN = '▁eles';
 /** Returns the request that switches off the translator's head, and two of the words. */
 export function causeBody() {
   const [{ text }] = FORMS;
-  const words = (piecesOf(text) ?? []).filter((piece) => piece.trim() !== '');
+  const words = wordsOf(text);
   const { layer, head, subject } = TRANSLATOR_HEAD;
   const off = { heads: [{ kind: 'encoder', layers: [layer], heads: [head] }] };
   const knockouts = WORDS.map((word) => ({ source_words: [words.indexOf(word)] }));

@@ -47,6 +47,12 @@ export const FORMS = Object.freeze(
 /** Returns the words of a sentence, and the punctuation and spaces between them. */
 export const piecesOf = (text) => text.match(/\w+|[^\w\s]|\s+/g);
 
+/** Returns the words and the punctuation of a sentence; a model adds its marks before or after. */
+export const wordsOf = (text) => piecesOf(text).filter((piece) => piece.trim() !== '');
+
+/** Returns the number of the word `they` in a sentence, from 0. */
+export const placeOfThey = (text) => wordsOf(text).indexOf('they');
+
 /** Returns the body of the request for one head's attention in all four forms. */
 export function headBody({ subject, layer, head }) {
   return {
@@ -61,24 +67,48 @@ export function headBody({ subject, layer, head }) {
   };
 }
 
-/** Requests the attention of one head; returns for each text the shares of `they` by word. */
+/**
+ * The share that a word gives to another one: the other word, its number in the sentence, the share.
+ * @typedef {{word: string, index: number, share: number}} Share
+ */
+
+/** What one head does with one sentence. */
+export class HeadReading {
+  /** @param {any} item An item of the reply of /attention, by words. */
+  constructor({ source, target, attentions }) {
+    const words = source.tokens.map((token) => token.replace(/^▁/, '').toLowerCase());
+    const places = words.map((_, index) => index).filter((index) => !source.special[index]);
+    const rows = attentions[0].data[0][0];
+    /** The shares of each word, largest first. @type {Share[][]} */
+    this.shares = places.map((place) =>
+      places
+        .map((other, index) => ({ word: words[other], index, share: rows[place][other] }))
+        .sort((a, b) => b.share - a.share),
+    );
+    /** The text that the model wrote; null if it does not translate. @type {string|null} */
+    this.translation = target?.text ?? null;
+    this.they = this.shares[placeOfThey(source.text)];
+  }
+
+  /** Returns what a word gives to the marks of the model, such as ⟨end⟩. */
+  marksOf(index) {
+    return Math.max(0, 1 - this.shares[index].reduce((sum, { share }) => sum + share, 0));
+  }
+
+  /** Returns the share that `they` gives to a word. */
+  shareOf(wanted) {
+    return this.they.find(({ word }) => word === wanted)?.share ?? 0;
+  }
+}
+
+/**
+ * Requests the attention of one head in the four sentences.
+ * @returns {Promise<Map<string, HeadReading>>} The readings by sentence.
+ */
 export async function readHead(known, signal) {
   const { items } = await post('attention', headBody(known), signal);
-  return new Map(items.map((item) => [item.source.text, sharesOf(item)]));
+  return new Map(items.map((item) => [item.source.text, new HeadReading(item)]));
 }
-
-/** Returns the shares that `they` gives to the words, largest first. */
-function sharesOf({ source, attentions }) {
-  const words = source.tokens.map((token) => token.replace(/^▁/, '').toLowerCase());
-  const row = attentions[0].data[0][0][words.indexOf('they')];
-  return row
-    .map((share, index) => ({ word: words[index], share }))
-    .filter((_, index) => !source.special[index])
-    .sort((a, b) => b.share - a.share);
-}
-
-/** Returns the share of a word. */
-export const shareOf = (shares, wanted) => shares.find(({ word }) => word === wanted)?.share ?? 0;
 
 /** Returns the body of the request for the probabilities of the Portuguese words for `they`. */
 export function pronounBody(text) {

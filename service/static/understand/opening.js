@@ -9,14 +9,14 @@ import { percent } from '../common/text.js';
 import { opening } from '../strings/opening.js';
 import { Cause, readCause } from './cause.js';
 import * as kids from './kids.js';
-import { Scene } from './scene.js';
+import { Reading } from './reading.js';
 import { scrolling } from './table.js';
 
 const say = speaker(opening);
 
 /**
  * The answers of the two heads; null for a head whose model the server does not have.
- * @typedef {{known: import('./kids.js').KnownHead, model: Object, shares: Map<string, any>}} Answer
+ * @typedef {import('./reading.js').Answer} Answer
  * @typedef {Object} Answers
  * @property {Answer|null} embedder
  * @property {Answer|null} translator
@@ -35,19 +35,22 @@ export class Opening {
     this.store = null;
     /** @type {Models|null} */
     this.models = null;
-    this.first = new Reading('first');
-    this.second = new Reading('second');
+    const choose = (index) => this.#choose(index);
+    this.first = new Reading('first', choose);
+    this.second = new Reading('second', choose);
     const notice = element('div', { class: 'notice', hidden: true });
     this.notice = new Notice(notice);
     this.swap = button(say('swap'), () => this.#toggle('swapped'));
     this.turn = button('', () => this.#toggle('turned'));
     this.missing = element('p', { class: 'hint', hidden: true });
+    this.translation = element('div', { class: 'translation' });
     this.twist = element(
       'div',
       { class: 'twist', hidden: true },
       element('h3', { text: say('twistTitle') }),
       element('p', { text: say('twist') }),
       this.second.root,
+      this.translation,
     );
     this.table = element('table');
     this.tells = element('ul', { class: 'points' });
@@ -88,15 +91,24 @@ export class Opening {
   show(view) {
     const { text, other } = kids.sentenceOf(view);
     setText(this.turn, say('turn', { text: other }));
-    this.first.read(text);
-    this.second.read(text);
+    const from = chosenWord(view);
+    this.first.read(text, from);
+    this.second.read(text, from);
     if (this.#answers !== null) this.#render(view);
     else if (this.models && !this.#isAsked) this.#load();
   }
 
   #toggle(name) {
     const { store } = this;
-    store?.set({ [name]: !store.view[name] });
+    store?.set({ [name]: !store.view[name], from: null });
+  }
+
+  /** Shows at what a word looks; the word `they` is the usual one. */
+  #choose(index) {
+    const { store } = this;
+    if (store === null) return;
+    const they = kids.placeOfThey(kids.sentenceOf(store.view).text);
+    store.set({ from: index === they ? null : index });
   }
 
   async #load() {
@@ -119,7 +131,7 @@ export class Opening {
       const read = { task: 'translate', model: known.model, ...known.subject };
       const model = await /** @type {Models} */ (this.models).find(read, signal);
       if (model?.id !== known.model || !model.attention?.encoder) return null;
-      return { known, model, shares: await kids.readHead(known, signal) };
+      return { known, model, readings: await kids.readHead(known, signal) };
     };
     const embedder = await find(kids.EMBEDDER_HEAD);
     const translator = await find(kids.TRANSLATOR_HEAD);
@@ -131,8 +143,8 @@ export class Opening {
   async #try({ translator, pronoun }) {
     if (translator === null || pronoun === null) return;
     const trials = await this.#latest.run((signal) => readCause(signal));
-    const shares = translator.shares.get(kids.FORMS[0].text);
-    if (trials !== undefined) this.cause.show(trials, kids.shareOf(shares, 'kids'));
+    const reading = translator.readings.get(kids.FORMS[0].text);
+    if (trials !== undefined) this.cause.show(trials, reading?.shareOf('kids') ?? 0);
   }
 
   #render(view) {
@@ -142,9 +154,11 @@ export class Opening {
     this.twist.hidden = translator === null;
     this.evidence.hidden = embedder === null && translator === null;
     this.first.root.hidden = embedder === null && translator !== null;
-    if (embedder) this.first.show(embedder, sentence, (word) => verdict(word, sentence, view));
+    const from = chosenWord(view);
+    if (embedder) this.first.show(embedder, sentence, from, (word) => verdict(word, sentence, view));
     else setText(this.first.readout, '');
-    if (translator) this.second.show(translator, sentence, twistVerdict(translator));
+    if (translator) this.second.show(translator, sentence, from, twistVerdict(translator));
+    this.translation.replaceChildren(...translationParts(translator, sentence));
     this.table.replaceChildren(...tableParts([embedder, translator].filter(Boolean), view));
     this.tells.replaceChildren(...this.#points());
   }
@@ -176,41 +190,11 @@ export class Opening {
   }
 }
 
-/** A sentence, and below it in words at what its head looks. */
-class Reading {
-  constructor(name) {
-    this.scene = new Scene(name);
-    this.readout = element('p', { class: 'readout', role: 'status', text: say('waiting') });
-    this.place = element('p', { class: 'hint place' });
-    this.verdict = element('p', { class: 'verdict' });
-    this.root = element(
-      'div',
-      { class: 'reading' },
-      this.scene.root,
-      this.readout,
-      this.place,
-      this.verdict,
-    );
-  }
-
-  /** Shows a sentence before its numbers are known. */
-  read(text) {
-    this.scene.read(text);
-  }
-
-  /** Shows the largest share of `they`, and the share of the other of the two nouns. */
-  show({ known, shares }, sentence, judge) {
-    const found = shares.get(sentence.text);
-    const [{ word, share }] = found;
-    const other = word === 'kids' ? 'lions' : 'kids';
-    this.scene.point(word, share);
-    setText(this.readout, say('reads', { word, share: percent(share) }));
-    const place = { head: known.head + 1, layer: known.layer + 1, model: known.model };
-    const kind = say(known === kids.EMBEDDER_HEAD ? 'embedder' : 'translator');
-    const rest = { kind, other, share: percent(kids.shareOf(found, other)) };
-    setText(this.place, say('place', { ...place, ...rest }));
-    setText(this.verdict, judge(word));
-  }
+/** Returns the number of the word whose attention the opening shows. */
+function chosenWord(view) {
+  const { from } = view;
+  const words = kids.wordsOf(kids.sentenceOf(view).text);
+  return from !== null && from < words.length ? from : words.indexOf('they');
 }
 
 function verdict(word, sentence, { swapped }) {
@@ -220,8 +204,8 @@ function verdict(word, sentence, { swapped }) {
   return say(word === first ? 'first' : 'differs', { word, scared });
 }
 
-function twistVerdict({ shares }) {
-  const answers = new Set([...shares.values()].map(([{ word }]) => word));
+function twistVerdict({ readings }) {
+  const answers = new Set([...readings.values()].map(({ they: [{ word }] }) => word));
   return (word) => say(answers.size === 1 && word === 'kids' ? 'twistSame' : 'twistOther', { word });
 }
 
@@ -238,8 +222,8 @@ function tableParts(answers, view) {
 }
 
 function tableRow({ text, scared, swapped, turned }, answers, view) {
-  const cells = answers.map(({ shares }) => {
-    const [{ word, share }] = shares.get(text);
+  const cells = answers.map(({ readings }) => {
+    const [{ word, share }] = readings.get(text).they;
     return element('td', { text: `${word} ${percent(share)}` });
   });
   const isShown = swapped === view.swapped && turned === view.turned;
@@ -251,6 +235,20 @@ function tableRow({ text, scared, swapped, turned }, answers, view) {
     ...cells,
   );
 }
+
+/** Returns the translation of the sentence, and what the swap does to its word for `they`. */
+function translationParts(translator, { text }) {
+  const written = translator?.readings.get(text)?.translation;
+  if (!written) return [];
+  const quoted = element('q', { lang: 'pt', text: written });
+  const shown = element('p', {}, say('translates'), ' ', quoted);
+  const pronouns = [...translator.readings.values()].map(({ translation }) => pronounOf(translation));
+  const [pronoun] = pronouns;
+  const isSame = pronoun !== null && pronouns.every((other) => other === pronoun);
+  return [shown, ...(isSame ? [element('p', { text: say('pronounSame', { pronoun }) })] : [])];
+}
+
+const pronounOf = (translation) => /\bel[ea]s\b/.exec(translation ?? '')?.[0] ?? null;
 
 function button(text, onclick) {
   return element('button', { type: 'button', text, onclick });

@@ -1,6 +1,6 @@
 // A sentence with one arc from a word to the word at which it looks most.
 
-import { element, setText } from '../common/dom.js';
+import { element, setAttribute, setText } from '../common/dom.js';
 import { percent } from '../common/text.js';
 import { piecesOf } from './kids.js';
 
@@ -8,18 +8,31 @@ const SVG = 'http://www.w3.org/2000/svg';
 const LIFT = 46; // Height of the arc above the words, in pixels.
 const MIN_WIDTH = 1.5;
 const MORE_WIDTH = 5; // Width of an arc of 100 %, above the least width.
+const LOOP = 40; // Half the width of an arc from a word to itself, in pixels.
 const ASIDE = 26; // How far words pass above or below the others, in pixels.
 const MOVE = { duration: 600, easing: 'cubic-bezier(0.3, 0, 0.2, 1)' };
 
 const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
-/** Draws a sentence and the arc that starts at its word `they`. */
-export class Scene {
-  /** @type {{word: string, share: number}|null} */
-  #arc = null;
+/**
+ * The arc of a scene: the numbers of the words at its ends, and its share.
+ * @typedef {{from: number, to: number, share: number}} Arc
+ */
 
-  /** @param {string} name Name of the sentence for tests and styles. */
-  constructor(name) {
+/** Draws a sentence of words that can be chosen, and the arc that starts at one of them. */
+export class Scene {
+  /** @type {Arc|null} */
+  #arc = null;
+  #from = 0;
+
+  /**
+   * @param {string} name Name of the sentence for tests and styles.
+   * @param {boolean} isFirst Whether the words are reached by the keyboard.
+   * @param {function(number): void} choose Called with the number of a word that is clicked.
+   */
+  constructor(name, isFirst, choose) {
+    this.isFirst = isFirst;
+    this.choose = choose;
     this.words = element('p', { class: 'sentence', lang: 'en' });
     this.drawing = document.createElementNS(SVG, 'svg');
     this.drawing.setAttribute('aria-hidden', 'true');
@@ -27,14 +40,24 @@ export class Scene {
     new ResizeObserver(() => this.#draw(false)).observe(this.root);
   }
 
-  /** Shows a sentence without an arc; words that it shares with the one before move. */
-  read(text) {
-    if (this.words.textContent === text) return;
+  /**
+   * Shows a sentence without an arc; words that it shares with the one before move.
+   * @param {string} text
+   * @param {number} from The number of the chosen word.
+   */
+  read(text, from) {
+    this.#from = from;
+    if (this.words.textContent === text) {
+      this.#mark();
+      return;
+    }
     const before = new Map([...this.#nouns()].map((node) => [node.textContent, placeOf(node)]));
+    let index = -1;
     this.words.replaceChildren(
       ...piecesOf(text).map((piece) => {
-        const isWord = /\w/.test(piece);
-        return isWord ? element('span', { 'data-word': piece.toLowerCase(), text: piece }) : piece;
+        if (piece.trim() !== '') index += 1;
+        if (/\w/.test(piece)) return this.#button(piece, index);
+        return piece.trim() === '' ? piece : element('span', { 'data-index': index, text: piece });
       }),
     );
     this.#arc = null;
@@ -43,11 +66,30 @@ export class Scene {
     for (const node of this.#nouns()) move(node, before.get(node.textContent));
   }
 
-  /** Draws the arc to a word, as wide as its share is large. */
-  point(word, share) {
-    const isSame = this.#arc?.word === word && this.#arc?.share === share;
-    this.#arc = { word, share };
+  /**
+   * Draws an arc, as wide as its share is large.
+   * @param {Arc} arc
+   */
+  point(arc) {
+    const isSame = JSON.stringify(arc) === JSON.stringify(this.#arc);
+    this.#arc = arc;
     if (!isSame) this.#draw(true);
+  }
+
+  #button(word, index) {
+    return element('button', {
+      ...{ type: 'button', class: 'word', text: word, onclick: () => this.choose(index) },
+      ...{ 'data-word': word.toLowerCase(), 'data-index': index },
+      tabindex: this.isFirst ? null : -1,
+    });
+  }
+
+  /** Marks the chosen word. */
+  #mark() {
+    for (const node of this.words.querySelectorAll('.word')) {
+      const isChosen = node === this.#word(this.#from);
+      setAttribute(node, 'aria-pressed', String(isChosen));
+    }
   }
 
   #nouns() {
@@ -55,15 +97,16 @@ export class Scene {
   }
 
   /** @returns {HTMLElement|null} */
-  #word(word) {
-    return this.words.querySelector(`[data-word="${CSS.escape(word)}"]`);
+  #word(index) {
+    return this.words.querySelector(`[data-index="${index}"]`);
   }
 
   #draw(isNew) {
+    this.#mark();
     for (const node of this.words.querySelectorAll('.seen')) node.classList.remove('seen');
     const arc = this.#arc;
-    const to = arc && this.#word(arc.word);
-    const from = this.#word('they');
+    const to = arc && this.#word(arc.to);
+    const from = arc && this.#word(arc.from);
     if (!arc || !to || !from) {
       this.drawing.replaceChildren();
       return;
@@ -100,7 +143,8 @@ function boxIn({ offsetLeft, offsetWidth, offsetTop, offsetHeight }) {
 /** Returns the arc to a word of the same line, or of a line below. */
 function aboveLine(start, end) {
   const crest = Math.min(start.top, end.top) - LIFT;
-  const middle = `${start.x} ${crest} ${end.x} ${crest}`;
+  const aside = start.x === end.x ? LOOP : 0;
+  const middle = `${start.x - aside} ${crest} ${end.x + aside} ${crest}`;
   return {
     path: `M${start.x} ${start.top} C${middle} ${end.x} ${end.top - 7}`,
     tip: `M${end.x - 7} ${end.top - 10}h14l-7 10z`,

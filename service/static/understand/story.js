@@ -2,12 +2,12 @@
 
 import { linkTo } from '../common/address.js';
 import { Latest } from '../common/api.js';
-import { element, setAttribute, setText } from '../common/dom.js';
+import { element, renderRadios, setAttribute, setText } from '../common/dom.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { story } from '../strings/story.js';
 import { Chapters } from './chapters.js';
-import { chaptersOf, titleOf } from './chapters/list.js';
+import { chaptersOf, isWhole, titleOf } from './chapters/list.js';
 import { readPool, readSentence, readToken, usualToken } from './facts.js';
 import { TRANSLATOR_HEAD, sentenceOf } from './kids.js';
 
@@ -30,6 +30,9 @@ export class Story {
   #sentence = null;
   /** @type {any} */
   #pool = null;
+  /** @type {any} */
+  #facts = null;
+  #isWhole = false;
 
   /**
    * @param {Object} parts
@@ -44,6 +47,11 @@ export class Story {
     const notice = element('div', { class: 'notice', hidden: true });
     this.notice = new Notice(notice);
     this.status = element('p', { class: 'hint', role: 'status', text: say('waiting') });
+    this.extent = element(
+      'fieldset',
+      { class: 'radios', id: 'extent', hidden: true },
+      element('legend', { class: 'unseen', text: say('steps') }),
+    );
     this.field = element('input', {
       ...{ id: 'lesson', type: 'text', lang: SOURCE, maxlength: MOST_CHARACTERS },
       ...{ autocomplete: 'off', spellcheck: 'false' },
@@ -56,6 +64,7 @@ export class Story {
       element('h2', { id: 'story-title', text: say('title') }),
       element('p', { class: 'lead', text: say('lead') }),
       this.#form(),
+      this.extent,
       notice,
       this.status,
       this.chapters.root,
@@ -70,7 +79,7 @@ export class Story {
       this.#shown = key;
       if (this.field.value !== text) this.field.value = text;
       this.#load(text, view.token);
-    }
+    } else if (this.#facts !== null && isWhole(view) !== this.#isWhole) this.#render(this.#facts);
     this.chapters.goTo(view.step);
   }
 
@@ -122,18 +131,37 @@ export class Story {
 
   #end(words) {
     setText(this.status, words);
+    this.#facts = null;
+    this.extent.hidden = true;
     this.chapters.show([]);
   }
 
   #render(facts) {
     setText(this.status, '');
+    this.#facts = facts;
+    this.#isWhole = isWhole(this.store.view);
+    this.#renderExtent(facts);
     const follow = (token) => this.store.set({ token });
-    const chapters = chaptersOf(facts).map((chapter) => ({
+    const chapters = chaptersOf(facts, this.#isWhole).map((chapter) => ({
       ...{ name: chapter.name, group: say(`group_${chapter.group}`) },
       title: titleOf(chapter, facts),
       content: chapter.content(facts, follow),
     }));
     this.chapters.show(chapters);
     this.chapters.goTo(this.store.view.step);
+  }
+
+  /** Shows the choice between the main steps and all. */
+  #renderExtent(facts) {
+    const options = [false, true].map((isAll) => ({
+      value: isAll ? 'whole' : 'main',
+      label: say(isAll ? 'allSteps' : 'mainSteps', { count: chaptersOf(facts, isAll).length }),
+    }));
+    this.extent.hidden = false;
+    renderRadios(this.extent, 'extent', options, this.#isWhole ? 'whole' : 'main', (value) => {
+      const { step } = this.store.view;
+      const isLeft = value === 'main' && isWhole({ whole: false, step });
+      this.store.set({ whole: value === 'whole', step: isLeft ? null : step });
+    });
   }
 }

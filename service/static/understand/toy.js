@@ -52,11 +52,21 @@ export class Toy {
     this.scores = new Step('scores');
     this.weights = new Step('weights');
     this.output = new Step('output');
+    this.fold = this.#folded(reset);
     this.root = element(
       'section',
       { id: 'toy', 'aria-labelledby': 'toy-title' },
       element('h2', { id: 'toy-title', text: say('title') }),
       element('p', { class: 'lead', text: say('lead') }),
+      this.fold,
+    );
+  }
+
+  #folded(reset) {
+    return element(
+      'details',
+      {},
+      element('summary', { text: say('open') }),
       element('h3', { text: say('matrix') }),
       element('p', { text: say('matrixText') }),
       scrolling(say('matrix'), this.#table()),
@@ -68,6 +78,7 @@ export class Toy {
 
   /** Shows the matrix of a view and all that follows from it. */
   show(view) {
+    if (view.toy !== null) this.fold.open = true;
     const matrix = matrixOf(view);
     matrix.forEach((row, index) => row.forEach((value, column) => this.#fill(index, column, value)));
     this.#compute(matrix);

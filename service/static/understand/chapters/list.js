@@ -15,32 +15,40 @@ const say = speaker(story);
  * @typedef {Object} Chapter
  * @property {string} name
  * @property {string} group
+ * @property {boolean} [isMain] Whether it is among the main steps.
  * @property {function(Object, function(number): void): Array<Node>} content
  */
 
 /** @type {Chapter[]} */
 const ALL = [
-  { name: 'tokens', group: 'input', content: input.tokens },
+  { name: 'tokens', group: 'input', isMain: true, content: input.tokens },
   { name: 'position', group: 'input', content: input.position },
-  { name: 'roles', group: 'head', content: head.roles },
-  { name: 'scores', group: 'head', content: head.scores },
-  { name: 'scale', group: 'head', content: head.scale },
+  { name: 'roles', group: 'head', isMain: true, content: head.roles },
+  { name: 'scores', group: 'head', isMain: true, content: head.scores },
+  { name: 'scale', group: 'head', isMain: true, content: head.scale },
   { name: 'mask', group: 'head', content: head.mask },
-  { name: 'softmax', group: 'head', content: head.weights },
-  { name: 'values', group: 'head', content: head.values },
-  { name: 'sum', group: 'head', content: head.sum },
-  { name: 'heads', group: 'layer', content: layer.heads },
+  { name: 'softmax', group: 'head', isMain: true, content: head.weights },
+  { name: 'values', group: 'head', isMain: true, content: head.values },
+  { name: 'sum', group: 'head', isMain: true, content: head.sum },
+  { name: 'heads', group: 'layer', isMain: true, content: layer.heads },
   { name: 'concat', group: 'layer', content: layer.concat },
   { name: 'norm', group: 'layer', content: layer.norm },
   { name: 'forward', group: 'layer', content: layer.forward },
   { name: 'encoder', group: 'model', content: model.encoder },
-  { name: 'decoder', group: 'model', content: model.decoder },
-  { name: 'words', group: 'model', content: model.words },
-  { name: 'pool', group: 'model', content: model.pool },
+  { name: 'decoder', group: 'model', isMain: true, content: model.decoder },
+  { name: 'words', group: 'model', isMain: true, content: model.words },
+  { name: 'pool', group: 'model', isMain: true, content: model.pool },
 ];
 
-/** Returns the chapters for which there are numbers. */
-export const chaptersOf = (facts) => ALL.filter(({ name }) => name !== 'pool' || facts.pool);
+/** Reports whether a view has all chapters: by choice, or because it shows a step beyond the main ones. */
+export function isWhole({ whole, step }) {
+  const shown = ALL.find(({ name }) => name === step);
+  return whole || (shown !== undefined && !shown.isMain);
+}
+
+/** Returns the main chapters, or all; without those for which there are no numbers. */
+export const chaptersOf = (facts, isWhole) =>
+  ALL.filter(({ name, isMain }) => (isWhole || isMain) && (name !== 'pool' || facts.pool));
 
 /** Returns the title of a chapter. */
 export function titleOf({ name }, facts) {
