@@ -57,7 +57,7 @@ def create_app(
 
 
 class Server(DrainingServer):
-    """The server without its device workers, in one process.
+    """Runs the server in one process, and starts the device workers as processes of their own.
 
     After SIGTERM, the process ends with status 0.
 

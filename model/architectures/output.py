@@ -93,8 +93,7 @@ class ShortlistOutput:
     When a sentence enters, only the weights of ids that are not yet in the union are copied. If the
     union becomes too large, it is rebuilt from the shortlists in use. The union is too large if it
     exceeds the allocated memory. A union of more than 1,024 ids is also too large if it has
-    doubled since the last rebuild. The same holds if it is twice as large as all shortlists in use
-    together.
+    doubled since the last rebuild. It may also not exceed twice the sum of the shortlists in use.
 
     Each logit is a sum over D for one id, so it does not depend on the other ids of the union.
 

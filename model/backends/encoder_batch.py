@@ -78,8 +78,8 @@ def run_layers(
 
     Args:
         batch: The batch.
-        slice_tokens: Largest number of tokens for which a slice computes a part of a layer, if the
-            batch can be sliced.
+        slice_tokens: Largest number of tokens in one slice. It has no effect on a batch that cannot
+            be sliced.
         last: Number of the last layer to run; of this layer, only queries, keys and values are
             computed. If `last` is None, all layers run.
         observe: Observes each layer after its queries, keys and values are computed.

@@ -84,7 +84,7 @@ class TorchRunner:
         return ShortlistOutput(self.model.decoder, forbidden, self.shortlist, rows)
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes sequences, sources of similar length together."""
+        """Encodes sequences. Sources of similar length are encoded together."""
         stats = []
         for group in self._groups(sequences):
             stats.append(self._encode(row, group))

@@ -95,7 +95,7 @@ class ProtectedText:
     def may_move(self, marker: str) -> bool:
         """Returns whether a marker at the end of a sentence may move to the white space after it.
 
-        The marker may move if its span has no letters and no digits, as an emoji or a bullet.
+        The marker may move if its span has no letters or digits: for example, an emoji.
         """
         return not has_words(self.span(marker))
 

@@ -1,4 +1,8 @@
-"""The supervisor keeps the device workers alive: it starts them, reads from them, restarts them."""
+"""The supervisor keeps the device workers alive: it starts them, reads from them, restarts them.
+
+When a worker dies, the scheduler dispatches its items a second time
+(`service/scheduling/scheduler.py`, `worker_lost`).
+"""
 
 import asyncio
 import logging

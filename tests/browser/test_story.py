@@ -448,3 +448,4 @@ def test_example_opens_a_search_in_translate(reader: Reader, page: Page) -> None
     best = page.locator("#search-ranked button").first
     expect(best).to_contain_text("Layer 2, head 2: ")
     expect(best).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#search > summary")).to_be_in_viewport()

@@ -121,7 +121,9 @@ def test_opening_shows_the_heads_of_both_models(reader: Reader, page: Page, api:
     expect_arc(page, "first", first)
     expect_arc(page, "second", second)
     place = page.locator(".place").first
-    expect(place).to_contain_text("Head 2 of layer 4 in all-MiniLM-L6-v2")
+    expect(place).to_contain_text(
+        "This is head 2 of layer 4 of the model all-MiniLM-L6-v2, which compares sentences."
+    )
     expect(place).to_contain_text(f"“lions” gets {percent(first['lions'])}")
 
 
@@ -155,24 +157,32 @@ def test_any_word_shows_where_it_looks(reader: Reader, page: Page, api: Api) -> 
     reader.open(way="understand")
     expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
     scene(page, "second").get_by_role("button", name="scared").click()
-    for place, head in (("first", EMBEDDER), ("second", TRANSLATOR)):
-        most, share, _ = row_of(api, KIDS, "scared", **head)
-        readout = page.locator(f".reading:has([data-scene={place}]) .readout")
-        expect(readout).to_have_text(f"“scared” looks at “{most}”: {percent(share)}")
-        expect(scene(page, place).locator("text")).to_have_text(percent(share))
-        pressed = scene(page, place).locator("[aria-pressed=true]")
-        expect(pressed).to_have_text("scared")
+    most, share, marks = row_of(api, KIDS, "scared", **EMBEDDER)
+    assert marks < share
+    first = page.locator(".reading:has([data-scene=first])")
+    expect(first.locator(".readout")).to_have_text(f"“scared” looks at “{most}”: {percent(share)}")
+    expect(first.locator("svg text")).to_have_text(percent(share))
+    for name in ("first", "second"):
+        expect(scene(page, name).locator("[aria-pressed=true]")).to_have_text("scared")
+    reader.button("Swap them here").click()
+    expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
+
+
+def test_word_that_looks_at_no_word_says_so(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(way="understand")
     word = scene(page, "first").get_by_role("button", name="lions")
     word.focus()
     page.keyboard.press("Enter")
     most, share, marks = row_of(api, KIDS, "lions", **EMBEDDER)
     assert marks > share
-    expect(page.locator(".verdict").first).to_contain_text(
-        f"“lions” gives {percent(marks)} to a mark"
-    )
-    assert "from=6" in page.evaluate("document.querySelector('#link').click() || location.hash")
-    reader.button("Swap kids and lions").click()
-    expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
+    expect(page.locator(".readout").first).to_contain_text(f"at no word: {percent(marks)} goes to")
+    expect(scene(page, "first").locator(".arc")).to_have_count(0)
+    verdict = page.locator(".verdict").first
+    expect(verdict).to_contain_text(f"Of the words, “{most}” gets most: {percent(share)}.")
+    reader.button("Copy link").click()
+    expect(reader.button("Copied")).to_be_visible()
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert "from=6" in link
 
 
 def test_swap_is_shown_in_the_translation(reader: Reader, page: Page, api: Api) -> None:

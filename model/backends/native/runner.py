@@ -30,8 +30,8 @@ LANES = 16
 TOKENS_PER_CALL = 24
 """Maximum number of tokens per row in one call.
 
-With one token per call, an eighth of the time was spent in Python at 32 rows, and sequences were
-encoded in smaller groups. Finished rows and waiting sequences wait for the end of the call (20 ms
+With one token per call and 32 rows, Python took an eighth of the time, and the encoded groups were
+smaller. Finished rows and waiting sequences wait for the end of the call (20 ms
 at 32 rows). If `low_latency` of `model.engine.engine.Engine` is set, a call decodes fewer tokens.
 """
 

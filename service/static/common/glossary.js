@@ -12,7 +12,7 @@ const MARGIN = 8; // Pixels between the meaning and the edges of the window.
 export const TERMS = Object.freeze([
   ...['layer', 'head', 'token', 'mark', 'cls', 'sep', 'end', 'rollout', 'valueNorms'],
   ...['query', 'key', 'value', 'root', 'softmax', 'output', 'entropy', 'shortlist'],
-  ...['cosine', 'pooling', 'encoder', 'decoder', 'vector'],
+  ...['cosine', 'pooling', 'encoder', 'decoder', 'vector', 'training'],
 ]);
 
 /** @type {Object<string, {node: HTMLElement, opener: HTMLElement|null}>} */
@@ -58,13 +58,15 @@ function makeMeaning(name) {
   return meaning;
 }
 
-/** Puts a meaning below its term, inside the window. */
+/** Puts a meaning below the paragraph of its term if the window has room, else below the term. */
 function place(meaning, button) {
   const box = button.getBoundingClientRect();
+  const end = (button.closest('p, li') ?? button).getBoundingClientRect().bottom;
+  const bottom = end + 4 + meaning.offsetHeight <= innerHeight ? end : box.bottom;
   const room = document.documentElement.clientWidth - meaning.offsetWidth - MARGIN;
   const left = Math.max(MARGIN, Math.min(box.left, room));
   meaning.style.setProperty('left', `${left + scrollX}px`);
-  meaning.style.setProperty('top', `${box.bottom + 4 + scrollY}px`);
+  meaning.style.setProperty('top', `${bottom + 4 + scrollY}px`);
 }
 
 /** Reports whether a meaning is open; Escape then closes it and does nothing else. */

@@ -286,7 +286,7 @@ export class LookPanel {
       byId('terms-list').replaceChildren(...names.map((name) => term(name)));
     }
     setText(byId('look-title'), describe(view));
-    setText(byId('readout'), say('howTo'));
+    setText(byId('readout'), say(matchMedia('(hover: none)').matches ? 'howToTouch' : 'howTo'));
     byId('open-steps').hidden = true;
     this.map.show(figure, say('size', { view: describe(view), ...size }));
   }

@@ -4,7 +4,7 @@
 export const cause = {
   en: {
     title: 'What did it need for “eles”? Take a part away',
-    lead: 'To see what a part does, switch it off and let the model translate again. If a word becomes much less likely, the model needed that part for it. This test rounds some numbers in another way than the translation above, so its first row can differ by one percent.',
+    lead: 'To see what a part does, switch it off and let the model translate again. If a word becomes much less likely, the model needed that part for it. This test rounds some numbers differently from the translation above, so its first row can differ by one percentage point.',
     caption: 'The first sentence, translated without one part',
     without: 'Switched off',
     likely: 'Probability of “eles”',
@@ -20,7 +20,7 @@ export const cause = {
   },
   pt: {
     title: 'Do que ele precisava para “eles”? Tire uma parte',
-    lead: 'Para ver o que uma parte faz, desligue-a e deixe o modelo traduzir de novo. Se uma palavra fica muito menos provável, o modelo precisava dessa parte para ela. Este teste arredonda alguns números de outro jeito que a tradução acima, então a primeira linha pode diferir em um por cento.',
+    lead: 'Para ver o que uma parte faz, desligue-a e deixe o modelo traduzir de novo. Se uma palavra fica muito menos provável, o modelo precisava dessa parte para ela. Este teste arredonda alguns números de um jeito diferente da tradução acima, então a primeira linha pode diferir em um ponto percentual.',
     caption: 'A primeira frase, traduzida sem uma parte',
     without: 'Desligado',
     likely: 'Probabilidade de “eles”',

@@ -52,6 +52,9 @@ export const glossary = {
     decoder: 'The decoder is the part of a translator that writes the translation, token by token.',
     vector_term: 'vector',
     vector: 'A vector is a list of numbers; a model keeps what it knows about a token in one.',
+    training_term: 'training',
+    training:
+      'In training, a model reads very many sentences with their translations; after each, its numbers are changed a little, so that the right words become likelier.',
   },
   pt: {
     layer_term: 'camada',
@@ -103,5 +106,8 @@ export const glossary = {
     decoder: 'O decodificador é a parte de um tradutor que escreve a tradução, token por token.',
     vector_term: 'vetor',
     vector: 'Um vetor é uma lista de números; o modelo guarda em um vetor o que sabe de um token.',
+    training_term: 'treino',
+    training:
+      'No treino, um modelo lê muitas frases com as suas traduções; depois de cada uma, os seus números mudam um pouco, para que as palavras certas fiquem mais prováveis.',
   },
 };

@@ -9,15 +9,17 @@ export const opening = {
     swap: 'Swap kids and lions',
     turn: 'Say the same as “{text}”',
     reads: '“{name}” looks at “{word}”: {share}',
-    placeAny: 'Head {head} of layer {layer} in {model}, {kind}.',
-    idle: '“{name}” gives {share} to a mark of the model that is no word. A head that finds nothing to look at often looks there.',
+    placeAny: 'This is head {head} of layer {layer} of {kind}.',
+    readsMark: '“{name}” looks at no word: {share} goes to a mark of the model',
+    idle: 'A model puts a mark at an edge of each sentence, such as ⟨end⟩. A head that finds nothing to look at often looks there. Of the words, “{word}” gets most: {share}.',
     back: 'This head was picked for what it does with “they”; for other words it may show little. Click “they” to return.',
+    swapHere: 'Swap them here',
     translates: 'Its translation of this sentence:',
     pronounSame:
       'The swap exchanges the two nouns in the translation. The word for “they” is “{pronoun}” in all four sentences, so the translation does not show whom the model means.',
-    place: 'Head {head} of layer {layer} in {model}, {kind}. “{other}” gets {share}, and the other words share the rest.',
-    embedder: 'a model that compares sentences',
-    translator: 'the translator of this server',
+    place: 'This is head {head} of layer {layer} of {kind}. “{other}” gets {share}, and the other words share the rest.',
+    embedder: 'the model {model}, which compares sentences',
+    translator: 'the model {model}, the translator of this server from English to Portuguese',
     waiting: 'The model reads the sentence …',
     agrees:
       'The head looks at the word that you mean, too: the ones who were scared. Does it understand fear, or does it take the first noun? Try both buttons.',
@@ -29,7 +31,7 @@ export const opening = {
     elsewhere: 'This head looks at neither the kids nor the lions.',
     twistTitle: 'Another head: does it follow the swap?',
     twist:
-      'The translator of this server is another model. It has a head that also links “they” to a noun. Swap the words with the button above and watch it.',
+      'The translator of this server is another model. It has a head that also links “they” to a noun. Swap the words, and watch it.',
     twistSame:
       'It says “{word}”, whoever was scared. It links “they” to the word “kids”, wherever that stands.',
     twistOther: 'Here it looks at “{word}”.',
@@ -53,20 +55,22 @@ export const opening = {
   pt: {
     section: 'Entender a atenção',
     title: 'Quem fugiu: as crianças ou os leões?',
-    lead: 'A frase diz: “As crianças tinham medo dos leões, então fugiram logo.” Você sabe na hora quem são “they” (eles): os que tinham medo. Um modelo precisa procurar, e a atenção é o jeito de procurar. Ele olha com muitas [[head|cabeças]] ao mesmo tempo, em várias [[layer|camadas]]. O arco mostra para onde a palavra “they” mais olha em uma dessas cabeças. Clique em outra palavra para ver para onde ela olha.',
+    lead: 'A frase diz: “As crianças tinham medo dos leões, então fugiram logo.” Você sabe na hora quem são “they” (eles): os que tinham medo. Um modelo precisa procurar, e a atenção é o jeito de procurar. Ele olha com muitas [[head|cabeças]] ao mesmo tempo, em várias [[layer|camadas]]. O arco mostra para onde a palavra “they” mais olha em uma dessas cabeças. Toque em outra palavra para ver para onde ela olha.',
     swap: 'Trocar kids e lions',
-    turn: 'Dizer o mesmo assim: “{text}”',
+    turn: 'Dizer de outro jeito: “{text}”',
     reads: '“{name}” olha para “{word}”: {share}',
-    placeAny: 'Cabeça {head} da camada {layer} em {model}, {kind}.',
-    idle: '“{name}” dá {share} a uma marca do modelo que não é palavra. Uma cabeça que não acha nada para olhar muitas vezes olha para lá.',
-    back: 'Esta cabeça foi escolhida pelo que faz com “they”; para outras palavras, ela pode mostrar pouco. Clique em “they” para voltar.',
+    placeAny: 'Esta é a cabeça {head} da camada {layer} {kind}.',
+    readsMark: '“{name}” não olha para palavra nenhuma: {share} vai para uma marca do modelo',
+    idle: 'Um modelo põe uma marca em uma ponta de cada frase, como ⟨fim⟩. Uma cabeça que não acha nada para olhar muitas vezes olha para lá. Das palavras, “{word}” recebe mais: {share}.',
+    back: 'Esta cabeça foi escolhida pelo que faz com “they”; para outras palavras, ela pode mostrar pouco. Toque em “they” para voltar.',
+    swapHere: 'Trocar aqui',
     translates: 'A tradução desta frase:',
     pronounSame:
       'A troca inverte os dois substantivos na tradução. A palavra para “they” é “{pronoun}” nas quatro frases, então a tradução não mostra de quem o modelo fala.',
     place:
-      'Cabeça {head} da camada {layer} em {model}, {kind}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
-    embedder: 'um modelo que compara frases',
-    translator: 'o tradutor deste servidor',
+      'Esta é a cabeça {head} da camada {layer} {kind}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
+    embedder: 'do modelo {model}, que compara frases',
+    translator: 'do modelo {model}, o tradutor deste servidor do inglês para o português',
     waiting: 'O modelo está lendo a frase …',
     agrees:
       'A cabeça olha para a mesma palavra que você: quem tinha medo. Ela entende o medo, ou só escolhe o primeiro substantivo? Experimente os dois botões.',
@@ -78,7 +82,7 @@ export const opening = {
     elsewhere: 'Esta cabeça não olha nem para as crianças (kids) nem para os leões (lions).',
     twistTitle: 'Outra cabeça: ela segue a troca?',
     twist:
-      'O tradutor deste servidor é outro modelo. Ele tem uma cabeça que também liga “they” a um substantivo. Troque as palavras com o botão acima e observe.',
+      'O tradutor deste servidor é outro modelo. Ele tem uma cabeça que também liga “they” a um substantivo. Troque as palavras e observe.',
     twistSame:
       'Ela diz “{word}”, não importa quem teve medo. Ela liga “they” à palavra “kids”, onde quer que esteja.',
     twistOther: 'Aqui ela olha para “{word}”.',

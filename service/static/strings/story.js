@@ -57,9 +57,9 @@ export const story = {
     scores_column: 'q · k',
     scale_title: '÷ √{size}: keep the scores small',
     scale_text:
-      'Each score is a sum of {size} products. Of random numbers, some products are above 0 and some below, and many cancel out. Such a sum is about √{size} times as large as one product, not {size} times. Dividing by √{size} = {root} undoes this growth, so a model starts its training with small scores. A trained head can still make a score large, as here.',
+      'Each score is a sum of {size} products. Before [[training]], all numbers are random: some products are above 0, some below, and many cancel out. Toss {size} coins, and add 1 for heads and −1 for tails: the sum is hardly ever {size}. It is usually a few steps from 0, about √{size} = {root}. So a score grows with √{size}, and dividing by √{size} takes the growth away. A trained head can still make a score large, as here.',
     scale_why:
-      'Why undo it? From large scores, the next step gives almost all to the one token with the largest. Training changes the model bit by bit and keeps what helps. If a small change alters almost nothing, training cannot tell what helps.',
+      'Why take it away? From large scores, the next step gives almost all to one token. A small change of the scores then changes nothing in the result. But training works by small changes: it tries which of them help. So it would get stuck.',
     scale_compare: 'In this sentence, “{most}” will get {share}. Without the division, it would get {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Mask: do not look ahead',
@@ -70,7 +70,7 @@ export const story = {
     mask_column: 'with a mask',
     softmax_title: 'softmax: shares of 100 %',
     softmax_text:
-      'Softmax takes the number e = 2.718 to the power of each score and divides by the total. A score that is larger by 1 thus gets 2.7 times the share. No share is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”. If a word has several tokens, the opening above has the sum of their shares.',
+      'Softmax takes the number e = 2.718 to the power of each score, and divides each result by their total. A score that is larger by 1 thus gets a share that is 2.7 times as large. No share is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”. If a word has several tokens, the opening above has the sum of their shares.',
     softmax_column: 'share',
     softmax_total: 'together',
     values_title: '× v: take a part of each',
@@ -113,7 +113,7 @@ export const story = {
     encoder_most: 'mean of the heads: most at',
     decoder_title: 'Decoder: write, and look back',
     decoder_text:
-      'The [[decoder]] writes the translation token by token. Before each token, a query made from the words written so far meets the keys of the encoder: this is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}. Of the heads of its layer, it looks most at “{token}”.',
+      'The [[decoder]] writes the translation token by token. Before each token, it makes a query from the words that it has written so far, and compares this query with the keys of the text. That is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}. We show this head because no other head of its layer looks more at “{token}”.',
     decoder_unaligned:
       'No word of this translation stands for “{token}”. So this step and the next show the first word that the decoder wrote.',
     decoder_place: 'Decoder layer {layer}, head {head}',
@@ -187,9 +187,9 @@ export const story = {
     scores_column: 'q · k',
     scale_title: '÷ √{size}: manter as pontuações pequenas',
     scale_text:
-      'Cada pontuação é uma soma de {size} produtos. Com números ao acaso, alguns produtos estão acima de 0 e outros abaixo, e muitos se cancelam. Uma soma assim é cerca de √{size} vezes maior que um produto, e não {size} vezes. Dividir por √{size} = {root} desfaz esse crescimento, e o modelo começa o treino com pontuações pequenas. Uma cabeça treinada ainda pode fazer uma pontuação grande, como aqui.',
+      'Cada pontuação é uma soma de {size} produtos. Antes do [[training|treino]], todos os números são ao acaso: alguns produtos estão acima de 0, outros abaixo, e muitos se cancelam. Jogue {size} moedas, e some 1 para cara e −1 para coroa: a soma quase nunca é {size}. Em geral ela fica a alguns passos de 0, cerca de √{size} = {root}. Uma pontuação cresce então com √{size}, e dividir por √{size} tira esse crescimento. Uma cabeça treinada ainda pode fazer uma pontuação grande, como aqui.',
     scale_why:
-      'Por que desfazer? Com pontuações grandes, o próximo passo dá quase tudo ao token com a maior. O treino muda o modelo aos poucos e guarda o que ajuda. Se uma pequena mudança não altera quase nada, o treino não consegue ver o que ajuda.',
+      'Por que tirar? Com pontuações grandes, o próximo passo dá quase tudo a um só token. Uma pequena mudança das pontuações então não muda nada no resultado. Mas o treino trabalha com pequenas mudanças: ele vê quais ajudam. Assim, ele ficaria parado.',
     scale_compare: 'Nesta frase, “{most}” vai receber {share}. Sem a divisão, receberia {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Máscara: não olhar adiante',
@@ -200,7 +200,7 @@ export const story = {
     mask_column: 'com máscara',
     softmax_title: 'softmax: partes de 100 %',
     softmax_text:
-      'A softmax eleva o número e = 2,718 a cada pontuação e divide pelo total. Uma pontuação maior em 1 recebe assim 2,7 vezes a parte. Nenhuma parte é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”. Se uma palavra tem vários tokens, a abertura acima tem a soma das partes deles.',
+      'A softmax eleva o número e = 2,718 a cada pontuação, e divide cada resultado pelo total deles. Uma pontuação maior em 1 recebe assim uma parte 2,7 vezes maior. Nenhuma parte é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”. Se uma palavra tem vários tokens, a abertura acima tem a soma das partes deles.',
     softmax_column: 'parte',
     softmax_total: 'juntas',
     values_title: '× v: levar uma parte de cada um',
@@ -243,7 +243,7 @@ export const story = {
     encoder_most: 'média das cabeças: mais para',
     decoder_title: 'Decodificador: escrever e olhar para trás',
     decoder_text:
-      'O [[decoder|decodificador]] escreve a tradução token por token. Antes de cada token, uma consulta feita a partir das palavras já escritas encontra as chaves do codificador: é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}. Das cabeças da sua camada, é a que mais olha para “{token}”.',
+      'O [[decoder|decodificador]] escreve a tradução token por token. Antes de cada token, ele faz uma consulta com as palavras que já escreveu, e a compara com as chaves do texto. Isto é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}. Mostramos esta cabeça porque nenhuma outra da sua camada olha mais para “{token}”.',
     decoder_unaligned:
       'Nenhuma palavra desta tradução corresponde a “{token}”. Por isso este passo e o próximo mostram a primeira palavra que o decodificador escreveu.',
     decoder_place: 'Camada {layer} do decodificador, cabeça {head}',

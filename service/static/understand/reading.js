@@ -53,22 +53,25 @@ export class Reading {
   show({ known, readings }, { text }, from, judge) {
     const reading = /** @type {import('./kids.js').HeadReading} */ (readings.get(text));
     const [{ word, index, share }] = reading.shares[from];
-    this.scene.point({ from, to: index, share });
+    const marks = reading.marksOf(from);
+    const isIdle = marks > share;
+    this.scene.point({ from, to: isIdle ? null : index, share });
     const name = kids.wordsOf(text)[from];
-    setText(this.readout, say('reads', { name, word, share: percent(share) }));
-    const place = { head: known.head + 1, layer: known.layer + 1, model: known.model };
-    const kind = say(known === kids.EMBEDDER_HEAD ? 'embedder' : 'translator');
+    const found = { name, word, share: percent(isIdle ? marks : share) };
+    setText(this.readout, say(isIdle ? 'readsMark' : 'reads', found));
+    const place = { head: known.head + 1, layer: known.layer + 1 };
+    const isEmbedder = known === kids.EMBEDDER_HEAD;
+    const kind = say(isEmbedder ? 'embedder' : 'translator', { model: known.model });
     const isThey = from === kids.placeOfThey(text);
     const other = word === 'kids' ? 'lions' : 'kids';
     const rest = { kind, other, share: percent(reading.shareOf(other)) };
     setText(this.place, say(isThey ? 'place' : 'placeAny', { ...place, ...rest }));
-    setText(this.verdict, isThey ? judge(word) : anyVerdict(reading, from, name));
+    setText(this.verdict, isThey ? judge(word) : anyVerdict(isIdle, word, share));
   }
 }
 
-/** Says that the head was chosen for `they`, and what it gives to marks that are no words. */
-function anyVerdict(reading, from, name) {
-  const marks = reading.marksOf(from);
-  const isIdle = marks > reading.shares[from][0].share;
-  return `${isIdle ? `${say('idle', { name, share: percent(marks) })} ` : ''}${say('back')}`;
+/** Says that the head was chosen for `they`, and why a word looks at a mark that is no word. */
+function anyVerdict(isIdle, word, share) {
+  const idle = isIdle ? `${say('idle', { word, share: percent(share) })} ` : '';
+  return `${idle}${say('back')}`;
 }

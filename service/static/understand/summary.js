@@ -1,6 +1,6 @@
 // The end of the story: a summary that links back to the steps, and examples that open views.
 
-import { element } from '../common/dom.js';
+import { byId, element } from '../common/dom.js';
 import { DEFAULTS, toFragment } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { summary } from '../strings/summary.js';
@@ -73,7 +73,24 @@ function viewLink(store, change, text) {
     event.preventDefault();
     if (change.step === store.view.step) store.set({ step: null }); // It scrolls there again.
     store.set(change);
-    if (change.way === 'translate') scrollTo(0, 0);
+    if (change.search) scrollWhenReady(byId('search'));
+    else if (change.way === 'translate') scrollTo(0, 0);
   };
   return element('a', { href, text, onclick });
+}
+
+/** Scrolls to a part of Look inside when its attention is shown, unless the reader moves before. */
+function scrollWhenReady(node) {
+  scrollTo(0, 0);
+  const look = byId('look');
+  const stop = new AbortController();
+  const observer = new MutationObserver(() => {
+    if (look.getAttribute('aria-busy') !== 'false' || node.offsetHeight === 0) return;
+    node.scrollIntoView();
+    stop.abort();
+  });
+  observer.observe(look, { attributes: true, attributeFilter: ['aria-busy'] });
+  stop.signal.addEventListener('abort', () => observer.disconnect());
+  for (const name of ['wheel', 'touchmove', 'pointerdown', 'keydown'])
+    addEventListener(name, () => stop.abort(), { signal: stop.signal, passive: true });
 }

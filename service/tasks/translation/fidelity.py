@@ -135,8 +135,8 @@ class Place:
     def record(self, name: str, is_kept: bool, pipeline: PivotPipeline) -> None:
         """Counts a rejected translation, and adds a warning if the guard still rejects the result.
 
-        `is_kept` is also true for a sentence that was translated in parts, because no translation
-        of the whole sentence replaced the rejected one.
+        `is_kept` means that no other translation of the whole sentence replaced the rejected one.
+        It is true for a sentence that was translated in parts.
         """
         outcome = "kept" if is_kept else "replaced"
         pipeline.rejected[self.text.route[-1].name, name, outcome] += 1

@@ -28,10 +28,10 @@ class Prepared:
         detected: Detected source language; None if the request names it.
         num_cut: Number of sentences that were cut into pieces, because the model has a limit.
         carriage: Protected spans of the text. A model must not change them.
-        max_tokens: Largest number of tokens of a sentence, without EOS.
+        max_tokens: Limit of the number of tokens of a sentence, without EOS.
         tags: Maps the index of each sentence that has inline tags to these tags.
-        tagged: Maps the index of a sentence and the rank of its translation, 0 for the best, to
-            this translation with tags.
+        tagged: Translations with tags. The keys are the index of a sentence and the rank of its
+            translation; the best has rank 0.
         formatting: Gives the translations the case and the final punctuation of their sentences.
         alignments: Alignment of the words of each sentence, in code points of the text and of its
             translation; empty unless the request asks for it.
