@@ -72,7 +72,7 @@ class FullOutput:
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
-    """Masks all tokens of each row at position 0, except the row's token in `first_ids`.
+    """Masks every token except the row's token in `first_ids`, in rows whose position is 0.
 
     The logits are changed in place.
 
@@ -92,8 +92,8 @@ class ShortlistOutput:
 
     When a sentence enters, only the weights of ids that are not yet in the union are copied. If the
     union becomes too large, it is rebuilt from the shortlists in use. The union is too large if it
-    exceeds the allocated memory. A union of more than 1,024 ids is also too large if it has
-    doubled since the last rebuild. It may also not exceed twice the sum of the shortlists in use.
+    exceeds the allocated memory. Two more limits hold for a union of more than 1,024 ids. It
+    may not double between two rebuilds. It may not exceed twice the sum of the shortlists in use.
 
     Each logit is a sum over D for one id, so it does not depend on the other ids of the union.
 

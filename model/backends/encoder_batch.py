@@ -34,8 +34,8 @@ class EncoderBatch(ABC):
 
     The texts are packed, which means concatenated, or they are padded to one length. Tokens are
     numbered consecutively over all texts. The tokens of a text attend only to each other. The
-    hidden states of a text therefore do not depend on the rest of the batch. A method that computes
-    a part of a layer computes this part for `count` tokens from number `first` on.
+    hidden states of a text therefore do not depend on the rest of the batch. The methods for
+    parts of a layer compute `count` tokens, and `first` is the number of the first of them.
 
     Attributes:
         num_tokens: Number of tokens of all texts, padding included.

@@ -175,7 +175,8 @@ class TorchRunner:
 
     def leave(self, first: int, end: int) -> None:
         """Frees rows `first` to `end` - 1."""
-        self.cache.positions[first:end] = 0  # keeps padding rows within the position table
+        # A free row may be decoded as padding, so its position must be in the position table.
+        self.cache.positions[first:end] = 0
         for row in range(first, end):
             self.output.leave(row)
 

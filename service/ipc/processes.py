@@ -46,7 +46,7 @@ def module_command(module: str) -> list[str]:
 
     `-m` puts the current folder on the import path, where a folder named `service` would hide this
     package. `-P` prevents this. If this process itself imports from the current folder, `-P` is
-    left out, because the child may then find this package only there.
+    left out, because the package may be in no other place.
     """
     imports_from_here = not {"", os.getcwd()}.isdisjoint(sys.path)
     return [sys.executable, *([] if imports_from_here else ["-P"]), "-m", module]

@@ -89,7 +89,7 @@ class ProtectedText:
         return MARKER.sub(lambda found: self.span(found[0]), text)
 
     def extended(self, spans: Sequence[str]) -> Self:
-        """Returns the same text with more spans, whose markers are later put into its sentences."""
+        """Returns a copy with more spans. The caller puts their markers into the sentences."""
         return replace(self, spans=(*self.spans, *spans))
 
     def may_move(self, marker: str) -> bool:

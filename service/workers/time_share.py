@@ -2,8 +2,8 @@
 
 The share of attention is the setting REGARD_ATTENTION_SHARE; its default is in
 `service/settings/device.py` (`attention_share`). The task table (`service/tasks/table.py`) gives
-each kind its share. Embedding and reranking have the share EMBEDDING_SHARE, which is a constant of
-that module and not a setting.
+each kind its share. Embedding and reranking have a fixed share: the constant EMBEDDING_SHARE in
+the task table.
 
 All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
 part of the work. Within a sliced kind, models with short texts come first. Each sliced kind has a
@@ -91,7 +91,7 @@ class TimeShare:
         return done
 
     def _next(self) -> str:
-        """Returns the model of the next slice, which becomes the last in the order of turns."""
+        """Returns the model that computes the next slice, and moves it to the end of the turns."""
         executor = self.turns.choose([each for each in self.executors.values() if each])
         name = next(name for name, each in self.executors.items() if each is executor)
         self.executors[name] = self.executors.pop(name)

@@ -84,7 +84,7 @@ def executor_class(path: str) -> NewExecutor:
 
 
 PAUSE_MILLISECONDS = 2
-"""Longest time that the last task kind waits after other work, for more of that work."""
+"""Longest pause of the last task kind after the other kinds have run out of work."""
 
 
 class Worker:
@@ -175,7 +175,7 @@ class Worker:
         outcomes = self.loads.finished()
         while outcomes:
             if not self._settle(outcomes.pop(0)):
-                # The frames of the error hold weights until `_settle` has returned.
+                # The traceback of the error keeps the weights alive until `_settle` returns.
                 give_back_memory()
 
     def _settle(self, outcome: Outcome) -> bool:
@@ -208,8 +208,8 @@ class Worker:
         """Whether only the last kind has work, and another kind had work until now.
 
         The work of the other kind has just ended, and more of it may come at any moment. A slice
-        of the last kind would then make it wait, and would take the processor from the server's
-        main process, which prepares it.
+        of the last kind would delay that work. It would also take the processor from the main
+        process, which prepares the work.
         """
         *others, _ = self.shares.values()
         return self.has_worked and not any(others)

@@ -1,4 +1,6 @@
-"""A Triton kernel: the attention of one query per row to the first keys of each row.
+"""A Triton kernel for decode steps: the query of each row attends to the keys of that row.
+
+A row has room for more keys than it uses; `lengths` has the number of keys that it uses.
 
 One program computes one head of one row. It reads the keys and values in blocks. After each
 block, it keeps the largest score, the sum of the exponentials and the sum of the weighted values.

@@ -55,7 +55,7 @@ class Uploads:
     """Copies integers from the host to one fixed tensor on the device.
 
     The device runs copies and kernels in the order of their launch. A kernel therefore reads the
-    integers of the last `send` before the kernel's launch.
+    integers of the latest `send` that preceded its launch.
 
     Args:
         size: Maximum number of integers.
