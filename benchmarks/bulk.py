@@ -4,7 +4,8 @@
     python -m benchmarks.bulk rate --source en.txt --rows 20000
     python -m benchmarks.bulk memory --source en.txt --sizes 10000,1000000
 
-The rows are the lines of the source, repeated, each with its number, so that all rows differ.
+The rows are the lines of the source, repeated. Each repetition of a line leaves out other words. So
+no sentence is computed for several rows at once.
 
 - `kills` computes the rows twice: once without a break, and once with kills. A kill is `kill -9` of
   the command or of an actor, at a random number of committed rows. It compares ids and texts.
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from benchmarks import ours, tree
@@ -65,13 +67,21 @@ class EchoEngine:
 
 
 def write_rows(source: Path, target: Path, num_rows: int, words: int) -> list[str]:
-    """Writes rows that all differ, and returns them; `words` > 0 cuts each line to so many."""
-    lines = source.read_text("utf-8").splitlines()
-    if words:
-        lines = [" ".join(line.split()[:words]) for line in lines]
-    rows = [f"{number}. {lines[number % len(lines)]}" for number in range(num_rows)]
+    """Writes rows, and returns them; `words` > 0 cuts each line to so many words."""
+    lines = [line.split() for line in source.read_text("utf-8").splitlines() if line.strip()]
+    kept = [variants(line[:words] if words else line) for line in lines]
+    rows = [next(kept[number % len(lines)]) for number in range(num_rows)]
     target.write_text("\n".join(rows) + "\n", encoding="utf-8")
     return rows
+
+
+def variants(words: Sequence[str]) -> Iterator[str]:
+    """Yields a line, then the line without one word and without two, and so on from the start."""
+    while True:
+        yield " ".join(words)
+        for number in (1, 2):
+            for left_out in combinations(range(len(words)), number):
+                yield " ".join(word for i, word in enumerate(words) if i not in left_out)
 
 
 def start(
