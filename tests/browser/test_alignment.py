@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, TWO, Reader
@@ -93,6 +93,15 @@ def test_caret_lights_too(reader: Reader, api: Api) -> None:
     for _ in range(3):
         reader.page.keyboard.press("ArrowLeft")  # into "away"
     assert reader.brightest("output") == "imediatamente"
+
+
+def test_caret_behind_a_full_stop_lights_nothing(reader: Reader, page: Page) -> None:
+    """The page told at whom a full stop looked, before the reader had chosen anything."""
+    reader.read()
+    reader.field.focus()
+    page.keyboard.press("Control+End")
+    expect(page.locator("#pairs")).to_have_text("")
+    assert not reader.lit("mirror")
 
 
 def test_word_stays_lit_once_it_is_pinned(reader: Reader, api: Api) -> None:

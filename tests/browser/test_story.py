@@ -18,7 +18,7 @@ STEPS = (
     *("heads", "concat", "norm", "forward", "encoder", "decoder", "words", "pool"),
 )
 MAIN = (
-    *("tokens", "roles", "scores", "scale", "softmax", "values", "sum", "heads"),
+    *("tokens", "roles", "scores", "scale", "softmax", "sum", "heads"),
     *("decoder", "words", "pool"),
 )
 LAYER, HEAD = 1, 5  # of en-pt, where "they" looks at "kids"
@@ -226,6 +226,23 @@ def test_token_without_a_translation_is_named(reader: Reader, page: Page, api: A
     expect(chapter(page, "decoder")).not_to_contain_text("stands for")
 
 
+def test_step_stays_while_content_above_it_grows(reader: Reader, page: Page) -> None:
+    """Growth and scrolling in one frame: the step before became the current one."""
+    opened(reader, step="scores")
+    expect_step(page, STEPS.index("scores") + 1)
+    page.mouse.wheel(0, 4)
+    page.evaluate(
+        """() => {
+            const grown = document.createElement('div');
+            grown.style.height = '900px';
+            document.querySelector('#opening').append(grown);
+            scrollBy(0, 4);
+            return new Promise((done) => setTimeout(done, 300));
+        }"""
+    )
+    expect_step(page, STEPS.index("scores") + 1)
+
+
 def test_story_follows_a_jump_of_the_page(reader: Reader, page: Page) -> None:
     """To its end and back to its start, as with the keys End and Home: no step is seen between."""
     opened(reader)
@@ -421,7 +438,7 @@ def test_example_opens_in_the_translator(reader: Reader, page: Page) -> None:
 def test_story_speaks_portuguese(reader: Reader, page: Page) -> None:
     page.goto("/#way=understand&step=roles")
     expect(page.get_by_role("heading", name="× W_Q, W_K, W_V: três papéis")).to_be_focused()
-    expect(page.locator(".pager p")).to_contain_text("Passo 2 de 11")
+    expect(page.locator(".pager p")).to_contain_text("Passo 2 de 10")
     expect(page.get_by_role("heading", name="Atenção em cinco frases")).to_be_visible()
 
 

@@ -31,7 +31,7 @@ export const story = {
     tokens_title: 'Tokens: words become pieces',
     tokens_text:
       'A model does not read letters. It cuts the text into tokens, and each token has a number in its list. “▁” marks the start of a word; many words are cut into several pieces. Other models mark a later piece of a word with “##”.',
-    tokens_choose: 'The story follows “{token}”. Choose another token, and all numbers change.',
+    tokens_choose: 'The story follows “{token}”. Choose another token, and all numbers change: the story then shows the head in which that token looks most at another word.',
     position_title: 'Position: where does it stand?',
     position_text:
       'Each token has a [[vector]]: a list of {size} numbers, learned in training from many examples. Attention itself knows no order, so a second vector tells the place in the sentence. Both are added. The stripes are all the numbers: blue above 0, grey below. Written numbers are rounded, so a sum can differ in its last digit.',
@@ -42,7 +42,7 @@ export const story = {
     position_sum: '= sum',
     roles_title: '× W_Q, W_K, W_V: three roles',
     roles_text:
-      'Three tables of learned numbers, W_Q, W_K and W_V, turn the [[vector]] x of “{token}” into three short ones. The [[query]] q is what “{token}” looks for. The [[key]] k is what it offers to the words that look. The [[value]] v is what it gives to them.',
+      'W_Q, W_K and W_V are three tables of numbers that the model learned in [[training]]; the W stands for weights. Multiplied by them, the [[vector]] x of “{token}” becomes three short ones. The [[query]] q is what “{token}” looks for. The [[key]] k is what it offers to the words that look. The [[value]] v is what it gives to them.',
     roles_place:
       'These are the tables of [[head]] {head} in [[layer]] {layer}. In this head, “{token}” looks strongly at another word: “{most}”. A model has several layers, one after the other. The layers before this one have changed the vector, so x is no longer the vector that the token started with.',
     roles_placeFirst: 'These are the tables of [[head]] {head} in [[layer]] 1. In this head, “{token}” looks strongly at another word: “{most}”.',
@@ -57,9 +57,9 @@ export const story = {
     scores_column: 'q · k',
     scale_title: '÷ √{size}: keep the scores small',
     scale_text:
-      'Each score is a sum of {size} products. Before [[training]], all numbers are random: some products are above 0, some below, and many cancel out. Toss {size} coins, and add 1 for heads and −1 for tails: the sum is hardly ever {size}. It is usually a few steps from 0, about √{size} = {root}. So a score grows with √{size}, and dividing by √{size} takes the growth away. A trained head can still make a score large, as here.',
+      'Each score is a sum of {size} products. Before [[training]], all numbers are random: some products are above 0, some below, and many cancel out. Toss {size} coins, and add 1 for heads and −1 for tails: the sum is hardly ever {size}. It is usually a few steps from 0, about √{size} = {root}. So a sum of {size} products is about √{size} times as large as one product, and dividing by √{size} makes it as small as one again. Only a trained head makes a score large, as here.',
     scale_why:
-      'Why take it away? From large scores, the next step gives almost all to one token. A small change of the scores then changes nothing in the result. But training works by small changes: it tries which of them help. So it would get stuck.',
+      'Why keep the scores small? From large scores, the next step gives almost all to one token. A small change of the scores then changes nothing in the result. But training works by small changes: it tries which of them help. So it would get stuck.',
     scale_compare: 'In this sentence, “{most}” will get {share}. Without the division, it would get {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Mask: do not look ahead',
@@ -70,7 +70,7 @@ export const story = {
     mask_column: 'with a mask',
     softmax_title: 'softmax: shares of 100 %',
     softmax_text:
-      'Softmax takes the number e = 2.718 to the power of each score, and divides each result by their total. A score that is larger by 1 thus gets a share that is 2.7 times as large. No share is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”. If a word has several tokens, the opening above has the sum of their shares.',
+      'Softmax takes the number e = 2.718 to the power of each score, and divides each result by their total. A score that is larger by 1 thus gets a share that is 2.7 times as large. No share is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”. The opening above counts words: it adds the shares of the tokens of a word.',
     softmax_column: 'share',
     softmax_total: 'together',
     values_title: '× v: take a part of each',
@@ -79,7 +79,7 @@ export const story = {
     values_column: 'share × v',
     sum_title: 'Sum: what the token takes home',
     sum_text:
-      'All parts are added, number by number. The sum z is what “{token}” takes from the sentence in this head. Its largest part comes from “{most}”.',
+      'Each token hands over its value v, multiplied by its share, and all these are added, number by number. The sum z is what “{token}” takes from the sentence in this head. Its largest part comes from “{most}”.',
     sum_rest: '+ the other {count}',
     sum_z: '= z',
     heads_title: 'Heads: several looks at once',
@@ -161,7 +161,7 @@ export const story = {
     tokens_title: 'Tokens: palavras viram pedaços',
     tokens_text:
       'Um modelo não lê letras. Ele corta o texto em tokens, e cada token tem um número na sua lista. “▁” marca o começo de uma palavra; muitas palavras são cortadas em vários pedaços. Outros modelos marcam com “##” um pedaço do meio de uma palavra.',
-    tokens_choose: 'A história segue “{token}”. Escolha outro token, e todos os números mudam.',
+    tokens_choose: 'A história segue “{token}”. Escolha outro token, e todos os números mudam: a história mostra então a cabeça em que ele mais olha para outra palavra.',
     position_title: 'Posição: onde ele está?',
     position_text:
       'Cada token tem um [[vector|vetor]]: uma lista de {size} números, aprendida no treino com muitos exemplos. A atenção sozinha não conhece a ordem, então um segundo vetor diz o lugar na frase. Os dois são somados. As faixas são todos os números: azul acima de 0, cinza abaixo. Os números escritos são arredondados, então uma soma pode diferir no último dígito.',
@@ -172,7 +172,7 @@ export const story = {
     position_sum: '= soma',
     roles_title: '× W_Q, W_K, W_V: três papéis',
     roles_text:
-      'Três tabelas de números aprendidos, W_Q, W_K e W_V, transformam o [[vector|vetor]] x de “{token}” em três vetores curtos. A [[query|consulta]] q é o que “{token}” procura. A [[key|chave]] k é o que ele oferece às palavras que procuram. O [[value|valor]] v é o que ele dá a elas.',
+      'W_Q, W_K e W_V são três tabelas de números que o modelo aprendeu no [[training|treino]]; o W vem de “weights”, pesos. Multiplicado por elas, o [[vector|vetor]] x de “{token}” dá três vetores curtos. A [[query|consulta]] q é o que “{token}” procura. A [[key|chave]] k é o que ele oferece às palavras que procuram. O [[value|valor]] v é o que ele dá a elas.',
     roles_place:
       'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] {layer}. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”. Um modelo tem várias camadas, uma depois da outra. As camadas anteriores já mudaram o vetor, então x não é mais o vetor com que o token começou.',
     roles_placeFirst: 'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] 1. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”.',
@@ -187,9 +187,9 @@ export const story = {
     scores_column: 'q · k',
     scale_title: '÷ √{size}: manter as pontuações pequenas',
     scale_text:
-      'Cada pontuação é uma soma de {size} produtos. Antes do [[training|treino]], todos os números são ao acaso: alguns produtos estão acima de 0, outros abaixo, e muitos se cancelam. Jogue {size} moedas, e some 1 para cara e −1 para coroa: a soma quase nunca é {size}. Em geral ela fica a alguns passos de 0, cerca de √{size} = {root}. Uma pontuação cresce então com √{size}, e dividir por √{size} tira esse crescimento. Uma cabeça treinada ainda pode fazer uma pontuação grande, como aqui.',
+      'Cada pontuação é uma soma de {size} produtos. Antes do [[training|treino]], todos os números são ao acaso: alguns produtos estão acima de 0, outros abaixo, e muitos se cancelam. Jogue {size} moedas, e some 1 para cara e −1 para coroa: a soma quase nunca é {size}. Em geral ela fica a alguns passos de 0, cerca de √{size} = {root}. Uma soma de {size} produtos é então cerca de √{size} vezes maior que um produto, e dividir por √{size} a deixa pequena como um só. Apenas uma cabeça treinada faz uma pontuação grande, como aqui.',
     scale_why:
-      'Por que tirar? Com pontuações grandes, o próximo passo dá quase tudo a um só token. Uma pequena mudança das pontuações então não muda nada no resultado. Mas o treino trabalha com pequenas mudanças: ele vê quais ajudam. Assim, ele ficaria parado.',
+      'Por que pontuações pequenas? Com pontuações grandes, o próximo passo dá quase tudo a um só token. Uma pequena mudança das pontuações então não muda nada no resultado. Mas o treino trabalha com pequenas mudanças: ele vê quais ajudam. Assim, ele ficaria parado.',
     scale_compare: 'Nesta frase, “{most}” vai receber {share}. Sem a divisão, receberia {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Máscara: não olhar adiante',
@@ -200,7 +200,7 @@ export const story = {
     mask_column: 'com máscara',
     softmax_title: 'softmax: partes de 100 %',
     softmax_text:
-      'A softmax eleva o número e = 2,718 a cada pontuação, e divide cada resultado pelo total deles. Uma pontuação maior em 1 recebe assim uma parte 2,7 vezes maior. Nenhuma parte é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”. Se uma palavra tem vários tokens, a abertura acima tem a soma das partes deles.',
+      'A softmax eleva o número e = 2,718 a cada pontuação, e divide cada resultado pelo total deles. Uma pontuação maior em 1 recebe assim uma parte 2,7 vezes maior. Nenhuma parte é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”. A abertura acima conta palavras: ela soma as partes dos tokens de uma palavra.',
     softmax_column: 'parte',
     softmax_total: 'juntas',
     values_title: '× v: levar uma parte de cada um',
@@ -209,7 +209,7 @@ export const story = {
     values_column: 'parte × v',
     sum_title: 'Soma: o que o token leva',
     sum_text:
-      'Todas as partes são somadas, número por número. A soma z é o que “{token}” tira da frase nesta cabeça. A maior parte dela vem de “{most}”.',
+      'Cada token entrega o seu valor v, multiplicado pela sua parte, e tudo é somado, número por número. A soma z é o que “{token}” tira da frase nesta cabeça. A maior parte dela vem de “{most}”.',
     sum_rest: '+ os outros {count}',
     sum_z: '= z',
     heads_title: 'Cabeças: vários olhares ao mesmo tempo',

@@ -16,7 +16,7 @@ export const toy = {
     reset: 'Back to the first numbers',
     scores: 'A · Aᵀ: how alike are two words?',
     scoresText:
-      'Each row is compared with each row. Multiply the numbers of two rows one by one, and add. In the formula, ᵀ stands for this: it makes columns of the rows. Of rows of about the same size, those with a large sum are alike. For “{first}” and “{second}”: {sum} = {score}.',
+      'Each row is compared with each row. Multiply the numbers of two rows one by one, and add. For all rows, this is written A · Aᵀ. Of rows of about the same size, those with a large sum are alike. For “{first}” and “{second}”: {sum} = {score}.',
     weights: 'softmax: shares of each row',
     weightsText:
       'Softmax takes 2.718 to the power of each sum and divides by the total of the row. The shares then add up to 1, and sums that differ little give shares that differ little. “{first}” takes {second} from “{secondWord}” and {third} from “{thirdWord}”.',
@@ -39,7 +39,7 @@ export const toy = {
     reset: 'Voltar aos primeiros números',
     scores: 'A · Aᵀ: duas palavras são parecidas?',
     scoresText:
-      'Cada linha é comparada com cada linha. Multiplique os números de duas linhas um a um, e some. Na fórmula, o ᵀ quer dizer isto: ele faz colunas das linhas. Entre linhas de tamanho parecido, as de soma grande são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
+      'Cada linha é comparada com cada linha. Multiplique os números de duas linhas um a um, e some. Para todas as linhas, isso se escreve A · Aᵀ. Entre linhas de tamanho parecido, as de soma grande são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
     weights: 'softmax: partes de cada linha',
     weightsText:
       'A softmax eleva 2,718 a cada soma e divide pelo total da linha. As partes então somam 1, e somas pouco diferentes dão partes pouco diferentes. “{first}” tira {second} de “{secondWord}” e {third} de “{thirdWord}”.',

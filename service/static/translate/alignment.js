@@ -8,6 +8,8 @@ import { WordText } from './words.js';
 
 const say = speaker(translate);
 
+const LETTERS = /[\p{L}\p{N}]/u; // The caret behind a full stop is in no word.
+
 /**
  * The words of both sides as spans of UTF-16 units, and their pairs.
  * @typedef {{source: number[][], target: number[][], pairs: number[][]}} Alignment
@@ -272,7 +274,10 @@ export class WordLights {
   #followCaret() {
     const { selectionStart: caret, selectionEnd: end } = this.field;
     if (document.activeElement !== this.field || caret !== end) return false;
-    const index = this.#alignment.source.findIndex(([from, to]) => from <= caret && caret <= to);
+    const text = this.field.value;
+    const index = this.#alignment.source.findIndex(
+      ([from, to]) => from <= caret && caret <= to && LETTERS.test(text.slice(from, to)),
+    );
     if (index < 0) return false;
     this.#light('source', index);
     return true;

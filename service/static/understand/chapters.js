@@ -122,6 +122,8 @@ export class Chapters {
    */
   #follow() {
     if (this.root.offsetParent === null) return;
+    // What is above may have grown since; the event of the scroll comes before that of the growth.
+    if (this.#top !== null && this.#wanted === null) this.#restore(this.#top - scrollY);
     const line = innerHeight * LINE_SHARE;
     this.#enter(this.#names.findLast((name) => this.#topOf(name) <= line) ?? null);
   }
@@ -135,7 +137,10 @@ export class Chapters {
   /** Brings the current chapter back to a place in the window. */
   #restore(top) {
     if (this.#wanted !== null) this.#scrollTo(this.#wanted, 'instant');
-    else scrollBy({ top: this.#topOf(this.#current) - top, behavior: 'instant' });
+    else {
+      const moved = this.#topOf(this.#current) - top;
+      if (Math.abs(moved) >= 1) scrollBy({ top: moved, behavior: 'instant' });
+    }
     this.#top = this.#topOf(this.#current) + scrollY;
   }
 

@@ -50,7 +50,7 @@ export class Opening {
       element('h3', { text: say('twistTitle') }),
       element('p', { text: say('twist') }),
       this.second.root,
-      element('p', { class: 'actions' }, button(say('swapHere'), () => this.#toggle('swapped'))),
+      element('p', { class: 'actions swaps' }, button(say('swapHere'), () => this.#toggle('swapped'))),
       this.translation,
     );
     this.table = element('table');

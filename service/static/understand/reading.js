@@ -55,7 +55,7 @@ export class Reading {
     const [{ word, index, share }] = reading.shares[from];
     const marks = reading.marksOf(from);
     const isIdle = marks > share;
-    this.scene.point({ from, to: isIdle ? null : index, share });
+    this.scene.point({ from, to: index, share });
     const name = kids.wordsOf(text)[from];
     const found = { name, word, share: percent(isIdle ? marks : share) };
     setText(this.readout, say(isIdle ? 'readsMark' : 'reads', found));

@@ -15,9 +15,8 @@ const MOVE = { duration: 600, easing: 'cubic-bezier(0.3, 0, 0.2, 1)' };
 const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
 /**
- * The arc of a scene: the numbers of the words at its ends, and its share. Without a second word,
- * no arc is drawn.
- * @typedef {{from: number, to: number|null, share: number}} Arc
+ * The arc of a scene: the numbers of the words at its ends, and its share.
+ * @typedef {{from: number, to: number, share: number}} Arc
  */
 
 /** Draws a sentence of words that can be chosen, and the arc that starts at one of them. */

@@ -28,7 +28,7 @@ const ALL = [
   { name: 'scale', group: 'head', isMain: true, content: head.scale },
   { name: 'mask', group: 'head', content: head.mask },
   { name: 'softmax', group: 'head', isMain: true, content: head.weights },
-  { name: 'values', group: 'head', isMain: true, content: head.values },
+  { name: 'values', group: 'head', content: head.values },
   { name: 'sum', group: 'head', isMain: true, content: head.sum },
   { name: 'heads', group: 'layer', isMain: true, content: layer.heads },
   { name: 'concat', group: 'layer', content: layer.concat },
