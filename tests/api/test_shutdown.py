@@ -85,6 +85,15 @@ class Program:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 
+    def end(self) -> None:
+        """Kills it and its children, of which a failed test may have stopped some."""
+        if self.process.poll() is None:
+            for pid in self.children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.process.kill()
+        self.status()
+
     def status(self) -> int:
         """Its exit status, once it has ended by itself."""
         status = self.process.wait(LIMIT_SECONDS)
@@ -98,8 +107,7 @@ def program(**settings: str) -> Iterator[Program]:
     try:
         yield running
     finally:
-        running.process.kill()
-        running.status()
+        running.end()
 
 
 @pytest.mark.checkpoint

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -19,7 +20,7 @@ from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
     Page,
-    Route,
+    Request,
     expect,
     sync_playwright,
 )
@@ -49,6 +50,7 @@ class Watch:
         foreign: Requests to another host; none was let through.
     """
 
+    address: str
     allowed: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
@@ -62,10 +64,10 @@ class Watch:
         if message.type in ("error", "warning"):
             self.faults.append(message.text)
 
-    def refuse(self, route: Route) -> None:
-        """Lets nothing through to another host."""
-        self.foreign.append(route.request.url)
-        route.abort()
+    def see(self, request: Request) -> None:
+        """Notes a request to another host; `only` keeps the browser from finding it."""
+        if request.url.startswith(("http", "ws")) and not request.url.startswith(self.address):
+            self.foreign.append(request.url)
 
     def check(self) -> None:
         """Fails the test where there was something."""
@@ -140,9 +142,19 @@ def browser(chromium: str, address: str) -> Iterator[Browser]:
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=LIMIT_MILLISECONDS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=QUIET + sandbox)
+        args = [*QUIET, only(address), *sandbox]
+        browser = playwright.chromium.launch(executable_path=chromium, args=args)
         yield browser
         browser.close()
+
+
+def only(address: str) -> str:
+    """The option by which Chromium finds no host but that of an address.
+
+    A route of Playwright could refuse other hosts too, but then passes each request of the page
+    through this process.
+    """
+    return f"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE {urlsplit(address).hostname}"
 
 
 @pytest.fixture
@@ -152,8 +164,8 @@ def api(address: str) -> Iterator[Api]:
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
+def watch(address: str) -> Watch:
+    return Watch(address)
 
 
 @pytest.fixture
@@ -188,7 +200,7 @@ def context(
     context = browser.new_context(**usual | options)
     context.set_default_timeout(LIMIT_MILLISECONDS)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
-    context.route(lambda url: url.startswith("http") and not url.startswith(address), watch.refuse)
+    context.on("request", watch.see)
     context.add_init_script(f"({REMEMBER})({json.dumps(remembered)})")
     yield context
     context.close()

@@ -36,6 +36,7 @@ def opened(reader: Reader, **view: Any) -> Page:
     """Opens the whole story and waits for its numbers."""
     reader.open(way="understand", whole="yes", **view)
     expect_chapters(reader.page, STEPS)
+    expect(reader.page.locator("#cause")).to_be_visible()  # above the story, nothing grows now
     return reader.page
 
 
