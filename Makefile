@@ -65,14 +65,15 @@ test: $(VENV)/.installed-dev browser  ## runs all tests
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder
 
 browser:  ## finds or installs a Chromium for the tests of the page
-	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	@for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do \
 	  command -v $$name >/dev/null && exit 0; \
 	done; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -y -qq --no-install-recommends chromium fonts-liberation >/dev/null && exit 0; \
+	    apt-get install -y -qq --no-install-recommends \
+	    chromium-headless-shell fonts-liberation >/dev/null && exit 0; \
 	fi; \
-	echo 'No Chromium was found: the tests of the page are skipped. Install the package chromium.'
+	echo 'No Chromium was found: the tests of the page are skipped. Install chromium-headless-shell.'
 
 envoy: $(VENV)/.installed-dev  ## finds Envoy, or installs it below .bench/, for the tests of deploy/envoy
 	@$(BIN)/python -m benchmarks.replicas.envoy

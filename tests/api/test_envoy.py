@@ -193,7 +193,8 @@ def test_sentence_of_a_stream_passes_before_the_next_is_translated(
     client = httpx.Client(trust_env=False, timeout=LIMIT_SECONDS)
     with client, client.stream("POST", url, json=body, headers=SSE) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
-        first = next(line for line in reply.iter_lines() if line.startswith("data:"))
+        lines = reply.iter_lines()  # kept: the end of the iterator ends the connection
+        first = next(line for line in lines if line.startswith("data:"))
         assert "Hello." in first
         assert server.core.admission.requests == 1
     until(lambda: not server.core.admission.requests)  # the end of the client passes too

@@ -28,7 +28,10 @@ from playwright.sync_api import (
 from tests.browser.reader import Reader
 from tests.browser.servers import serve
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = (
+    "chromium-headless-shell",  # the engine of Chromium without its windows: a third less CPU time
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+)
 QUIET = [
     "--disable-gpu",
     "--disable-quic",

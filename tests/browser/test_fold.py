@@ -27,15 +27,22 @@ def test_attention_is_folded_at_first_and_not_requested(
     assert "attention" in asked
 
 
+def until_remembered(page: Page, state: str) -> None:
+    """Waits for the event of the fold, which the browser sends a moment after it has moved."""
+    page.wait_for_function("state => localStorage.getItem('regard-look') === state", arg=state)
+
+
 @pytest.mark.parametrize("remembered", [{}])
 def test_fold_is_remembered(reader: Reader, page: Page) -> None:
     reader.open()
     page.get_by_text(FOLD).click()
     expect(page.locator("#look")).to_be_visible()
+    until_remembered(page, "open")
     page.reload()
     expect(page.locator("#look")).to_be_visible()
     page.get_by_text(FOLD).click()
     expect(page.locator("#look")).to_be_hidden()
+    until_remembered(page, "closed")
     page.reload()
     expect(reader.target).to_have_value("pt")
     expect(page.locator("#look")).to_be_hidden()

@@ -180,6 +180,7 @@ def test_arrow_keys_in_a_field_belong_to_the_field(reader: Reader, page: Page) -
     page.get_by_label("Sentence of the story, in English").press("ArrowRight")
     reader.unfold("#toy details")
     page.get_by_label("pool, number 1", exact=True).press("ArrowRight")
+    page.locator(".sentence .word").first.press("ArrowRight")
     expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
 
 
