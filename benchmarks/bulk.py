@@ -1,17 +1,19 @@
-"""Measures `regard bulk`: kills, rate and memory.
+"""Measures `regard bulk`: its output after kills, its rate and its memory.
 
     python -m benchmarks.bulk kills --source en.txt --rows 200000 --kills 20
     python -m benchmarks.bulk rate --source en.txt --rows 20000
     python -m benchmarks.bulk memory --source en.txt --sizes 10000,1000000
 
-The rows are the lines of the source, repeated. Each repetition of a line leaves out other words. So
-no sentence is computed for several rows at once.
+The rows are the lines of the source, repeated. Each repetition of a line leaves out different
+words. Otherwise the engine could compute a sentence once for several equal rows.
 
 - `kills` computes the rows twice: once without a break, and once with kills. A kill is `kill -9` of
-  the command or of an actor, at a random number of committed rows. It compares ids and texts.
-- `rate` compares the command with the engine of the section "offline", on the same cores. CPU
-  seconds count the whole process tree, with Ray's processes and without the start of the models.
-- `memory` gives the largest memory of the process tree. Its engine returns the texts in capitals.
+  the command or of a Ray actor, at a random number of committed rows. Then the part compares the
+  ids and texts of both outputs.
+- `rate` compares the command with the engine of the section "offline", on the same cores. The CPU
+  seconds are those of the whole process tree with Ray's processes, after the models have started.
+- `memory` prints the largest memory of the process tree for jobs of several sizes. The engine of
+  these jobs has no model: it returns the texts in capitals.
 """
 
 import argparse
@@ -54,7 +56,7 @@ class EchoEngine:
         """Loads nothing."""
 
     async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-        """Returns the texts in capitals, one event later."""
+        """Returns the texts in capitals, after one turn of the event loop."""
         await asyncio.sleep(0)
         return [Outcome((row.text or "").upper()) for row in rows]
 
@@ -67,7 +69,10 @@ class EchoEngine:
 
 
 def write_rows(source: Path, target: Path, num_rows: int, words: int) -> list[str]:
-    """Writes rows, and returns them; `words` > 0 cuts each line to so many words."""
+    """Writes rows to `target`, and returns them.
+
+    If `words` is above 0, each line is first cut to that many words.
+    """
     lines = [line.split() for line in source.read_text("utf-8").splitlines() if line.strip()]
     kept = [variants(line[:words] if words else line) for line in lines]
     rows = [next(kept[number % len(lines)]) for number in range(num_rows)]
@@ -76,7 +81,11 @@ def write_rows(source: Path, target: Path, num_rows: int, words: int) -> list[st
 
 
 def variants(words: Sequence[str]) -> Iterator[str]:
-    """Yields a line, then the line without one word and without two, and so on from the start."""
+    """Yields variants of a line without end.
+
+    The variants are first the whole line, then the line without one of its words, then the line
+    without two of its words. After all combinations, the same variants follow again.
+    """
     while True:
         yield " ".join(words)
         for number in (1, 2):
@@ -87,14 +96,14 @@ def variants(words: Sequence[str]) -> Iterator[str]:
 def start(
     args: argparse.Namespace, rows: Path, output: Path, *more: str
 ) -> subprocess.Popen[bytes]:
-    """Starts the command in a process of its own."""
+    """Starts a job (the part `job` of this program) in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.bulk", "job", "--source", str(rows)]
     options = ["--output", str(output), "--actors", str(args.actors), "--cpus", str(args.cpus)]
     return subprocess.Popen([*command, *options, "--pair", args.pair, *more])
 
 
 def run_job(args: argparse.Namespace) -> None:
-    """Runs a job in this process, as the command does."""
+    """Runs a job in this process, as `regard bulk` does."""
     cluster = ClusterOptions(None, args.actors, args.cpus, 0, None)
     layout = commands.Layout(
         [args.source],
@@ -124,7 +133,7 @@ def num_done(folder: OutputFolder) -> int:
 
 
 def actor_pids(command: int) -> list[int]:
-    """Returns the ids of the actors below a command."""
+    """Returns the process ids of the actors that a command has started."""
     found = []
     for pid in tree.members(command):
         with contextlib.suppress(OSError):
@@ -143,7 +152,7 @@ def outputs(folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def kills(args: argparse.Namespace, folder: Path) -> None:
-    """Compares a job with kills with a job without."""
+    """Compares the output of a job with kills and the output of a job without kills."""
     rows, whole, broken = folder / "rows.txt", folder / "whole", folder / "broken"
     write_rows(args.source, rows, args.rows, args.words)
     chosen = random.Random(args.seed)
@@ -278,11 +287,11 @@ def main() -> None:
     add("--beside", action="store_true", help="run the job without kills at the same time")
     add("--seed", type=int, default=1, help="seed of the choice of kills")
     add("--rounds", type=int, default=3, help="number of turns")
-    add("--sizes", default="10000,1000000", help="numbers of rows")
+    add("--sizes", default="10000,1000000", help="numbers of rows, for the part memory")
     add("--actors", type=int, default=1, help="number of actors")
     add("--cpus", type=int, default=2, help="cores of each actor")
     add("--shard-rows", type=int, default=20_000, help="rows of each output file")
-    add("--chunk-rows", type=int, default=128, help="rows that are committed together")
+    add("--chunk-rows", type=int, default=commands.CHUNK_ROWS, help="rows committed together")
     add("--output", type=Path, help="output folder of a job")
     add("--engine", default="", help="module and class of the engine of a job")
     args = parser.parse_args()

@@ -29,7 +29,13 @@ INTERRUPTED = "interrupted; committed rows are kept, and the same command contin
 ROWS_PER_WORKER = {False: 64, True: 1024}
 """Rows of a batch of a device worker, on a CPU and on a GPU, unless REGARD_MAX_ROWS is set."""
 
-BATCHES_IN_FLIGHT = 8
+BATCHES_IN_FLIGHT = 16
+"""Number of batches of each worker that an actor computes at a time. With half as many rows, and
+chunks of half as many, 1,000 rows take 3 % more CPU time."""
+
+CHUNK_ROWS = 256
+"""Number of rows that are committed together, by default."""
+
 RESULT_SETTINGS = ("dtype", "shortlist", "guard_beam_size", "max_source_tokens", "max_batch_tokens")
 """Settings that can change results."""
 
@@ -103,7 +109,7 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
     temp: Temp = None,
     price: Price = None,
     shard_rows: ShardRows = 20_000,
-    chunk_rows: ChunkRows = 128,
+    chunk_rows: ChunkRows = CHUNK_ROWS,
 ) -> None:
     """Translate each row of text, JSONL or Parquet files.
 
@@ -128,13 +134,13 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
     sources: Sources,
     output: Output,
     model: Annotated[
-        str | None, typer.Option(help="name as in /v1/models; by default the first that embeds")
+        str | None, typer.Option(help="name as in /v1/models; default: first embedding model")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt-name", help="name of the prompt put before each text")
+        str | None, typer.Option("--prompt-name", help="name of the prompt to add before each text")
     ] = None,
     dimensions: Annotated[
-        int | None, typer.Option(min=1, help="number of leading values kept of each vector")
+        int | None, typer.Option(min=1, help="keep only this many leading values of each vector")
     ] = None,
     is_normalized: Annotated[
         bool, typer.Option("--normalize/--no-normalize", help="scale vectors to length 1")
@@ -150,7 +156,7 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
     temp: Temp = None,
     price: Price = None,
     shard_rows: ShardRows = 20_000,
-    chunk_rows: ChunkRows = 128,
+    chunk_rows: ChunkRows = CHUNK_ROWS,
 ) -> None:
     """Compute a vector for each row of text, JSONL or Parquet files.
 
