@@ -1,8 +1,8 @@
-"""Attacks a server of its own, and measures its memory and the latency of single sentences.
+"""Attacks a server, and measures its memory and the latency of single sentences.
 
 Each attack runs in a process of its own, so that it does not delay the measured requests. A run
-measures single sentences alone, then starts the attack and measures them again. The traffic goes to
-a server on the loopback that this command starts and stops.
+measures single sentences alone, then starts the attack and measures them again. The command starts
+a new server on the loopback for each attack, and stops it afterwards.
 
     python -m benchmarks.attacks
     python -m benchmarks.attacks --only slow_bodies,scrapers --seconds 20
@@ -39,7 +39,7 @@ PROBES = 2
 PAUSE_SECONDS = 0.02
 SAMPLE_SECONDS = 0.1
 RETRY_SECONDS = 0.5
-"""Time after which an attacker whose connection was closed opens it again."""
+"""Time after which an attacker replaces a connection that was closed."""
 
 START = f"GET /health/live HTTP/1.1\r\nHost: {HOST}\r\n".encode()
 SENTENCE = {"q": "The cat sat on the mat.", "source": "en", "target": "pt"}
@@ -49,7 +49,7 @@ Attack = Callable[[int], Coroutine[Any, Any, None]]
 
 
 def post(path: str, body: bytes, length: int = 0) -> bytes:
-    """Returns a request with a JSON body, which may announce more bytes than it has."""
+    """Returns a POST request. With `length`, it announces that many bytes of JSON body."""
     head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {length or len(body)}\r\n\r\n".encode() + body
 
@@ -86,7 +86,7 @@ async def repeat_request(port: int, clients: int, request: bytes, pause_seconds:
 
 
 async def flood(stream: Stream, part: bytes) -> None:
-    """Sends a part again and again."""
+    """Sends the same bytes again and again, on one connection."""
     reader, writer = stream
     while not reader.at_eof():
         writer.write(part)
@@ -126,7 +126,7 @@ async def idle(port: int) -> None:
 async def slow_bodies(port: int) -> None:
     """Sends bodies of 2 MiB from 500 clients, and withholds the last byte.
 
-    Each client sends 64 KiB every 0.5 seconds, and begins at a random moment within them.
+    Each client sends 64 KiB every 0.5 seconds. It begins after a random delay of up to 0.5 seconds.
     """
     body = json.dumps(SENTENCE).encode()
     body += b" " * (BODY_BYTES - 1 - len(body))
@@ -149,7 +149,8 @@ async def slow_bodies(port: int) -> None:
 async def slow_readers(port: int) -> None:
     """Reads replies of 1.5 MB at 1 KB/s, from 200 clients.
 
-    The texts are emoji, which no model computes. The replies cost the workers nothing.
+    The texts are only emoji, which the server does not give to a model. Therefore the replies cost
+    the workers nothing.
     """
     texts = ["🎉" * 350] * 1000
     request = post("/translate", json.dumps({**SENTENCE, "q": texts}, ensure_ascii=False).encode())
@@ -195,15 +196,15 @@ ATTACKS: dict[str, Attack] = {
 
 
 BEGIN_SHARE = {"slow_bodies": 0.0, "slow_readers": 3.0}
-"""Length of the time in which an attack begins, as a share of the measured time; 0.5 if not named.
+"""Maps an attack to the length of its beginning, as a share of the measured time; 0.5 by default.
 
-In this time the server computes the replies that clients then read slowly.
+For `slow_readers`, the server computes the replies in this time. The clients then read them slowly.
 """
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Latencies of single sentences, and the memory of the server meanwhile.
+    """Latencies of single sentences, and the memory of the server during the measurement.
 
     Attributes:
         p50_ms: Median of the latency in milliseconds.
@@ -221,7 +222,7 @@ class Probe:
 
 
 async def probe(port: int, pid: int, seconds: float) -> Probe:
-    """Sends single sentences from a few clients, and measures them and the server's memory."""
+    """Sends single sentences, and measures their latencies and the server's memory."""
     request = post("/translate", json.dumps(SENTENCE).encode())
     latencies: list[float] = []
     errors = 0
@@ -263,9 +264,9 @@ def run_attack(name: str, port: int) -> None:
 
 
 def measure(name: str, server: Server, seconds: float) -> tuple[Probe, Probe]:
-    """Measures single sentences without and beside an attack.
+    """Measures single sentences before an attack, and again during the attack.
 
-    The memory includes the time in which the attack begins; the latencies do not.
+    The peak memory includes the beginning of the attack. The latencies do not include it.
     """
     alone = uvloop.run(probe(server.port, server.pid, seconds))
     attacker = multiprocessing.Process(target=run_attack, args=(name, server.port), daemon=True)

@@ -1,4 +1,4 @@
-"""Measures how exact attention is: `python -m benchmarks.attention --source en.txt`.
+"""Measures the rounding errors of attention: `python -m benchmarks.attention --source en.txt`.
 
 The command translates every sentence. Then it runs the sentence and its translation through the
 model in one teacher-forced pass that returns all weights. Rollout combines the encoder's weights of
@@ -100,7 +100,7 @@ def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
             expected = numpy_rollout(maps[AttentionKind.ENCODER].astype(np.float64))
             note("rollout, less numpy's", rollout[AttentionKind.ENCODER][0, 0] - expected)
             note("z, less z from q, k and v", steps_deviation(model, pair))
-        # In int8 a single rounding changes all later layers, so comparing kernels says nothing.
+        # In int8, one different rounding changes all later layers. So kernels cannot be compared.
         if model.precision is not Precision.INT8:
             note("hidden states: fused, less explicit", kernel_deviation(model, batch))
         note("weight on padding", padding_weights(model, batch))

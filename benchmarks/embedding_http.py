@@ -1,7 +1,8 @@
 """Section "embed-http": sends one sentence per POST to each embedding server in turn.
 
 A section is a part of the benchmark that `--only` selects by its name. Regard receives requests in
-the API of text-embeddings-inference, and infinity-emb in OpenAI's API. Both servers answer in JSON.
+the API of text-embeddings-inference. The peer, infinity-emb, receives them in OpenAI's API. Both
+servers answer in JSON.
 """
 
 import json

@@ -1,9 +1,9 @@
 """Installs packages that only the benchmarks need, into folders below .bench/.
 
-For example, a peer needs its own packages. A peer is a program with which Regard is compared. Most
-of the folders are virtual environments. Each folder is made once, from the pinned versions in
-`benchmarks/requirements-NAME.txt`, and again when that file has changed. If pip fails, the run
-leaves out the part that needs the packages.
+For example, each peer (a program with which Regard is compared) needs packages of its own. Most of
+the folders are virtual environments. `benchmarks/requirements-NAME.txt` has the pinned versions of
+the packages in a folder. Each folder is made at its first use, and again when this file has
+changed. If pip fails, the run leaves out the part that needs the packages.
 """
 
 import shutil

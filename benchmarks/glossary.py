@@ -2,7 +2,8 @@
 
 Each entry maps a noun of the source texts to a target term. The target term is the word of the
 references that occurs with the noun most consistently (Dice's coefficient). So it is a word that a
-translator chose. The nouns are found by English determiners, so the source must be English.
+translator chose. A word counts as a noun if it often follows an English determiner, such as `the`.
+So the source must be English.
 
 Example:
     .venv/bin/python -m service serve --port 8451 &

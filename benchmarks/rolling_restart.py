@@ -121,7 +121,7 @@ async def is_ready(port: int) -> bool:
 
 @contextlib.contextmanager
 def haproxy(ports: list[int]) -> Iterator[int]:
-    """Runs HAProxy in front of servers on these ports; yields its own port."""
+    """Runs HAProxy in front of servers on these ports; yields the port of HAProxy."""
     program = shutil.which("haproxy")
     if program is None:
         raise SystemExit("haproxy is missing; install it: apt-get install haproxy")
@@ -167,7 +167,7 @@ async def rolling_restart(
     """Restarts each of two replicas `rounds` times under load.
 
     Returns:
-        The number of requests by status or name of the error, and the exit status of each replica.
+        The number of requests by status or name of the error, and the exit status at each restart.
     """
     replicas = [Replica(delay_seconds, settings) for _ in range(2)]
     try:
@@ -188,7 +188,7 @@ async def rolling_restart(
 
 
 def main() -> None:
-    """Prints the outcomes; ends with status 1 if a request failed."""
+    """Prints the outcomes; ends with status 1 if a request failed or an exit status was not 0."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--clients", type=int, default=16)

@@ -93,7 +93,7 @@ def finish(name: str, result: Result, options: Options) -> None:
 
 
 def show(result: Result, table: str) -> str:
-    """Returns one text of a table, the conditions of the run, and the notes."""
+    """Joins a table, the conditions of the run, and the notes into one text."""
     notes = "".join(f"\n\nNote: {note}." for note in result.notes)
     return f"{table}\n\n{report.conditions(result.facts)}.{notes}"
 

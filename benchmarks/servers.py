@@ -1,7 +1,7 @@
 """Starts servers for measurement: Regard, and each peer in two modes.
 
-A peer is another engine than Regard. `benchmarks.peers.server` serves it over HTTP and explains the
-modes, `naive` and `batched`.
+A peer is an engine other than Regard. `benchmarks.peers.server` serves a peer over HTTP in one of
+two modes, `naive` or `batched`, and explains both.
 """
 
 import http.client

@@ -1,4 +1,4 @@
-"""Writes a folder with random weights of a well-known shape, which `regard serve` can load."""
+"""Writes a model with random weights in a well-known shape to a folder for `regard serve`."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ from benchmarks.random_weights import EOS, UNK, Shape, random_model
 from model.checkpoints.families.marian import name_pairs
 
 PAIR = "en-de"
-"""Languages of the model. Its texts are in neither of them."""
+"""Language pair in the name of the model. The texts are in neither language."""
 
 
 def write(folder: Path, shape: Shape) -> Path:

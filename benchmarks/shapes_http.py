@@ -26,7 +26,7 @@ MODES = ("naive", "batched")
 AGAINST = "ctranslate2-naive"
 
 GUARDS_OFF = {"REGARD_GUARD_BEAM_SIZE": "0"}
-"""Regard would decode again what random weights repeat."""
+"""Random weights repeat tokens. With guards, Regard would decode such sentences a second time."""
 
 
 def measure(options: Options) -> Result:
@@ -81,7 +81,7 @@ def _check_lengths(server: Server, bodies: list[str]) -> None:
     """Translates some sentences, which also warms the server up.
 
     Raises:
-        MissingError: A translation has not as many tokens as its source.
+        MissingError: A translation does not have as many tokens as its source.
     """
     done = load.run(server.port, bodies, Shape(8, requests=len(bodies)), server.pid, True)
     lengths = {len(text.split()) for text in load.translations(done)}

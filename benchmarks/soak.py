@@ -1,8 +1,9 @@
-"""Sends mixed load to a server of its own for a long time, and causes a fault every few seconds.
+"""Starts a server, sends it mixed load for a long time, and causes a fault every few seconds.
 
-Every request must end in one reply, or in a connection that closes because the client hung up or
-its HTTP process was killed. At the end the server must be empty. The command prints the growth of
-memory after the first minutes, and exits with 1 if one of these conditions does not hold.
+Every request must end in one reply or in a closed connection. A connection may close only if its
+client hung up, or if an HTTP process was killed or stopped. At the end the server must have no
+request. The command prints the growth of memory after the first minutes. It exits with 1 if the
+growth is too large or another condition does not hold.
 
     python -m benchmarks.soak --source FILE
     python -m benchmarks.soak --source FILE --minutes 4 --settle 1
@@ -71,7 +72,7 @@ class Tally:
         cut: Number of requests whose connection closed after a fault of an HTTP process.
         lost: Number of requests whose connection closed at another time, by kind of error.
         longest_seconds: Longest time until a reply.
-        exposed_until: Time by time.monotonic until which connections may close.
+        exposed_until: Value of time.monotonic until which connections may close.
     """
 
     sent: int = 0
@@ -144,7 +145,7 @@ class Client:
     Args:
         address: Address of the server.
         requests: Makes the requests.
-        tally: Counts.
+        tally: Receives the counts.
     """
 
     def __init__(self, address: Address, requests: Requests, tally: Tally) -> None:
@@ -152,7 +153,7 @@ class Client:
         self.connection: Connection | None = None
 
     async def run(self, end: float) -> None:
-        """Sends requests until a time by time.monotonic."""
+        """Sends requests until time.monotonic reaches `end`."""
         generator = self.requests.generator
         while time.monotonic() < end:
             await asyncio.sleep(generator.expovariate(1 / THINK_SECONDS))
@@ -211,7 +212,7 @@ class Faults:
         server: The server.
         address: Its address.
         requests: Makes the requests of a burst.
-        tally: Counts; receives the times in which connections may close.
+        tally: Receives the counts of bursts, and the time until which connections may close.
     """
 
     def __init__(self, server: Server, address: Address, requests: Requests, tally: Tally) -> None:
@@ -220,7 +221,7 @@ class Faults:
         self.counts: Counter[str] = Counter()
 
     async def run(self, period_seconds: float, end: float) -> None:
-        """Causes a random fault in each period until a time by time.monotonic."""
+        """Causes a random fault in each period until shortly before `end` (time.monotonic)."""
         kinds: list[Callable[[], Awaitable[None]]] = [
             self.kill_worker,
             self.stop_worker,
@@ -254,7 +255,7 @@ class Faults:
         self._signal(HTTP_WORKER, signal.SIGSTOP)
 
     async def half_bodies(self) -> None:
-        """Sends half of 20 large bodies, and closes the connections."""
+        """Sends the first half of a large request on 20 connections, and closes them."""
         request = self.address.request("POST", "/translate", b"x" * 1_000_000)
         await asyncio.gather(*(self._abandon(request[: len(request) // 2]) for _ in range(20)))
 
@@ -274,7 +275,7 @@ class Faults:
         if not pids:
             return
         if module == HTTP_WORKER:
-            # At least this long, and twice the time limit, until the stopped process is replaced.
+            # LOST_SECONDS is more than twice the time after which a silent process is killed.
             self.tally.exposed_until = time.monotonic() + LOST_SECONDS
         with suppress(ProcessLookupError):
             os.kill(self.requests.generator.choice(pids), number)
@@ -298,7 +299,7 @@ def processes(root: int, module: str) -> list[int]:
 
 
 async def watch(pid: int, samples: list[tuple[float, float]], end: float) -> None:
-    """Adds samples until a time: minutes, and the resident memory of the main process in MiB."""
+    """Adds samples until `end`: (minutes, resident memory of the main process in MiB)."""
     began = time.monotonic()
     while time.monotonic() < end:
         samples.append(((time.monotonic() - began) / 60, tree.resident_mib(pid)))
@@ -306,7 +307,7 @@ async def watch(pid: int, samples: list[tuple[float, float]], end: float) -> Non
 
 
 async def remaining(address: Address) -> dict[str, float]:
-    """Waits until the server has no request, and returns the gauges that are not 0."""
+    """Waits until the server has no request or time is up; returns the gauges that are not 0."""
     end = time.monotonic() + EMPTY_SECONDS
     while True:
         connection = await Connection.open(address)
@@ -343,7 +344,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=Path, required=True, help="file of English sentences")
     parser.add_argument("--minutes", type=float, default=30.0, help="length of the run")
-    parser.add_argument("--settle", type=float, default=5.0, help="minutes before memory counts")
+    parser.add_argument(
+        "--settle", type=float, default=5.0, help="minutes at the start without a check of memory"
+    )
     parser.add_argument("--period", type=float, default=5.0, help="seconds between two faults")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random choices")
     options = parser.parse_args()
@@ -367,7 +370,9 @@ def main() -> None:
         "server ended with 0": server.process.returncode == 0,
     }
     print(f"faults: {sum(faults.counts.values())} {dict(faults.counts)}")
-    print(f"sent {tally.sent}, hung up {tally.hung_up}, cut with an HTTP process {tally.cut}")
+    print(
+        f"sent {tally.sent}, hung up {tally.hung_up}, cut by a fault of an HTTP process {tally.cut}"
+    )
     print(f"answered {answered}: {dict(sorted(tally.statuses.items()))}, lost {dict(tally.lost)}")
     print(
         f"longest {tally.longest_seconds:.1f} s; memory {late[0][1]:.0f} to {late[-1][1]:.0f} MiB"

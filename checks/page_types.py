@@ -1,8 +1,8 @@
 """Checks the types of the page's JavaScript with TypeScript: `python -m checks.page_types`.
 
-`npx` installs the compiler for this check alone; the page and the package contain nothing of it.
-Without npm or a network the check prints SKIPPED. The options stand in
-`checks/page/tsconfig.json`, and the types that modules share in `checks/page/types.d.ts`.
+`npx` installs the compiler for this check alone; neither the page nor the package contains it.
+Without npm or a network the check prints SKIPPED. `checks/page/tsconfig.json` has the options of
+the compiler. `checks/page/types.d.ts` has the types that modules share.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 TYPESCRIPT = "typescript@5.9.3"
 PROJECT = Path(__file__).resolve().parent / "page"
 PENDING = ("service/static/look/",)
-"""Folders whose modules have no types yet. The check passes with their faults."""
+"""Folders whose modules have no types yet. Faults in these modules do not fail the check."""
 
 FAULT = re.compile(r"(?P<path>[^\s(]+)\(\d+,\d+\): error TS\d+: ")
 

@@ -111,7 +111,7 @@ def _is_skipped(line: str, section: str) -> bool:
 
 
 def _comments(path: Path, text: str) -> Iterator[Passage]:
-    """Yields comments. Comments on consecutive lines of their own form one passage."""
+    """Yields comments. Comments that fill consecutive whole lines form one passage."""
     passage = Passage(path, "text")
     is_alone = False
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -1,4 +1,4 @@
-"""Short traffic for every task of a server, for `checks.live_board`."""
+"""Sends requests of every task to a server for a short time, for `checks.live_board`."""
 
 import json
 import socket
@@ -41,7 +41,7 @@ REQUESTS: tuple[tuple[str, Any], ...] = (
 
 
 def drive(url: str, seconds: float) -> dict[tuple[str, int], int]:
-    """Sends requests of every kind for a time.
+    """Sends requests of every kind for `seconds` seconds.
 
     Returns:
         The number of responses for each path and status.

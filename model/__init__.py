@@ -3,7 +3,7 @@
 The models take token ids and return ids, vectors or attention. The package does not use HTTP.
 Only `tokenization` converts text to ids and ids to text.
 
-The dimension key of every shape comment in the package:
+The letters in the shape comments of the package have these meanings:
 
     B  rows of a batch               H  attention heads
     S  source positions              K  head_dim = D / H

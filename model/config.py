@@ -10,7 +10,7 @@ from model.errors import UnsupportedModelError
 class DecoderKind(StrEnum):
     """The kinds of token mixer, the first sublayer of a decoder layer.
 
-    SSRU is the simpler simple recurrent unit.
+    SSRU stands for "simpler simple recurrent unit", the name in Kim et al. 2019.
     """
 
     SSRU = "ssru"

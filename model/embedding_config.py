@@ -13,7 +13,7 @@ from model.errors import UnsupportedModelError
 
 @dataclass(frozen=True, slots=True)
 class Rotary:
-    """The positions of a layer that rotates queries and keys (ModernBERT).
+    """The settings of one layer with rotary positions, which rotate queries and keys (ModernBERT).
 
     Attributes:
         theta: Base of the frequencies.

@@ -94,4 +94,4 @@ class FirstTokenError(InputError):
 
 
 class AttentionQueryError(InputError):
-    """The model does not have the queried attention, or the query's options exclude each other."""
+    """The model cannot answer the attention query, or the query's options exclude each other."""

@@ -100,10 +100,12 @@ class BatchStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """The limits of the in-flight batch, which sequences enter and leave between decode steps.
+    """The limits of the in-flight batch.
+
+    Sequences enter and leave this batch between decode steps.
 
     Attributes:
-        max_rows: Maximum number of rows decoded together; a beam takes beam_size rows. If
+        max_rows: Maximum number of rows decoded together; a beam search takes beam_size rows. If
             `max_rows` is 0, `model.checkpoints.build.load_engine` chooses the number.
         max_source_tokens: Maximum number of tokens of one source, EOS included.
         max_batch_tokens: Maximum number of tokens encoded together, padding included.

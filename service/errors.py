@@ -61,13 +61,13 @@ class InvalidRequestError(ServiceError):
 
 
 class UnsupportedLanguageError(ServiceError):
-    """No loaded model has the language, or no model translates it from `source`.
+    """No loaded model has the language, or no model translates `source` into the language.
 
     Args:
         message: Cause of the error.
         language: Code of the language.
-        source: Source language that is not translated to `language`; None if `language` alone is
-            the fault.
+        source: Source language that is not translated to `language`; None if the error concerns
+            `language` alone.
         available: Codes of the languages that a client may send in place of `language`.
     """
 
@@ -161,8 +161,8 @@ class RateLimitedError(ServiceError):
 class UnavailableError(ServiceError):
     """The request cannot be computed now.
 
-    The server starts or stops, a worker died, the endpoint of a remote model does not answer, or a
-    document is not translated yet.
+    The server is starting or stopping, a worker died, the endpoint of a remote model does not
+    answer, or a document is not translated yet.
     """
 
 

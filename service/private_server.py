@@ -100,7 +100,7 @@ def running_server(
 def _start(
     command: list[str], log: BinaryIO, variables: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Starts a server that gets no Ctrl-C of the terminal, and that ends with this process."""
+    """Starts a server that ends with this process, and that Ctrl-C does not interrupt."""
     libc = ctypes.CDLL(None)
     kept = {name: value for name, value in os.environ.items() if name not in PUBLIC_SETTINGS}
     return subprocess.Popen(

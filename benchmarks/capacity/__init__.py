@@ -1,4 +1,4 @@
-"""The capacity model: from measured CPU time to machines, money and waiting times.
+"""The capacity model: computes machines, money and waiting times from measured CPU time.
 
 The model simulates the real scheduler in virtual time; docs/capacity.md explains it.
 
@@ -6,8 +6,8 @@ The model simulates the real scheduler in virtual time; docs/capacity.md explain
 - `virtual_time`: a clock that replaces the event loop and the module `time` of the scheduler
 - `processors`: the cores of a machine, which its processes share
 - `event_loop`: the main process of a simulated server
-- `worker`: a simulated device worker, which computes no model
-- `simulation`: one machine, with the real scheduler before simulated workers
+- `worker`: a simulated device worker, which runs no model
+- `simulation`: one machine, with the real scheduler in front of simulated workers
 - `closed_loop`: simulated clients that each wait for their reply
 - `replicas`: a trace on simulated machines behind a load balancer
 - `costs`: measured CPU times, as a JSON file

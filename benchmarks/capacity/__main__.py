@@ -1,8 +1,9 @@
 """The command `python -m benchmarks.capacity`.
 
 `calibrate` measures a running server. `plan` computes machines and money. `curve` simulates waiting
-times, and `cores` the rates of larger machines. `trace` draws arrivals. `model` simulates a trace,
-`replay` sends it to a running server, and `compare` repeats the simulation of a replay.
+times. `cores` simulates the rates of larger machines. `trace` writes the shape of a random trace.
+`model` simulates a trace. `replay` sends a trace to a running server, and also simulates it.
+`compare` repeats the simulation of an earlier replay.
 """
 
 import os
@@ -57,7 +58,7 @@ def calibrate(
     url: Url,
     pair: Pair = "en-pt",
     source: Source = None,
-    models: Annotated[str, typer.Option(help="where the model's tokenizers are")] = MODELS,
+    models: Annotated[str, typer.Option(help="models, for their tokenizers")] = MODELS,
     seconds: Annotated[float, typer.Option(help="seconds of each load")] = 4.0,
     cores: Annotated[int, typer.Option(help="cores of the server's machine")] = 0,
     costs: CostsFile = COSTS,
@@ -90,8 +91,10 @@ def plan(
     sentences_per_request: Annotated[float, typer.Option(min=0.001)] = 1.0,
     peak_factor: Annotated[float, typer.Option(min=1.0, help="peak rate / mean rate")] = 3.0,
     cores: Annotated[int, typer.Option(min=1, help="cores of a machine")] = 2,
-    utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="at the peak")] = 0.6,
-    zones: Annotated[int, typer.Option(min=1, help="zones; one may fail if there are more")] = 1,
+    utilisation: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="share of busy cores at the peak")
+    ] = 0.6,
+    zones: Annotated[int, typer.Option(min=1, help="zones; if several, one may fail")] = 1,
     price_per_core_hour: Annotated[float, typer.Option(min=0.0, help="in any currency")] = 0.0,
 ) -> None:
     """Compute machines and money."""
@@ -180,7 +183,7 @@ def replay(
     costs: CostsFile = COSTS,
     result: ReplayFile = REPLAY,
 ) -> None:
-    """Send a trace to a running server, and give it to the model too."""
+    """Send a trace to a running server, and simulate it too."""
     shape = Shape.read(path)
     run_replay(url, pair, sentences_of(source, pair), shape, deadline).write(result)
     compare(result, costs)
@@ -188,7 +191,7 @@ def replay(
 
 @app.command()
 def compare(result: ReplayFile = REPLAY, costs: CostsFile = COSTS) -> None:
-    """Simulate the trace of a replay, and print both."""
+    """Simulate the trace of a replay, and print the measured and the simulated figures."""
     real, found = Replay.read(result), Costs.read(costs)
     arrivals = day_trace(real.shape, real.num_texts).first(len(real.outcomes))
     outcomes = simulate(found, arrivals, real.deadline_seconds)

@@ -1,7 +1,8 @@
-"""Random times of requests: a small day of calm periods and bursts.
+"""Draws random times of requests for a trace that stands for a day, with calm periods and bursts.
 
 The rate follows a daily curve, which is high in the middle of the trace. Bursts begin at random
-times and multiply the rate: a Markov-modulated Poisson process with two states.
+times. During a burst, the rate is constant and does not follow the curve. The bursts and the calm
+periods alternate as in a Markov-modulated Poisson process with two states.
 """
 
 import json
@@ -26,7 +27,7 @@ class Shape:
     Attributes:
         seconds: Length of the trace.
         mean_rate: Requests per second outside bursts, averaged over the trace.
-        swing: Largest change of this rate by the daily curve, as a share of `mean_rate`.
+        swing: Largest deviation of the daily curve from `mean_rate`, as a share of `mean_rate`.
         burst_rate: Mean requests per second in bursts.
         burst_spread: The rate of each burst differs from `burst_rate` by at most this share.
         burst_seconds: Mean length of a burst.
@@ -64,7 +65,7 @@ class Shape:
             ) from error
 
     def daily_rate(self, moment: float) -> float:
-        """Returns the requests per second outside bursts at a time."""
+        """Returns the requests per second outside bursts at the time `moment`."""
         turn = 2 * math.pi * moment / self.seconds
         return self.mean_rate * (1 - self.swing * math.cos(turn))
 
@@ -75,9 +76,9 @@ class Period:
 
     Attributes:
         begin: Start in seconds from the start of the trace.
-        end: End in the same seconds.
+        end: End in seconds from the start of the trace.
         kind: `night`, `day` or `burst`.
-        rate: Requests per second at a time.
+        rate: Function that returns the requests per second at a given time.
         peak: Largest value of `rate`.
     """
 
@@ -95,7 +96,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Trace:
-    """Recorded arrivals.
+    """The arrivals of requests, at random times.
 
     Attributes:
         moments: Times of the requests, in seconds from the start.
@@ -108,11 +109,11 @@ class Trace:
     periods: list[Period]
 
     def first(self, number: int) -> "Trace":
-        """Returns the trace of the first requests."""
+        """Returns a trace of only the first `number` requests."""
         return replace(self, moments=self.moments[:number], texts=self.texts[:number])
 
     def kind_at(self, moment: float) -> str:
-        """Returns the kind of the period at a time."""
+        """Returns the kind of the period that contains the time `moment`."""
         begins = [period.begin for period in self.periods]
         return self.periods[max(0, bisect_right(begins, moment) - 1)].kind
 
@@ -128,7 +129,7 @@ def poisson(shape: Shape) -> list[Period]:
 
 
 def day(shape: Shape, generator: random.Random) -> list[Period]:
-    """Divides a day into night, day and bursts. A burst has a constant rate."""
+    """Divides a trace into periods of night, day and bursts. A burst has a constant rate."""
     found: list[Period] = []
     for begin, end in _bursts(shape, generator):
         found += _calm(shape, found[-1].end if found else 0.0, begin)

@@ -1,7 +1,7 @@
 """Measures the costs of a running server: CPU time of its processes under several loads.
 
-Everything but the sizes of the sentences comes from the server's /metrics, so the server may run on
-another machine.
+The work and the CPU time of the server come from its /metrics, so the server may run on another
+machine.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ SETTLE_SECONDS = 0.5
 
 LIST_SIZE = 64
 EARLY_SHARE = 1 / 3
-"""CPU time of an early refusal, divided by that of a late one (`service.http_server`)."""
+"""CPU time of an early refusal, divided by the CPU time of a late refusal.
+
+An early refusal comes before the body is read (`service.http_server.loop_load`).
+"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Level:
         p99_ms: 99th percentile of the latency in milliseconds.
         requests: Number of requests that were answered.
         refused: Number of refused requests.
-        encodes: Number of calls that encode.
+        encodes: Number of calls of the encoder.
         steps: Number of decode steps.
         rows: Number of rows of all decode steps.
         workers_seconds: CPU seconds of all workers.
@@ -132,7 +135,7 @@ async def measure_level(
 
 
 async def measure_refusals(url: str, pair: str, sentences: Sequence[str], seconds: float) -> Level:
-    """Measures a closed loop beside requests with too short a deadline, which are refused."""
+    """Measures a closed loop while requests with too short a deadline are refused."""
     address = Address.parse(url)
     request = translate_request(address, pair, sentences[0], True, timeout_ms=1)
     loop = OpenLoop(address, itertools.repeat(request), 10.0)
@@ -193,20 +196,20 @@ def not_negative(columns: NDArray[np.float64], values: NDArray[np.float64]) -> l
 
 
 def fit(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Explains values by weighted columns, with equal relative errors of all values."""
+    """Returns the weights of columns that explain values with the least squared relative errors."""
     scale = 1 / np.array(values)
     return not_negative(np.array(rows) * scale[:, None], np.ones(len(values)))
 
 
 def worker_costs(levels: Sequence[Level]) -> WorkerCosts:
-    """Explains the CPU time of workers by calls, steps and rows."""
+    """Computes the costs of calls, steps and rows from the CPU time of the workers."""
     rows = [(each.encodes, each.steps, each.rows) for each in levels]
     encode, step, row = fit(rows, [each.workers_seconds for each in levels])
     return WorkerCosts(encode_seconds=encode, step_seconds=step, row_seconds=row)
 
 
 def server_costs(levels: Sequence[Level], refusals: Level) -> ServerCosts:
-    """Explains the CPU time of the main process by requests, messages and refusals."""
+    """Computes the costs of requests, messages and refusals from the main process's CPU time."""
     rows = [(each.requests, each.encodes) for each in levels]
     request, message = fit(rows, [each.main_seconds for each in levels])
     answered = request * refusals.requests + message * refusals.encodes

@@ -12,15 +12,15 @@ class CostsError(ValueError):
 
 @dataclass(frozen=True)
 class WorkerCosts:
-    """CPU seconds of a device worker.
+    """Costs of a device worker.
 
     Attributes:
-        encode_seconds: For each call that encodes waiting sentences together.
-        source_seconds: For each source token that is encoded.
-        step_seconds: For each decode step of a batch. A step computes one token of every row.
-        row_seconds: For each row in a decode step.
-        tokens_per_call: Largest number of decode steps between two looks at the messages.
-        small_tokens: Largest number of these steps in a batch with fewer than `small_rows` rows.
+        encode_seconds: CPU seconds of each call that encodes waiting sentences together.
+        source_seconds: CPU seconds of each source token that is encoded.
+        step_seconds: CPU seconds of each decode step. A step computes one token of every row.
+        row_seconds: CPU seconds of each row in a decode step.
+        tokens_per_call: Largest number of decode steps before the worker reads messages again.
+        small_tokens: Replaces `tokens_per_call` in a batch with fewer than `small_rows` rows.
         small_rows: Number of rows below which a batch is small.
         max_rows: Number of rows of a batch.
     """
@@ -62,7 +62,7 @@ class Costs:
         sentences: Source and target tokens of each measured sentence.
         client_seconds: CPU seconds of the load generator for each request. It runs on the same
             machine as the measured server.
-        capacity: Sentences per second of many clients, for the choice of offered rates.
+        capacity: Sentences per second with many clients. Offered rates are shares of it.
         num_workers: Number of device workers.
         num_cores: Cores that the server and its clients share. On a machine with other programs,
             these are the cores that the calibration got. 0 gives each process a core of its own.

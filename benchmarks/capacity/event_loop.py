@@ -25,12 +25,12 @@ class EventLoop:
         self.clock = processors.clock
         self.used_seconds = 0.0
         self._ready: list[Act] = []
-        self._arrived: list[Act] = []  # by sockets, while a turn was running
+        self._arrived: list[Act] = []  # passed to `receive`, for the next turn
         self._effects: list[Act] = []
         self._is_running = False
 
     def receive(self, act: Act) -> None:
-        """Runs a callback because of a message or a request that has arrived."""
+        """Runs the callback of a message or a request that has arrived, in the next turn."""
         self._arrived.append(act)
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Machines and money for a number of requests a day."""
+"""Computes machines and money for a number of requests a day."""
 
 import math
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Supply:
         cpu_seconds_per_1000: CPU seconds of the server for 1,000 sentences.
         cores: Cores of a machine.
         utilisation: Share of the cores that may be busy at the peak.
-        zones: Number of zones; the peak is still served after the loss of one. 1 for no such spare.
+        zones: Number of zones. With several, the peak is still served when one zone has failed.
         price_per_core_hour: Price of a core for an hour, in any currency.
     """
 

@@ -14,7 +14,7 @@ class Processors:
     """Runs bursts of CPU time; if there are more bursts than cores, all become equally slower.
 
     Args:
-        clock: The time.
+        clock: Clock of the simulation.
         num_cores: Number of cores; `math.inf` if every process has a core of its own.
     """
 
@@ -22,9 +22,9 @@ class Processors:
         self.clock = clock
         self.num_cores = num_cores
         self.used_seconds = 0.0
-        self._bursts: list[tuple[float, int, Act]] = []  # (end in CPU time of one burst, id, act)
+        self._bursts: list[tuple[float, int, Act]] = []  # (value of _progress at the end, id, act)
         self._ids = itertools.count()
-        self._progress = 0.0  # CPU seconds that a burst would have got since the start
+        self._progress = 0.0  # CPU seconds of a burst that runs since the start
         self._since = clock.now
         self._timer: Timer | None = None
 
@@ -40,7 +40,7 @@ class Processors:
 
     @property
     def _speed(self) -> float:
-        """CPU seconds of each burst in a second."""
+        """CPU seconds that each burst gets in one second."""
         return min(1.0, self.num_cores / max(1, len(self._bursts)))
 
     def _advance(self) -> None:

@@ -26,7 +26,7 @@ class Recorder:
     """Keeps the outcome of every request.
 
     Attributes:
-        outcomes: Times of sending by perf_counter, with outcome and seconds.
+        outcomes: Outcomes of the requests; `sent` is a time by perf_counter.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Replay:
         deadline_seconds: Deadline of each request.
         outcomes: Outcomes of all requests; `sent` counts from the start of the trace.
         client_seconds: CPU seconds of this process for each request.
-        most_behind_seconds: Longest time by which a request was sent after its moment.
+        most_behind_seconds: Longest delay of a request after its time in the trace.
     """
 
     shape: Shape
@@ -99,7 +99,7 @@ def until_interrupted(moments: Sequence[float]) -> Iterator[float]:
 def replay(
     url: str, pair: str, sentences: Sequence[str], shape: Shape, deadline_seconds: float
 ) -> Replay:
-    """Sends all requests of a trace, whatever the server answers.
+    """Sends each request of a trace at its time, also if the server refuses or is late.
 
     Ctrl-C ends the trace early; the requests until then are kept.
     """

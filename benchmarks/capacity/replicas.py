@@ -31,7 +31,7 @@ def simulate(
 
     Args:
         costs: Costs of each machine.
-        trace: Arrivals; their sentences are those of `costs`.
+        trace: Arrivals; `texts` has indices of `costs.sentences`.
         deadline_seconds: Deadline of each request.
         replicas: Number of machines.
     """

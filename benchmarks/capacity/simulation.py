@@ -1,4 +1,4 @@
-"""One simulated machine: the real admission and scheduler before workers that compute nothing."""
+"""One simulated machine: the real admission and scheduler in front of simulated workers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from service.workers.messages import Report
 
 MODEL = "en-pt"
 CLIENT = "client"
-"""All requests come from one client, as behind a proxy."""
+"""All requests have one client address, as if they came through a proxy."""
 
 MAX_REQUESTS, MAX_TOKENS = 1024, 131072
 """Defaults of REGARD_MAX_PENDING_REQUESTS and REGARD_MAX_PENDING_TOKENS."""
@@ -96,9 +96,9 @@ class Machine:
     """A server with its workers, on the cores of one machine.
 
     Args:
-        clock: The time, inside `virtual_time`.
+        clock: Clock that `virtual_time` has set for the scheduler.
         costs: CPU time of the work.
-        disturbance: Returns a factor of the time of the next step of a worker.
+        disturbance: Function that returns a factor for the duration of a worker's next step.
         max_requests: Largest number of requests in progress.
         max_tokens: Largest number of tokens in progress.
 

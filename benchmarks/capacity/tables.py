@@ -35,7 +35,7 @@ def costs_table(costs: Costs) -> str:
 
 
 def levels_table(costs: Costs, levels: Sequence[Level]) -> str:
-    """Returns the measured loads beside the same loads, simulated."""
+    """Returns a table of the measured figures of each load beside the simulated ones."""
     heads = ["clients", "sentences/s", "simulated", "p50 ms", "simulated", "p99 ms", "simulated"]
     rows = []
     for level in levels:

@@ -1,4 +1,4 @@
-"""Virtual time: a simulated minute takes about a second, and its result is always the same."""
+"""Virtual time: a simulated minute takes about a second. Equal inputs give equal results."""
 
 import heapq
 import itertools
@@ -66,7 +66,7 @@ class Clock:
         return timer
 
     def run_until(self, end: float) -> None:
-        """Lets all events happen until a time."""
+        """Runs all events up to the time `end`, in order."""
         events = self._events
         while events and events[0][0] <= end:
             self.now, _, timer = heapq.heappop(events)

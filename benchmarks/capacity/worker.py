@@ -1,4 +1,4 @@
-"""A simulated device worker: it uses the CPU time of a real worker, but computes no model."""
+"""A simulated device worker: it uses the CPU time of a real worker, but runs no model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class SimulatedWorker:
         name: Name of the worker.
         loop: Event loop of the main process.
         costs: CPU time of its work.
-        report: Takes a report in the main process.
-        slowness: Returns a factor of the time of the next step.
+        report: Function that takes a report in the main process.
+        slowness: Function that returns a factor for the duration of the next step.
 
     Attributes:
         num_computed: Number of items that the worker has received.

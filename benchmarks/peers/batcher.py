@@ -1,6 +1,6 @@
-"""A batcher as a careful user would write it in a day, around an engine that takes lists.
+"""A simple batcher around an engine that takes lists, such as a user could write in a day.
 
-It has as many worker processes as its caller chooses. A free worker takes up to 32 of the waiting
+The caller chooses the number of worker processes. A free worker takes up to 32 of the waiting
 sentences at once. The worker does not wait for more sentences or for the batches of other workers.
 """
 

@@ -14,7 +14,7 @@ def load(config: str, workers: int) -> protocol.Translate:
     """Loads the engine and returns a function from texts to translations.
 
     Args:
-        config: Path of Marian's settings, which have absolute paths.
+        config: Path of a file of Marian settings. All paths in the file are absolute.
         workers: Number of threads; each has its own copy of the model.
     """
     _stub_model_list()

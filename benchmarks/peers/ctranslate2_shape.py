@@ -1,4 +1,4 @@
-"""Runs CTranslate2 in int8 with random weights of the shape of another model.
+"""Runs CTranslate2 in int8 with random weights, in the shape of a well-known model.
 
     python -m benchmarks.peers.ctranslate2_shape SHAPE FOLDER WORKERS BATCH_SIZE SENTENCES
 
@@ -56,7 +56,7 @@ class Weights:
         self.generator = np.random.default_rng(0)
 
     def fill(self, spec: Any, vocab: int) -> None:
-        """Fills a whole model; encoder, decoder and output share one table."""
+        """Fills a whole model; encoder, decoder and output layer share one embedding table."""
         table = self._random(vocab, self.width)
         positions = self._random(POSITIONS, self.width)
         bias = np.zeros(vocab, np.float32)

@@ -1,6 +1,6 @@
 """Protocol between the benchmark harness and an engine in a subprocess, in lines of JSON.
 
-The harness starts each run of an engine by a line, so that engines can take turns. The engine
+The harness sends a line to start each run of an engine, so engines can take turns. The engine
 writes `{"ready": true}` once. Then it answers each line on stdin:
 
 - `{"run": n}`: it translates all of its sentences and writes `{"seconds": s}`.
@@ -39,7 +39,7 @@ def serve(sentences: list[str], translate: Translate) -> None:
 
 
 def claim_stdout() -> Any:
-    """Returns a file that writes to stdout, and sends all other output of the process to stderr.
+    """Returns a file that writes to stdout. All other output of the process then goes to stderr.
 
     Native libraries may print to stdout, and would otherwise damage the lines of the protocol.
     """

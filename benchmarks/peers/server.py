@@ -1,4 +1,4 @@
-"""Serves a peer, another engine than Regard, over HTTP: FastAPI, with one sentence per POST.
+"""Serves a peer (an engine other than Regard) over HTTP with FastAPI, one sentence per POST.
 
     python -m benchmarks.peers.server --port P --mode naive --engine bergamot CONFIG
     python -m benchmarks.peers.server --port P --mode batched --engine ctranslate2 FOLDER [vmap]
@@ -7,7 +7,7 @@
 `naive` calls the engine once for each request, from a pool of threads. `batched` collects the
 sentences of many requests with `benchmarks.peers.batcher`. With `vmap`, CTranslate2 uses its
 lexical shortlist. `ctranslate2-shape` has random weights (`benchmarks.peers.ctranslate2_shape`).
-Requests and replies are LibreTranslate's, so that all servers get the same load.
+Requests and replies have LibreTranslate's format, so all servers get the same load.
 """
 
 import argparse

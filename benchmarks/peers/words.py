@@ -21,7 +21,10 @@ def vocabulary(size: int) -> list[str]:
 
 
 def sentences(count: int, tokens: int, vocab_size: int) -> list[str]:
-    """Returns random sentences of `tokens` tokens; the last token of each is EOS."""
+    """Returns random sentences of `tokens - 1` words, each a token.
+
+    The engine adds EOS as the last token.
+    """
     generator = random.Random(1)
     words = vocabulary(vocab_size - 1)[2:]
     return [" ".join(generator.choices(words, k=tokens - 1)) for _ in range(count)]

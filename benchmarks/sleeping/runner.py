@@ -22,8 +22,8 @@ ENDED = -1
 class SleepingRunner:
     """A `model.backends.base.ModelRunner` that sleeps instead of computing.
 
-    A target has the tokens of its source, so its text is the text of the source. Rows decode one
-    token a step. Beam search, scores and attention are not supported.
+    A target has the same tokens as its source, and therefore the same text. Each step decodes one
+    token per row. Beam search, scores and attention are not supported.
 
     Args:
         config: Sizes of the model that the runner stands for.
@@ -64,7 +64,9 @@ class SleepingRunner:
             ValueError: A row needs scores.
         """
         if scored:
-            raise ValueError("the sleeping model has no scores; ask for one translation without")
+            raise ValueError(
+                "the sleeping model has no scores; request one translation without scores"
+            )
         time.sleep((self.pace.step_ms + rows * self.pace.row_ms) / 1000)
         best = np.full((rows, 1), ENDED)
         for row in np.flatnonzero(remaining[:rows]).tolist():

@@ -2,8 +2,9 @@
 
     python -m benchmarks.sleeping.server --port 8001 --step-ms 20 --row-ms 0.1
 
-The server reads REGARD_* like `regard serve`. It has one device worker and the built-in translation
-models by default, and no guards, because every translation equals its source.
+The server reads REGARD_* like `regard serve`. By default, it has one device worker and the built-in
+translation models. The guards, which reject wrong translations, are off by default, because every
+translation equals its source.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def start_worker(pace: Pace) -> StartWorker:
 
 
 def serve(settings: Settings, pace: Pace) -> str | None:
-    """Serves until SIGTERM; returns why a model could not be loaded, or None."""
+    """Serves until SIGTERM; returns the reason if a model could not be loaded, else None."""
 
     def announce(port: int, _catalog: Catalog) -> None:
         print(f"A sleeping server listens on http://{settings.host}:{port}", flush=True)

@@ -35,7 +35,7 @@ def loaders(pace: Pace) -> Loaders:
 
 
 def load_sleeping(files: ModelFiles, config: WorkerConfig, pace: Pace) -> LoadedModel:
-    """Reads the vocabularies of a model, and not its weights."""
+    """Returns a model that sleeps; reads the vocabularies, but not the weights."""
     vocabularies = load_vocabularies(files)
     sizes = ModelConfig(
         d_model=256,
@@ -57,7 +57,7 @@ def load_sleeping(files: ModelFiles, config: WorkerConfig, pace: Pace) -> Loaded
 
 
 def refuse(_items: Sequence[Any]) -> Any:
-    """Refuses items that are no translations.
+    """Refuses items that are not translations.
 
     Raises:
         ValueError: Always.

@@ -92,8 +92,9 @@ class ShortlistOutput:
 
     When a sentence enters, only the weights of ids that are not yet in the union are copied. If the
     union becomes too large, it is rebuilt from the shortlists in use. The union is too large if it
-    exceeds the allocated memory. Two more limits hold for a union of more than 1,024 ids. It
-    may not double between two rebuilds. It may not exceed twice the sum of the shortlists in use.
+    exceeds the allocated memory. Two more limits hold for a union of more than 1,024 ids. Its size
+    may not exceed twice its size after the last rebuild. Its size may not exceed twice the summed
+    sizes of the shortlists in use.
 
     Each logit is a sum over D for one id, so it does not depend on the other ids of the union.
 

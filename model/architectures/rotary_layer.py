@@ -83,7 +83,7 @@ class RotaryLayer(nn.Module):
 
     @property
     def attention_norm(self) -> None:
-        """None, because the layer is a pre-norm layer."""
+        """Returns None, because a pre-norm layer has no layer norm after the sum."""
 
     def run_feed_forward(self, x: Tensor) -> Tensor:
         """Returns the output (B, S, D) of the feed-forward sublayer, not yet added to x."""

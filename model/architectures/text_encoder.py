@@ -23,7 +23,7 @@ from model.architectures.token_parts import TokenParts
 from model.embedding_config import TextEncoderConfig
 
 MAX_DISTANCE = 128
-"""Distance, in tokens, up to which MPNet's relative position bias distinguishes distances.
+"""Distance, in tokens, at which the logarithmic scale of MPNet's relative position bias ends.
 
 All keys on one side of the query that are at least this far away are in the same bucket.
 """

@@ -7,7 +7,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class TokenParts:
-    """The vectors whose sum, normalised in some models, enters the first layer.
+    """The summands of the embeddings, and the sum, which some models normalise.
 
     Attributes:
         token: Vectors of the tokens (B, T, D), scaled as the model scales them.

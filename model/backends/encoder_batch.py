@@ -51,7 +51,7 @@ class EncoderBatch(ABC):
 
     @abstractmethod
     def project(self, layer: int, first: int, count: int) -> None:
-        """Computes queries, keys and values; `attend` needs those of all tokens."""
+        """Computes queries, keys and values. Call it for all tokens before `attend`."""
 
     @abstractmethod
     def attend(self, layer: int, first: int, count: int) -> None:

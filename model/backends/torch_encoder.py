@@ -103,8 +103,8 @@ class PackedBatch(EncoderBatch):
         encoder: Encoder on its device, in any precision.
         sequences: Token ids of each text. Attention is fastest if texts of equal length are
             adjacent.
-        knockouts: Parts that are switched off for each text; None for nothing. Empty if nothing is
-            switched off in any text.
+        knockouts: Parts that are switched off in each text. An entry is None if nothing is switched
+            off in its text. The argument is empty if nothing is switched off in any text.
 
     Attributes:
         segments: Number of tokens of each text, and of a padding text at the end if there is one.
@@ -203,7 +203,7 @@ class PackedBatch(EncoderBatch):
                 off = knockout.at(AttentionKind.ENCODER, layer)
             if group.texts > 1 and first <= group.first and group.end <= end:
                 yield self._attend_group(group)
-            else:  # one text, or a range that ends inside a text
+            else:  # one text, or a group that is only partly in the range
                 for start in range(group.first, group.end, group.length):
                     begin, stop = max(first, start), min(end, start + group.length)
                     if begin < stop:
@@ -231,7 +231,7 @@ class PackedBatch(EncoderBatch):
 
 
 def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
-    """Yields the groups of adjacent texts of equal length; with `is_single` one for each text."""
+    """Yields the groups of adjacent texts of equal length; with `is_single`, one group per text."""
     first = 0
     numbers = [(length, number if is_single else 0) for number, length in enumerate(lengths)]
     for (length, _), texts in groupby(numbers):

@@ -20,8 +20,9 @@ from model.sequence import EngineLimits, Sequence
 MAX_CHANGE = 0.025
 """Largest mean change of a token's log-probability at which `auto` selects int8 or float16.
 
-The change of the built-in models in int8, which has 255 steps, is 0.004 to 0.007. With fewer steps
-the change is larger: 0.013 to 0.016 with 63 steps, 0.032 to 0.034 with 31 steps, and 0.19 with 15.
+Int8 has 255 quantisation steps. In int8, the change of the built-in models is 0.004 to 0.007. With
+fewer steps the change is larger: 0.013 to 0.016 with 63 steps, 0.032 to 0.034 with 31 steps, and
+0.19 with 15 steps.
 """
 
 MAX_TOKENS = 48

@@ -138,8 +138,8 @@ def _is_faithful(
     if mean >= MIN_COSINE and least >= MIN_DEGENERATE_COSINE:
         return True
     logger.warning(
-        "%s: %s vectors of sample sentences have a mean cosine of %.4f with float32 vectors, and "
-        "those of degenerate texts one of at least %.4f. The limits are %.4f and %.4f, so %s is "
+        "%s: the mean cosine between %s and float32 vectors of sample sentences is %.4f. The "
+        "smallest cosine of a degenerate text is %.4f. The limits are %.4f and %.4f, so %s is "
         "not used; REGARD_DTYPE=%s selects it all the same",
         name,
         precision,

@@ -32,7 +32,7 @@ INCLUDED = {"Hang": "Kore"}
 
 @dataclass(frozen=True, slots=True)
 class LanguageTokens:
-    """The tokens that name languages to a model of several languages.
+    """The language tokens of a multilingual model, such as `>>fra<<`.
 
     Attributes:
         sources: Maps the tag of each source language to its token. The token is empty if the model
@@ -74,7 +74,7 @@ class LanguageTokens:
 
 
 def is_code(text: object) -> bool:
-    """Returns whether a text looks like a language code (`en`), not the code of a family."""
+    """Returns whether a text looks like a language code (`en`) and is not in `GROUPS`."""
     return isinstance(text, str) and CODE.fullmatch(text) is not None and text not in GROUPS
 
 
@@ -175,7 +175,7 @@ class Sides:
 
 
 def sides_in(name: object) -> Sides | None:
-    """Returns the languages of a model of more than one pair, from the end of its name.
+    """Reads the languages of a model of several pairs from the end of the model's name.
 
     `opus-mt-en-ROMANCE` translates from English. `opus-mt-tc-bible-big-deu_eng-roa` translates from
     German and English. The target of these two models is a family of languages. The result is None

@@ -58,7 +58,7 @@ class ModelFiles:
             the weights may set this ratio.
         source_ids: The file with the ids of the source's pieces; None if the `.spm` file has them.
         target_ids: The file with the ids of the target's pieces; None if the `.spm` file has them.
-        tokens: Tokens that name languages to the model; None for a model without such tokens.
+        tokens: Language tokens of the model; None if it has no such tokens.
         title: Name of a model of more than one pair.
         is_marian: Whether the tensors have Marian's names. If False, the tensors have the names of
             Hugging Face.
@@ -117,7 +117,7 @@ class ModelFiles:
 
 
 def find_models(reference: str) -> list[ModelFiles]:
-    """Returns the translation models of a reference.
+    """Returns the translation models in a folder or in an installed package.
 
     Args:
         reference: A folder, or `package:NAME` for an installed package, which is not imported.
@@ -144,9 +144,10 @@ def find_models(reference: str) -> list[ModelFiles]:
 
 
 def _other_type(config: Path) -> str:
-    """Returns the end of an error message, which names the type of an unserved model.
+    """Returns the last part of an error message: the `model_type` that the config names.
 
-    The result is empty if there is no config.
+    If the config is damaged, the part describes the damage. If there is no config, the result is
+    empty.
     """
     if not config.is_file():
         return ""
@@ -158,7 +159,7 @@ def _other_type(config: Path) -> str:
 
 
 def _marks_model(path: Path) -> bool:
-    """Returns whether a file belongs to a served model.
+    """Returns whether a file shows that its folder holds a served model.
 
     Other software also has files named config.json and *.npz. So a config.json must name a served
     family, and an *.npz must have *.spm files beside it.
@@ -278,7 +279,7 @@ class Vocabularies:
     target: Tokenizer
 
     def between(self, tokens: LanguageTokens, source: str, target: str) -> "Vocabularies":
-        """Returns the vocabularies of a pair, which put the pair's language tokens before texts."""
+        """Returns the tokenizers of a pair; they put the pair's language tokens before texts."""
         return Vocabularies(
             self.source.before(tokens.before_source(source, target)),
             self.target.before(tokens.before_target(target)),
@@ -293,7 +294,7 @@ class Vocabularies:
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
     """Returns the tokenizers of source and target.
 
-    For a model of several pairs, `between` later returns the tokenizers of one pair.
+    For a model of several pairs, call `between` of the result to get the tokenizers of one pair.
 
     Raises:
         CheckpointFormatError: A file is damaged.

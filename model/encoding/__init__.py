@@ -1,1 +1,1 @@
-"""Sliced forward passes over given texts: embeddings, and teacher-forced attention."""
+"""Runs forward passes over given texts in slices: for embeddings and for attention queries."""

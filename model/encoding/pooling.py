@@ -172,7 +172,7 @@ class MeanOfMemory:
         model: Translation model on its device, in any precision.
 
     Attributes:
-        max_tokens: None, because sinusoid positions have no end.
+        max_tokens: None, because sinusoid positions can be computed for a text of any length.
         pads: Whether the texts of a batch are padded to one length.
     """
 
@@ -188,10 +188,10 @@ class MeanOfMemory:
         return begin_batch(self.encoder, sequences)
 
     def end(self, batch: EncoderBatch) -> None:
-        """Keeps nothing: each batch allocates its own memory (Embedder)."""
+        """Keeps no memory, because each batch allocates its own memory (Embedder)."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
-        """Returns the means (B, D) of hidden states, whatever `is_raw` is (Embedder)."""
+        """Returns the means (B, D) of hidden states; `is_raw` has no effect (Embedder)."""
         return pool(texts, (Pooling.MEAN,))
 
 

@@ -38,7 +38,7 @@ class SlicedPass(ABC):
 def padded_batches(
     jobs: Iterable[Job], length: Callable[[Job], int], max_tokens: int
 ) -> Iterator[list[Job]]:
-    """Yields batches of jobs in their order, which must be from short to long.
+    """Yields batches of jobs in the given order; the jobs must be sorted from short to long.
 
     Args:
         jobs: The jobs.
@@ -65,8 +65,8 @@ def batches(
         jobs: The jobs.
         lengths: Returns one or more lengths of a job in tokens, such as those of its source and its
             target.
-        max_tokens: Limit of the sum of each of these lengths over a batch. A job with a larger
-            length is a batch by itself.
+        max_tokens: Limit for each of these lengths, summed over the jobs of a batch. A job with a
+            larger length is a batch by itself.
     """
     batch: list[Job] = []
     totals: tuple[int, ...] = ()

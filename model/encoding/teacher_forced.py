@@ -56,10 +56,11 @@ class TeacherForcedPass(CapturePass):
         slice_tokens: Approximate number of tokens in a slice.
         shortlist: Candidate ids of each sentence, for queries about probabilities; None for the
             whole vocabulary.
-        forced_decoder: Computes the hidden states for queries about probabilities, except for
-            knock-outs; None to compute them in the same pass as the attention. If native code
-            translates, only native code gets the same hidden states. In this pass, some values
-            would be rounded to another int8, and log-probabilities would differ by up to 0.4.
+        forced_decoder: Computes the hidden states for queries about probabilities, except in jobs
+            about knock-outs. None means that this pass computes them together with the attention.
+            If native code translates, only native code gets the hidden states of the translation.
+            In this pass, some values would be rounded to other int8 values. Log-probabilities would
+            then differ by up to 0.4.
 
     Raises:
         InputError: A job cannot be computed.
@@ -131,9 +132,9 @@ class TeacherForcedPass(CapturePass):
 class TeacherForcedBatch:
     """Runs packed sentences and translations from the first layer to the last queried layer.
 
-    In the shapes of this class, N is the number of tokens of all sources, or of all targets, padded
-    as in `PackedBatch`. For
-    the padded cells of an SSRU, B is the number of sentences. Elsewhere B is 1.
+    In the shapes of this class, N is the number of tokens of all sources, or of all targets. N
+    includes padding, as in `PackedBatch`. For the padded cells of an SSRU, B is the number of
+    sentences. In all other shapes, B is 1.
 
     Args:
         model: The model.
@@ -164,7 +165,7 @@ class TeacherForcedBatch:
         self.last = {kind: last_layer(captured, kind) for kind in AttentionKind}
         self.last_decoder = max(self.last[AttentionKind.DECODER], self.last[AttentionKind.CROSS])
         if needs_output:
-            self.last_decoder = len(model.decoder.layers)  # the pass does not end at a layer
+            self.last_decoder = len(model.decoder.layers)  # no such layer, so all layers run
 
     def run(self) -> Slices[list[Tensor]]:
         """Runs encoder and decoder as far as the queries need them.
@@ -278,9 +279,10 @@ class TeacherForcedBatch:
     def _attend_within(
         self, heads: Heads, bias: Tensor | None, off: SiteKnockout | None
     ) -> Slices[list[Tensor]]:
-        """Returns the weighted values (1, H, T, K) of one sentence, without the parts that are off.
+        """Returns the weighted values (1, H, T, K) of one sentence; each list entry is one slice.
 
-        The values of a long sentence are computed in several slices.
+        `off` names the parts of the model that are switched off. A long sentence has several
+        slices.
         """
         query, key, value = heads
         attended = []
@@ -313,7 +315,7 @@ class TeacherForcedBatch:
         return residual.after(x, y)
 
     def _rest_after_self(self, layer: DecoderLayer, memory: Tensor) -> LayerRest:
-        """Returns what a layer computes after self-attention for one sentence.
+        """Returns the computation of a layer after self-attention, for one sentence.
 
         Args:
             layer: The layer.
@@ -354,7 +356,7 @@ class TeacherForcedBatch:
 
 
 def rest_after_cross(layer: DecoderLayer) -> LayerRest:
-    """Returns what a decoder layer computes after cross-attention."""
+    """Returns the computation of a decoder layer after cross-attention."""
     residual = layer.feed_forward_residual
 
     def feed_forward(x: Tensor) -> Tensor:

@@ -86,8 +86,9 @@ class BeamSearch:
         """Extends the live hypotheses by one token, and keeps the best.
 
         Args:
-            log_probs: Log-probabilities (beam_size, U); -inf for a forbidden token. They contain
-                the 2 * beam_size largest of each row.
+            log_probs: Log-probabilities (beam_size, U) of U tokens in each row; -inf for a
+                forbidden token. The U tokens include the 2 * beam_size most probable tokens of the
+                row.
             ids: Vocabulary ids to which the log-probabilities belong (beam_size, U).
         """
         width = log_probs.shape[1]

@@ -1,1 +1,1 @@
-"""Attention queries, and the capture of attention maps and traces from a forward pass."""
+"""Defines attention queries, and captures attention maps and traces from a forward pass."""

@@ -1,4 +1,4 @@
-"""Computes the attention of a sentence in which parts are switched off.
+"""Computes the attention of a sentence while parts of the model are switched off.
 
 Shapes: H is the number of heads, and K the size of a head. T is the number of attending tokens,
 and S the number of attended tokens.
@@ -19,12 +19,13 @@ def attend_without(
     bias: Tensor | None,
     first: int,
 ) -> Tensor:
-    """Returns the weighted values (1, H, T, K) of some tokens, without the parts that are off.
+    """Returns the weighted values (1, H, T, K) of some tokens while parts are switched off.
 
-    A token without a part that is off has the same bits as without a knock-out.
+    If nothing is switched off for a token in a head, the token's values in this head have the same
+    bits as without a knock-out.
 
     Args:
-        off: The parts that are off.
+        off: The parts that are switched off.
         query: Queries (1, H, T, K).
         key: Keys (1, H, S, K).
         value: Values (1, H, S, K).
@@ -49,10 +50,10 @@ def attend_without(
 
 
 def kept_edges(off: SiteKnockout, query: Tensor, num_keys: int, first: int) -> Tensor:
-    """Returns which edges (1, H, T, S) are not switched off; the arguments as in `attend_without`.
+    """Returns a mask (1, H, T, S), False for each edge that is switched off and True elsewhere.
 
     Args:
-        off: The parts that are off.
+        off: The parts that are switched off.
         query: Queries (1, H, T, K).
         num_keys: S.
         first: Position of the first of the T tokens in the sentence.

@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TokenProbabilities:
-    """The probabilities at each position of a target, given the source and the tokens before.
+    """The probabilities at each position of a target, given the source and the previous tokens.
 
     T is the number of target tokens, k the number of likeliest tokens, and N the number of named
     tokens. The probabilities of all candidates at a position sum to 1. A token that is no candidate
@@ -27,7 +27,7 @@ class TokenProbabilities:
         ranks: Rank of each target token (T).
         entropies: Entropy of the distribution at each position (T).
         likeliest: Ids of the likeliest candidates (T, k), likeliest first. If fewer than k
-            candidates have a probability above 0, -1 fills the row.
+            candidates have a probability above 0, -1 fills the rest of the row.
         likeliest_log_probs: Their log-probabilities (T, k); -inf where the id is -1.
         named_log_probs: Log-probability of each named token (T, N).
         named_ranks: Rank of each named token (T, N).

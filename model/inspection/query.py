@@ -59,7 +59,7 @@ class AttentionNorm(StrEnum):
 
     `weights` are attention weights. `value_norms` are the norms of weight · (x W_V + b_V) W_O
     (Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3). `alti` and `value_zeroing`
-    are contributions of the attended tokens, which all heads of a layer make together
+    are contributions of the attended tokens, each computed for all heads of a layer together
     (`model.inspection.captures.contributions`).
     """
 
@@ -86,7 +86,7 @@ class AttentionQuery:
         layers: Maps each kind to the indices of its layers, in the order of the result.
         heads: Indices of heads, in the order of the result.
         reduce: Reduction over layers and heads.
-        norm: Values of the result: weights or value norms.
+        norm: Values of the result, such as weights or value norms.
     """
 
     layers: Mapping[AttentionKind, tuple[int, ...]]
@@ -228,7 +228,8 @@ class SiteKnockout:
     Attributes:
         heads: Heads whose output is 0.
         keys: Positions to which no token attends.
-        edges: Edges; of each, only the tokens and the heads count.
+        edges: Edges that are switched off. Only the tokens and the heads of each edge are
+            used here.
     """
 
     heads: tuple[int, ...]
@@ -268,10 +269,10 @@ class AttentionJob:
         target: Ids that the decoder predicts, EOS included; may be empty if all queries are about
             the encoder.
         queries: Queries that one forward pass answers.
-        knockout: Parts of the model that are switched off, perhaps none. All knock-outs of a
-            sentence, and the empty one with which they are compared, run in the same kind of pass.
-            None if the job is not about knock-outs; the output may then come from native code,
-            which rounds some values to another int8.
+        knockout: Parts of the model that are switched off. An empty knock-out switches nothing off.
+            The other knock-outs of a sentence are compared with it, so all of them run in the same
+            kind of pass. None if the job is not about knock-outs. The output may then come from
+            native code, which rounds some values to other int8 values.
     """
 
     source: list[int]
@@ -329,7 +330,9 @@ def listed(values: SequenceOf[object] | type[StrEnum]) -> str:
 
 
 def check_job(config: ModelConfig, job: AttentionJob) -> None:
-    """Raises an error if a job cannot be computed. Its queries must be resolved.
+    """Raises an error if a job cannot be computed.
+
+    The queries of the job must already be resolved (`model.inspection.resolve`).
 
     Raises:
         EmptySourceError: The source has no tokens.

@@ -39,7 +39,7 @@ def resolve_query(
             None means all. Rollout uses all layers up to the highest of these numbers.
         heads: Numbers of heads; negative numbers count from the end. None means all.
         reduce: Reduction over layers and heads.
-        norm: Values of the result: weights or value norms.
+        norm: Values of the result, such as weights or value norms.
 
     Raises:
         AttentionQueryError: The model does not have a named kind, layer or head, or the options
@@ -125,7 +125,7 @@ def resolve_place(
     layers: SequenceOf[int] | None,
     heads: SequenceOf[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns numbers of layers and heads, from 0; None means all.
+    """Returns numbers of layers and of heads, from 0; an argument of None selects all of them.
 
     Raises:
         AttentionQueryError: The model does not have this layer or head.
@@ -174,10 +174,11 @@ def resolve_token(kind: AttentionKind, number: int, size: int, is_source: bool) 
 def resolve_layers(
     config: InspectedConfig, kind: AttentionKind, numbers: SequenceOf[int] | None
 ) -> tuple[int, ...]:
-    """Returns numbers of layers, from 0; None means all.
+    """Returns numbers of layers, from 0. If `numbers` is None, all layers are selected.
 
     Raises:
-        AttentionQueryError: The model does not have such attention, or not such a layer.
+        AttentionQueryError: The model does not have this kind of attention, or does not have a
+            named layer.
     """
     size = attention_layers(config).get(kind)
     if size is None and isinstance(config, TextEncoderConfig):

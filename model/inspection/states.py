@@ -18,15 +18,16 @@ class TokenStates:
     D is the width of the model.
 
     Attributes:
-        token: Vector of the token (D), below the first layer.
+        token: Vector of the token (D), before the first layer.
         position: Vector of its position (D); None if the model adds no such vector.
-        embedded: Input of the first layer (D): the sum of both, normalised in some models.
+        embedded: Input of the first layer (D): the sum of `token` and `position`, normalised in
+            some models.
         input: Residual stream before the attention sublayer (D).
         attention: Output of the attention sublayer (D): all heads times W_O, plus b_O.
-        attended: Residual stream after the sublayer (D): the sum of input and output, normalised in
-            a post-norm model.
+        attended: Residual stream after the sublayer (D): the sum of `input` and `attention`,
+            normalised in a post-norm model.
         feed_forward: Output of the feed-forward sublayer (D), before it is added to the stream.
-            None for the self-attention of a decoder, which cross-attention follows.
+            None for the self-attention of a decoder, because cross-attention follows it.
         output: Output of the layer (D).
     """
 

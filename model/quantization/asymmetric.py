@@ -2,8 +2,8 @@
 
 An input row is quantised around the midpoint of its range, because most inputs of the layers lie
 to one side of zero. After GELU, for example, no value is below -0.17. The weights of each output
-have a scale of their own. On all-MiniLM-L6-v2 these two properties remove two thirds of the error.
-The comparison is with one scale for each matrix and with ranges around zero.
+have a scale of their own. Compared with one scale for each matrix and ranges around zero, these two
+properties remove two thirds of the error on all-MiniLM-L6-v2.
 
 Sums of integers are exact, so a row's products do not depend on the other rows of the batch.
 """

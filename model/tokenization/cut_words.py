@@ -10,8 +10,8 @@ For any place in the word, a few candidates can be listed, and at least one cand
 Either the place itself is an edge, or a token begins before the place and ends behind it. In the
 second case, the beginning of this token is an edge. So the candidates are the place, and the
 beginning of each vocabulary entry that stands across the place. `word[:candidate]` is tokenised for
-every candidate. One candidate is an edge, and its result is right. Tokens with which all results
-begin are therefore right too: they are stable.
+every candidate. At least one candidate is an edge, so at least one of these results is right. The
+tokens with which all results begin are therefore right: they are stable.
 
 In BPE the property also holds in the other direction: the tokens behind an edge are the same as if
 `word[edge:]` were the whole word. So a word that is cut on the left can have stable tokens.
@@ -116,7 +116,7 @@ def stable_cuts(model: models.Model) -> frozenset[End]:
     """Returns the sides on which a word may be cut and still have stable tokens."""
     if isinstance(model, models.Unigram):
         return frozenset({"right"})
-    if not isinstance(model, models.BPE):  # WordPiece makes a very long word unknown
+    if not isinstance(model, models.BPE):  # WordPiece gives a very long word the unknown id
         return frozenset()
     has_affixes = bool(model.continuing_subword_prefix or model.end_of_word_suffix)
     return frozenset() if has_affixes or model.dropout else frozenset({"left", "right"})

@@ -1,1 +1,4 @@
-"""Answers HTTP. Each client protocol (dialect) has a file or a folder; the rest is shared code."""
+"""Answers HTTP requests. Each client protocol (dialect) has its own file or folder.
+
+The other files and folders hold code that all protocols share.
+"""

@@ -50,8 +50,8 @@ def require_admin(request: Request, services: Services) -> None:
     """Refuses a request without a key that has the scope `admin`.
 
     Raises:
-        ForbiddenError: The server has no such key.
-        UnauthorizedError: The request has no key, or a wrong one.
+        ForbiddenError: No key of the server has the scope `admin`.
+        UnauthorizedError: The request has no key with this scope.
     """
     if not services.keys.has_admin:
         raise ForbiddenError(

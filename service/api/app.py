@@ -161,7 +161,8 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     )
     app.state.early = EarlyRefusals(
         load,
-        {} if tracing else refusal_templates(DIALECTS),  # with tracing, a refusal has a span
+        # With tracing, the middleware refuses requests, because it makes a span for each of them.
+        {} if tracing else refusal_templates(DIALECTS),
         lambda: drain.has_begun,
         services.backend.count_refused,
     )

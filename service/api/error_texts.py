@@ -34,7 +34,7 @@ MISSING_KEY = ErrorText(
     "Please contact the server operator to get an API key",
     "send a key as the field api_key, or in the header `Authorization: Bearer …`",
 )
-WRONG_KEY = ErrorText("Invalid API key", "REGARD_API_KEYS of the server has all valid keys")
+WRONG_KEY = ErrorText("Invalid API key", "use a key from REGARD_API_KEYS of the server")
 FILES_DISABLED = ErrorText(
     "Files translation are disabled on this server.", "the setting REGARD_FILES enables it"
 )

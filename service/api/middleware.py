@@ -277,7 +277,7 @@ class LoadReports:
         try:
             status = await self.backend.status()
             self.report.add(status.load, time.monotonic())
-        except ServiceError:  # the core is gone, and requests fail too
+        except ServiceError:  # the core process does not answer
             self.report = LoadReport()
         finally:
             self.sampling = None
@@ -350,7 +350,7 @@ class DirectRoutes:
     short text.
 
     Args:
-        app: The framework.
+        app: The application that serves all other requests.
         dialects: Dialects whose `direct` endpoints are called.
     """
 

@@ -10,7 +10,10 @@ from service.tasks.context import RequestContext
 
 
 def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
-    """Maps the path of each POST route that the metrics count to its refusal in an overload."""
+    """Returns, for each path of a counted POST route, the response that refuses a request to it.
+
+    The routes in `Dialect.tasks` are counted. The server sends the response during an overload.
+    """
     return {
         path.encode(): _template(dialect, task)
         for dialect in dialects

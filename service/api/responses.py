@@ -20,9 +20,9 @@ CHUNK_BYTES = 128 * 1024
 """Minimum size of every chunk of JSON except the last."""
 
 PART_VALUES = 16 * 1024
-"""Maximum number of values that are serialised at once.
+"""Maximum number of values that are serialised at once, except in a longer row.
 
-A longer row is not divided, so all its values are serialised at once. The server serialises
+A row is not divided: all values of one row are serialised at once. The server serialises
 PART_VALUES values in about 0.5 ms.
 """
 

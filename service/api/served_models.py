@@ -74,9 +74,10 @@ class ServedModels:
         self.turn = asyncio.Lock()
 
     async def change(self, files: ModelSet) -> None:
-        """Serves the models in `files` from now on, and waits for requests to the removed models.
+        """Replaces the served models, and waits for the running requests to removed models.
 
-        The wait ends when these requests have ended, but at the latest after `timeout_seconds`.
+        The process serves the models in `files` from now on. The wait ends when the requests to
+        the removed models have ended, and at the latest after `timeout_seconds`.
 
         Raises:
             CheckpointError: A file is damaged; the served models have not changed.

@@ -28,7 +28,7 @@ class Services:
 
     Attributes:
         settings: Settings of the server.
-        catalog: Models and languages that are served.
+        catalog: The served models and their languages.
         backend: Interface to the parts of the server that all processes share: admission, device
             workers and metrics.
         translator: Translates texts.

@@ -1,8 +1,9 @@
 """Measures how much slower translations are while another client requests attention.
 
-The run has periods, called windows, alternately without and with attention requests. One client,
-the attention client, sends these requests. Each reply to this client is megabytes long. The client
-therefore runs in a separate process: it does not delay the clients whose latencies are measured.
+The benchmark measures latency in periods, called windows. Windows without attention requests
+alternate with windows with attention requests. One client, the attention client, sends these
+requests. A reply to this client may have several megabytes. The client runs in a separate process,
+so that it does not delay the translation clients.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class AttentionReport:
-    """Windows of one run, alternately without and with attention requests.
+    """Results of one run, whose windows alternate: without and with attention requests.
 
     Attributes:
         tokens: Numbers of source tokens and of target tokens of the attention request.
@@ -51,8 +52,8 @@ class AttentionReport:
         alone: Report of each window without attention requests.
         beside: Report of each window with attention requests.
         asked: Counts of the attention client in each window with attention requests.
-        p99_ratio: Median p99 in windows with attention requests, divided by the median p99 in the
-            other windows.
+        p99_ratio: Median p99 latency in windows with attention requests, divided by the median p99
+            latency in the other windows.
     """
 
     tokens: tuple[int, int]
@@ -73,20 +74,21 @@ def run_attention(
     seconds: float,
     num_knockouts: int = 0,
 ) -> AttentionReport:
-    """Measures windows that alternate: without and with a client that requests attention.
+    """Measures translation latency without and with attention requests, in alternating windows.
 
-    This client sends the request of `long_question` in a loop.
+    In a window with attention requests, the attention client repeats one request. The request comes
+    from `long_question` or, with knock-outs, from `knockout_question`.
 
     Args:
         url: Address of the server.
         pair: Source and target language, such as `en-pt`.
         sentences: Sentences that are translated.
         num_clients: Number of clients that translate.
-        num_tokens: Smallest number of tokens of the text sent for attention.
-        rounds: Number of windows of each sort.
+        num_tokens: Minimum number of source tokens in the text of the attention request.
+        rounds: Number of windows of each kind: without and with attention requests.
         seconds: Measured seconds of a window.
-        num_knockouts: Number of knock-outs in each request for attention. If it is 0, the client
-            requests attention values instead.
+        num_knockouts: Number of knock-outs in each request of the attention client. If it is 0, the
+            client requests attention values instead.
 
     Raises:
         BenchError: The server refuses a request, or no translation finishes in a window.
@@ -164,7 +166,7 @@ def long_question(
 
 
 def knockout_question(body: bytes, number: int) -> bytes:
-    """Returns a request for knock-outs of the text of an attention request.
+    """Returns a knock-out request for the text of an attention request.
 
     Each knock-out switches off one source word.
 
@@ -197,7 +199,7 @@ def attention_client(url: str, body: bytes, path: str = ATTENTION) -> Iterator[l
     The context yields an empty list. When the context ends, the list receives the client's counts.
 
     Raises:
-        BenchError: The process died.
+        BenchError: The process of the client died.
     """
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(

@@ -103,15 +103,15 @@ class Reply(NamedTuple):
 
     @property
     def excerpt(self) -> str:
-        """First bytes of the body, for an error message."""
+        """Returns the first SHOWN_BYTES bytes of the body as text, for an error message."""
         return self.body[:SHOWN_BYTES].decode("utf-8", errors="replace")
 
 
 class ReplyParser:
-    """Cuts the bytes that a connection receives into replies.
+    """Splits the received bytes of a connection into replies.
 
     Attributes:
-        received: Bytes from the connection that belong to no complete reply yet.
+        received: Received bytes that the parser has not processed yet.
     """
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection is closed, so that no request can be sent on it."""
+        """Returns whether the connection is closed. A closed connection cannot send a request."""
         return self._is_ended or self._transport.is_closing()
 
     async def send(self, request: bytes) -> Reply:

@@ -38,13 +38,13 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
         Path, typer.Option("--output", "-o", help="file for the vectors: *.npy or *.parquet")
     ],
     model: Annotated[
-        str | None, typer.Option(help="name as in /v1/models; by default the first that embeds")
+        str | None, typer.Option(help="name as in /v1/models; default: first embedding model")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt-name", help="name of the prompt put before each line")
+        str | None, typer.Option("--prompt-name", help="name of the prompt to add before each line")
     ] = None,
     dimensions: Annotated[
-        int | None, typer.Option(min=1, help="number of leading values kept of each vector")
+        int | None, typer.Option(min=1, help="keep only this many leading values of each vector")
     ] = None,
     is_normalized: Annotated[
         bool, typer.Option("--normalize/--no-normalize", help="scale vectors to length 1")

@@ -2,7 +2,7 @@
 
 uvloop accepts one connection in each turn of the event loop. Under load a turn takes some
 milliseconds, so new clients would wait for seconds. When the queue of the socket is full, the
-systems of new clients try again only after one second or more.
+operating system of a new client tries to connect again only after one second or more.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Protocol
 MAX_ACCEPTED = 32
 """Largest number of connections that one call accepts from a socket.
 
-The limit leaves connections to other HTTP processes, which accept from the same socket.
+Other HTTP processes accept from the same socket. The limit lets them get connections too.
 """
 
 

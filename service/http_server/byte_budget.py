@@ -1,7 +1,7 @@
 """Limits the bytes that an HTTP process buffers for all of its connections.
 
-Bodies of requests and unread replies count. A small body does not count: the number of connections
-bounds the memory of small bodies.
+The limit covers the bodies of requests, and the replies that clients have not read yet. A small
+body does not count, because the number of connections bounds the memory of small bodies.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from service.errors import OverloadedError
 
 STALLED_SECONDS = 2.0
-"""Time without progress after which a transfer loses its bytes if another transfer needs them."""
+"""A transfer without progress for this time is ended if another transfer needs its bytes."""
 
 RETRY_SECONDS = 2
 """Time after which a refused client may try again. Stalled transfers have ended by then."""
@@ -24,9 +24,8 @@ class ByteBudget:
 
     Attributes:
         used: Number of reserved bytes.
-        transfers: The reservations of bodies that arrive and of replies that a client reads, with
-            the time of their last progress. The first reservation has made no progress for the
-            longest time.
+        transfers: Maps the reservation of each transfer in progress, a body or a reply, to the
+            time of its last progress. The order is by this time, earliest first.
     """
 
     def __init__(self, max_bytes: int) -> None:

@@ -52,7 +52,7 @@ class HttpServerConfig(uvicorn.Config):
     Args:
         app: ASGI application.
         pool: Pool of the connections.
-        early: Refuses requests from their headers alone, during an overload.
+        early: Decides from the headers alone which requests are refused during an overload.
         options: Options of uvicorn.
     """
 
@@ -80,11 +80,11 @@ class Connection(RefusingProtocol):
         head_began: Time at which the first line and the headers of a request began to arrive.
         head_bytes: Number of bytes of an incomplete first line and headers.
         num_body: Number of bytes of bodies that have arrived.
-        overhead: Number of bytes outside the body, such as the sizes of chunks, since the headers
-            or the last byte of the body.
+        overhead: Number of bytes outside the body, such as the sizes of chunks. The count starts
+            again at 0 when bytes of the body arrive.
         running: The request whose reply is computed or written. `cycle` is the newest request.
         writer: Writes the reply to the request `running`.
-        held: Number of bytes of the values, such as arrays, from which a reply is being written.
+        held: Size in bytes of the values that a reply is made from, such as arrays.
         unsent: Number of bytes of the reply, here and in the kernel, that the client had not
             received at the last check.
         reply: Reservation of the bytes in `held` and in the write buffer.
@@ -149,10 +149,9 @@ class Connection(RefusingProtocol):
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keeps the connection open if the client waits for a reply after it has ended its side.
 
-        A client that has closed the connection looks the same. An interim response shows the
-        difference: the system of a closed client resets the connection. HTTP/1.1 clients must
-        accept interim responses, but HTTP/1.0 clients do not know them. If a client ends its side
-        while it reads a reply, this counts as closing the connection.
+        A client that has closed the connection looks the same. The server therefore sends an
+        interim response, which the system of such a client answers with a reset. HTTP/1.0 clients
+        do not know interim responses. A client that ends its side during a reply counts as closed.
         """
         cycle = self.cycle
         if self.is_open or cycle is None or cycle.response_complete:
@@ -383,9 +382,9 @@ class Connection(RefusingProtocol):
             self.reply.resize(self.held)
 
     def hold(self, num_bytes: int) -> None:
-        """Reserves the bytes of the values, such as arrays, that a reply needs, until `let_go`.
+        """Reserves bytes for the values of a reply, such as arrays. `let_go` releases them.
 
-        If the bytes do not fit, clients that read other replies too slowly lose those replies.
+        If the bytes do not fit, bodies and replies without progress are given up.
         """
         self.held += num_bytes
         if self.reply is None:
@@ -394,7 +393,7 @@ class Connection(RefusingProtocol):
         self.reply.resize(self.reply.size + num_bytes)
 
     def let_go(self, num_bytes: int) -> None:
-        """Returns to the budget bytes that `hold` has reserved."""
+        """Releases bytes that `hold` has reserved."""
         if self.reply is not None and self.held:
             self.held -= num_bytes
             self.reply.resize(self.reply.size - num_bytes)

@@ -50,7 +50,7 @@ class Drain:
         self.refuses_work = False
 
     def begin(self, has_delay: bool = True) -> None:
-        """Begins the end of the process. Later calls can only remove the delay."""
+        """Starts the drain of the process. Later calls can only remove the delay."""
         if not has_delay:
             self.delay_seconds = 0.0
         if not self.has_begun:
@@ -81,7 +81,7 @@ class DrainingServer(uvicorn.Server):
 
     Args:
         config: Configuration with the application and the pool of connections.
-        drain: Phases of the end; `create_web` keeps them as `app.state.drain`.
+        drain: Phases in which the process ends; `create_web` stores them as `app.state.drain`.
 
     Attributes:
         on_drain: Called once, when the server begins to drain.
@@ -111,7 +111,10 @@ class DrainingServer(uvicorn.Server):
         return Connection(self.config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
-        """Returns whether the server closes its sockets now; uvicorn asks every 0.1 s."""
+        """Returns whether the server closes its sockets now.
+
+        uvicorn calls this method every 0.1 s.
+        """
         if not await super().on_tick(counter):
             return False
         self._begin()

@@ -1,7 +1,7 @@
-"""Refuses requests during an overload from their headers alone, before the application gets them.
+"""Decides from the headers alone which requests are refused during an overload.
 
-A refusal by the application takes three times as long, because the application makes a task, a
-context and a response for each request.
+The application does not get the refused requests. A refusal by the application takes three times
+as long, because the application makes a task, a context and a response for each request.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ ID_MARK = "the-request's-id"
 """Stands for the id of the request in a template. The mark has the length of an id."""
 
 NEEDS_APPLICATION = frozenset({b"origin", b"x-request-id", b"expect", b"content-encoding"})
-"""Headers that change the response. The application refuses the requests that have them."""
+"""Headers that change the response. Only the application refuses requests with such a header."""
 
 MAX_BODY_BYTES = 16 * 1024
 """Largest body, in bytes, that is read although its request is refused. The application refuses a
@@ -62,8 +62,8 @@ class EarlyRefusals:
 
     Args:
         load: Limits the requests of a turn of the event loop.
-        templates: Maps the path of each route whose requests may be refused to its template. The
-            method of these routes is POST.
+        templates: Templates by the path of their route. Only POST requests to these paths may be
+            refused early.
         is_draining: Returns whether the process is ending. Responses then have other headers.
         count: Counts refused requests in the metrics. Its arguments are the task and the
             number of the requests.
@@ -136,7 +136,7 @@ class RefusingProtocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def _count(self, template: Template) -> None:
-        """Counts a request of the turn; sets `refusal` if the request is to be refused early."""
+        """Counts a request in this turn of the event loop; may set `refusal` to refuse it early."""
         is_admitted = self.early.load.admits(self.client[0] if self.client else "")
         state = self.scope["state"]
         state[ADMITTED_KEY], state[ARRIVED_KEY] = is_admitted, self.early.load.turn_began

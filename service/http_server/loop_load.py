@@ -3,7 +3,7 @@
 A turn begins when the loop reads requests, and ends when each of these requests waits for
 something. The application takes a part of a millisecond to admit or refuse a request. If more
 requests arrive than the process can handle, turns get longer and longer, and even requests that are
-admitted are then answered too late. A refusal in this module comes before the body is read, and
+admitted are then answered too late. This module decides before the body is read, so a refusal
 takes much less time.
 """
 
@@ -16,15 +16,19 @@ from time import perf_counter, thread_time
 from service.errors import OverloadedError
 
 TARGET_SECONDS = 0.02
-"""A longer turn shows an overload if requests are also refused for other limits, such as deadlines.
+"""The limit on the requests of a turn is chosen so that a turn takes about this time.
 
-The limit on the requests of a turn is chosen so that a turn takes about this time.
+If the server has just refused requests for another limit, such as a deadline, a longer turn shows
+an overload.
 """
 
 LONG_CPU_SECONDS = 0.1
-"""CPU seconds of a turn that is too long even if all requests are admitted. A hundred clients that
-each wait for their response cause no such turn, even if their requests come at the same moment.
-Time in which other programs use the processor does not count."""
+"""A turn with more CPU seconds than this shows an overload, even if no request was refused.
+
+A hundred clients cause no such turn if each client sends one request and waits for the response.
+This is true even if their requests come at the same moment. Time in which other programs use the
+processor does not count.
+"""
 
 PATIENCE_SECONDS = 0.2
 """Time for which all turns must be too long before requests are refused.
@@ -36,7 +40,9 @@ MIN_REQUESTS = 8
 """Number of requests that every turn may handle."""
 
 SPARE = 1.25
-"""A client may send about this multiple of its useful requests in each turn.
+"""During an overload, a client may send at most about SPARE * M requests in each turn.
+
+M is the mean number of the client's useful requests in a turn.
 
 A request is useful if it is not refused for another limit after its body has been read. Such a late
 refusal takes several times as long as an early one.
@@ -93,7 +99,7 @@ class LoopLoad:
         self._changing_since: float | None = None
 
     def admits(self, client: str) -> bool:
-        """Counts a request of this turn. Returns whether the turn has time left for its client.
+        """Counts a request of this turn. Returns whether the turn has time left for the client.
 
         Args:
             client: Address of the client.

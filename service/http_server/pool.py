@@ -24,7 +24,7 @@ CLOSED_AT_ONCE = 32
 """Number of idle connections that are closed together, so that the search for them is rare."""
 
 SEARCH_SECONDS = 0.05
-"""Shortest time from a search that finds fewer idle connections to the next search.
+"""Pause after a search that has found fewer than CLOSED_AT_ONCE idle connections.
 
 A search reads all connections. Without this pause, each new connection would cause a search while
 few connections are idle.

@@ -1,1 +1,1 @@
-"""Several HTTP processes in front of one core, and the messages between them and the core."""
+"""The HTTP workers, the main process that runs them, and the messages between them."""

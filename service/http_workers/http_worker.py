@@ -31,7 +31,7 @@ logger = logging.getLogger("regard.http_worker")
 
 
 class HttpWorkerServer(DrainingServer):
-    """A server that reports when it listens, and that only the main process stops."""
+    """A server that reports when it listens, and that ignores SIGTERM and SIGINT."""
 
     def __init__(self, config: HttpServerConfig, drain: Drain, backend: RemoteBackend) -> None:
         super().__init__(config, drain)

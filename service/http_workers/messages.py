@@ -53,7 +53,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """HTTP worker to main process: requests were refused before they began.
+    """HTTP worker to main process: requests were refused before the application got them.
 
     Attributes:
         task: Value of the label `task` in the metrics.
@@ -227,7 +227,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Main process to HTTP worker: the answer to the question with the same id."""
+    """Main process to HTTP worker: the answer to the question or Admit with the same id."""
 
     id: int
     value: Any
@@ -235,7 +235,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Main process to HTTP worker: the question or submission with the same id has failed."""
+    """Main process to HTTP worker: the question, Admit or Submit with the same id has failed."""
 
     id: int
     error: ServiceError

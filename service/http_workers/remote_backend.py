@@ -54,8 +54,8 @@ class RemoteBackend:
     """A Backend that sends all work and questions to the main process.
 
     Args:
-        on_drain: Called when the main process asks this process to drain, with True if requests
-            are still served for the drain delay.
+        on_drain: Called when the main process asks this process to drain. Its argument is True
+            if requests are still served for the drain delay.
         on_lost: Called when the main process is gone.
 
     Attributes:
@@ -108,7 +108,7 @@ class RemoteBackend:
         self.outbox.post(ended)
 
     def count_refused(self, task: str, number: int) -> None:
-        """Counts requests that were refused before they began."""
+        """Counts requests that were refused before the application got them."""
         self.outbox.post(Refused(task, number))
 
     def count_call(self, model: str, outcome: str) -> None:

@@ -63,7 +63,8 @@ class HttpWorkerLink:
     Args:
         core: Receives the submissions.
         writer: Stream to the HTTP worker.
-        on_listening: Called when the HTTP worker begins to accept connections.
+        on_listening: Called for each message Listening of the HTTP worker. A Listening reports that
+            the worker accepts connections, or answers a Ping.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class HttpWorkerLink:
 
     def _refuse(self, number: int, error: Exception) -> None:
         if not isinstance(error, ServiceError):
-            logger.error("a message of an HTTP worker failed: %s", fault(error))
+            logger.error("a message of an HTTP worker was not handled: %s", fault(error))
             error = InternalError("the server failed; the log of its main process says more")
         self.outbox.send(Refusal(number, error))
 

@@ -1,4 +1,4 @@
-"""The interface that the scheduler and the workers need of a work item."""
+"""The interface through which the scheduler and the workers use a work item."""
 
 from typing import ClassVar, Protocol
 

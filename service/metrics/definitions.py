@@ -135,11 +135,11 @@ class Metrics:
             "target_tokens", "Number of target tokens of a sentence.", POWERS, *kind
         )
         self.cancelled = self._counter(
-            "cancelled", "Items given up because their request had ended.", *kind, "where"
+            "cancelled", "Items that were given up because their request had ended.", *kind, "where"
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
-            "Sentences that translation splits, and texts that embedding truncates, for length.",
+            "Sentences or texts over the length limit: translation splits, embedding truncates.",
             *kind,
         )
         self.billed_characters = self._counter(
@@ -153,7 +153,7 @@ class Metrics:
         )  # fmt: skip
         self.rejected_translations = self._counter(
             "rejected_translations",
-            "Translations of sentences that a guard rejected: replaced, or kept with a warning.",
+            "Translations that a guard rejected. They were replaced, or kept with a warning.",
             "model", "guard", "outcome",
         )  # fmt: skip
         self.shared_sentences = self._counter(
@@ -343,7 +343,7 @@ class Metrics:
         )
 
     def count_refused(self, task: str, number: int) -> None:
-        """Counts requests that were refused before they began."""
+        """Counts requests that were refused before the application got them."""
         self.series(self.requests, task, NO_MODEL, "rejected_queue").inc(number)
         self.request_duration.labels(task, NO_MODEL, "4xx").observe(0.0, number)
 

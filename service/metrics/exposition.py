@@ -13,7 +13,7 @@ SLICE_SECONDS = 0.001
 """Time after which a rendering lets other work run."""
 
 BURST_SECONDS = 0.5
-"""Rendering time that scrapes may take in a burst, before SHARE limits them."""
+"""Rendering time that a burst of scrapes may take before SHARE limits further renderings."""
 
 OPENMETRICS_END = b"# EOF\n"
 

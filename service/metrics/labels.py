@@ -29,7 +29,7 @@ REJECTION_OUTCOMES = ("replaced", "kept")
 """Outcomes of a translation that a guard rejected."""
 
 SHARING = ("running", "cached")
-"""State of the equal sentence whose result a sentence shares."""
+"""States of a sentence whose result an equal sentence shares."""
 
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"

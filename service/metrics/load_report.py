@@ -1,4 +1,4 @@
-"""The load of a server for a proxy that balances by it, in the format of ORCA.
+"""Reports the load of the server to load-balancing proxies, in the format of ORCA.
 
 Source: https://github.com/cncf/xds/blob/main/xds/data/orca/v3/orca_load_report.proto
 """
@@ -14,8 +14,8 @@ SMOOTHING = 0.4
 """Weight of the newest sample in the reported numbers."""
 
 MIN_RATE = 0.01
-"""Smallest reported rate. A proxy ignores a report without a rate, but a server that fails all
-requests must get few of them."""
+"""Smallest reported rate. A proxy ignores a report with the rate 0. A server that fails all
+requests therefore reports this rate, so that the proxy sends it few requests."""
 
 
 @dataclass(frozen=True, slots=True)

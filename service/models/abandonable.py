@@ -1,4 +1,4 @@
-"""Runs a function in a thread that can be given up, such as a search on a hanging disk."""
+"""Runs a function, such as a search on a hanging disk, in a thread that can be given up."""
 
 import asyncio
 import contextlib

@@ -113,8 +113,8 @@ class Catalog:
     def _make_caches(self) -> None:
         """Creates empty caches for `route` and `offers`.
 
-        The caches compute from a copy of this catalog, which `replace` does not change. A request
-        that uses a copy of the catalog therefore keeps the routes of that copy.
+        The caches compute from a copy of this catalog. The method `replace` does not change this
+        copy. A request that uses a copy of the catalog therefore keeps the routes of that copy.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)

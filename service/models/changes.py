@@ -41,7 +41,8 @@ logger = logging.getLogger("regard.models")
 
 Announce = Callable[[ModelSet], Awaitable[None]]
 """Announces the served models to the processes that answer HTTP, and waits until they serve these
-models. It also waits, for a limited time, for running requests to a model that was removed."""
+models. If a model was removed, the function also waits until the running requests to this model
+have ended, but only for a limited time."""
 
 
 LOAD_SECONDS = 600.0
@@ -201,8 +202,8 @@ class ModelChanges:
     def _fail(self, name: str, reason: str) -> None:
         """Records a failed load.
 
-        Nothing is recorded if `find` refused the model while its request waited, because the reply
-        to the request has the error.
+        If `find` refused the model before the client got a reply, nothing is recorded. The reply
+        then contains the error.
         """
         if name in self.states or name in self.overdue:
             self.states[name], self.failures[name] = "failed", reason
@@ -322,7 +323,8 @@ def check_root(places: Sequence[str], name: str, root: str) -> None:
         is_registry = place.startswith(tuple(source for source in Source if source))
         if not (is_registry or Path(place).expanduser().resolve().is_relative_to(folder)):
             raise InvalidRequestError(
-                f"{name} cannot be loaded: its place is outside REGARD_MODELS_ROOT; put it there",
+                f"{name} cannot be loaded: its folder or manifest is outside the folder "
+                "REGARD_MODELS_ROOT; move it into that folder",
                 param="source",
             )
 

@@ -69,8 +69,8 @@ class ServedModel:
     def reader(self, max_tokens: int) -> TextReader:
         """Returns a TextReader for embedding texts with the model's encoder.
 
-        The reader puts the same tokens before a text that translation puts before a source
-        sentence. In a multilingual model, these include the token of the request's language.
+        Translation puts certain tokens before a source sentence. The reader puts the same tokens
+        before a text. In a multilingual model, one of them is the token of the request's language.
 
         Args:
             max_tokens: Largest number of tokens, EOS and language token included. Longer texts are

@@ -32,7 +32,7 @@ def build(arguments: Arguments) -> Application:
 
 
 def build_with(replica: type[Replica], arguments: Arguments) -> Application:
-    """Returns the application with a class of replicas.
+    """Returns the application, whose replicas are instances of the class `replica`.
 
     Raises:
         ValueError: A setting is not valid, or not possible in a replica.
@@ -54,7 +54,7 @@ def build_with(replica: type[Replica], arguments: Arguments) -> Application:
 
 
 def replicas(arguments: Arguments) -> dict[str, Any]:
-    """Returns the number of replicas, or the autoscaling if the number may change."""
+    """Returns the deployment options that set the number of replicas, or the autoscaling."""
     limits: dict[str, Any] = {}
     if arguments.max_replicas_per_node:
         limits["max_replicas_per_node"] = arguments.max_replicas_per_node

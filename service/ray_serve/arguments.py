@@ -1,4 +1,4 @@
-"""The arguments of the application, which `args` in a configuration of Ray Serve gives."""
+"""The arguments of the application. A configuration of Ray Serve lists them under `args`."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,13 @@ class Arguments(BaseModel):
     num_cpus: float = Field(
         default=1.0,
         gt=0,
-        description="CPU cores of a replica. It starts a device worker for each core.",
+        description="CPU cores of a replica. A replica without GPUs starts a device worker for "
+        "each whole core.",
     )
     num_gpus: float = Field(
         default=0.0,
         ge=0,
-        description="GPUs of a replica. It then starts a device worker for each GPU.",
+        description="GPUs of a replica. A replica with GPUs starts a device worker for each GPU.",
     )
     min_replicas: int = Field(default=1, ge=1, description="Smallest number of replicas.")
     max_replicas: int = Field(default=1, ge=1, description="Largest number of replicas.")

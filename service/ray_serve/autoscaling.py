@@ -1,6 +1,7 @@
 """The number of replicas that the waiting work needs.
 
-Ray Serve copies this module by value into its controller, so it imports nothing of the server.
+Ray Serve copies this module by value into its controller. The module therefore imports
+nothing of the server.
 """
 
 import math
@@ -15,14 +16,15 @@ USED_ROWS = "used_rows"
 """Name under which each replica reports the share of its batch rows that are in use."""
 
 KEPT_ROWS = 0.5
-"""Largest share of used batch rows that the replicas may have after one of them is removed.
+"""Limit on the mean share of used batch rows of a replica.
 
-A full queue adds replicas, and an empty queue must not remove them while they are all busy.
+A replica is not removed if the remaining replicas would then exceed this limit. Waiting tokens add
+replicas. Without this limit, an empty queue would remove replicas although all replicas are busy.
 """
 
 
 class QueuedTokensPolicy:
-    """Chooses the number of replicas by the waiting tokens of all replicas.
+    """Chooses the number of replicas by the waiting tokens and the used rows of all replicas.
 
     Ray Serve applies the smallest and the largest number of replicas, and the delays.
 

@@ -10,7 +10,7 @@ def waiting_tokens(scheduler: Scheduler) -> int:
 
 
 def used_share(scheduler: Scheduler) -> float:
-    """Returns the share of used batch rows, of the model whose share is the largest.
+    """Returns the largest share of used batch rows that any model has.
 
     The share is 0 for a server without translation models.
     """

@@ -1,8 +1,8 @@
 """A replica of Ray Serve: the application of the server, and its device workers.
 
-Ray Serve runs the lifespan of the application. The replica starts the workers in it, and ends them
-after the last request. A worker also ends when its replica is killed, because the worker's channel
-is closed then.
+Ray Serve runs the ASGI lifespan of the application. The workers are started when the lifespan
+begins. They are ended when the lifespan ends, after the last request. A worker also ends when its
+replica is killed, because the worker's channel is closed then.
 """
 
 import asyncio
@@ -30,8 +30,9 @@ READY_SECONDS = 0.05
 class PlainApplication:
     """An application that hides its routes from Ray Serve, and leaves X-Request-Id to Ray Serve.
 
-    Ray Serve would compare each request with all routes, for its own metrics. It gives each request
-    an id, which the application uses, and adds the header X-Request-Id to the response.
+    If Ray Serve saw the routes, it would compare each request with all of them, for its metrics.
+    Ray Serve gives each request an id, which the application uses. Ray Serve also adds the header
+    X-Request-Id to the response.
 
     Args:
         app: The application.

@@ -17,13 +17,13 @@ DRAIN_SECONDS = 30.0
 def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:
     """Returns the settings of a replica, from the environment and the arguments.
 
-    The proxy of Ray Serve listens, so a replica checks no names in the header Host unless the
-    setting allowed_hosts gives some. One process answers HTTP, because Ray Serve sends all requests
-    to it.
+    Clients reach only the proxy of Ray Serve. A replica therefore checks the name in the header
+    Host only if the setting allowed_hosts lists names. One process answers HTTP, because Ray Serve
+    sends all requests to it.
 
     Args:
         given: Settings of the arguments.
-        has_gpu: Whether Ray has assigned GPUs. Without one, models are on the CPU.
+        has_gpu: Whether Ray has assigned GPUs. Without GPUs, models are on the CPU.
 
     Raises:
         ValidationError: A setting is not valid.
@@ -73,8 +73,8 @@ def ongoing_requests(arguments: Arguments, settings: Settings) -> int:
 def shutdown_seconds(settings: Settings) -> float:
     """Returns the time after which Ray Serve kills a replica that it stops.
 
-    It exceeds the drain of the server and the time in which device workers end. Behind HAProxy,
-    Ray Serve first waits until all proxies have removed the replica.
+    The time is enough for the drain of the server and then for the end of the device workers.
+    Behind HAProxy, it also covers the wait until all proxies have removed the replica.
     """
     wait = 0.0
     if os.environ.get(HAPROXY_VARIABLE) == "1":

@@ -1,7 +1,7 @@
 """Sends a request to a chat endpoint, and turns a failure into an error for the client.
 
-An error that a client gets names the served model. The log names the endpoint instead. Errors and
-log lines never contain the text of a request or a translation.
+The errors for clients name the served model. The log names the endpoint instead. Errors and log
+lines never contain the text of a request or a translation.
 """
 
 import logging

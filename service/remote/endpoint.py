@@ -66,7 +66,7 @@ class Endpoints:
         Args:
             text: The sentence.
             model: The remote model and the language pair.
-            deadline: Time by time.perf_counter at which the sentence fails.
+            deadline: Deadline of the sentence, by time.perf_counter. The caller enforces it.
 
         Raises:
             ServiceError: The endpoint is overloaded, cannot be reached, or sends no translation.

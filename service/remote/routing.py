@@ -46,9 +46,10 @@ class RoutingAdmitter:
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
         """Admits a request of about `tokens` tokens.
 
-        If `at_once` is true, or if there are remote models, the backend decides now. In all other
-        cases, the backend may decide when it gets the first items of the request. A request that
-        needs only remote models has no items for the backend, so the decision cannot wait.
+        If `at_once` is true, or if there are remote models, the backend admits or refuses the
+        request now. In all other cases, the backend may decide when it gets the first items of the
+        request. A request that needs only remote models never sends items to the backend. Its
+        admission therefore cannot wait for them.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
@@ -133,7 +134,10 @@ class RoutingLease:
 
 
 async def add_all(found: ResultStream, places: list[int], stream: ResultStream) -> None:
-    """Adds the results of `found` to `stream`; `places` has the index in `stream` of each item."""
+    """Adds the results of `found` to `stream`.
+
+    `places` has one value for each item of `found`: the index of this item in `stream`.
+    """
     async for index, result in found:
         stream.add([(places[index], result)])
 

@@ -44,7 +44,7 @@ class Throughput:
 
 @dataclass(slots=True)
 class Reservation:
-    """The share of the limits that one request holds until it is released.
+    """The capacity that is counted for one request until `release` is called.
 
     Attributes:
         admission: The Admission whose counts include the reservation.
@@ -78,7 +78,7 @@ class Admission:
 
     @property
     def utilization(self) -> float:
-        """Larger share of the two limits that the requests in progress take."""
+        """Used share of the request limit or of the token limit, whichever share is larger."""
         return max(self.requests / self.max_requests, self.tokens / self.max_tokens)
 
     def reserve(self, tokens: int) -> Reservation:

@@ -83,7 +83,10 @@ class Lane:
         return next(iter(self.clients.values())).first.rows if self.clients else 0
 
     def add(self, job: Job, is_first: bool = False) -> None:
-        """Appends a job; with `is_first`, puts a job whose worker died before all other jobs."""
+        """Adds a job as the last job of its client, or, with `is_first`, as the first of the lane.
+
+        A job is put first if its worker has died.
+        """
         client = self.clients.get(job.client)
         if client is None:
             client = self.clients[job.client] = ClientJobs()
@@ -215,7 +218,8 @@ class LanePair:
         Args:
             rows: Number of free rows.
             spare: Largest number of rows that the bulk lane may take from the rows that interactive
-                jobs leave free. None means all of these rows. The lane's share may be larger.
+                jobs leave free. None means all of these rows. The bulk lane's share of the rows is
+                not limited by `spare`.
         """
         if not len(self.bulk):
             self.debt = 0
@@ -312,7 +316,7 @@ class Queue:
         return interactive + (bulk if is_bulk else min(bulk, interactive / (BULK_SHARE - 1)))
 
     def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Removes and returns each client's unwanted jobs before the first wanted job in a lane."""
+        """Removes and returns the unwanted jobs before each client's first wanted job in a lane."""
         return [
             job
             for pair in self.buckets

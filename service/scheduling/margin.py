@@ -98,7 +98,7 @@ class Margin:
 
 
 def margin_of(expected: float, num_bins: int) -> float:
-    """Returns the margin of a request, in seconds, for the largest sample of a bin.
+    """Returns the margin of a request, in seconds, if the quantile is at the upper end of a bin.
 
     Args:
         expected: Predicted time in seconds.

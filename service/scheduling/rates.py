@@ -33,7 +33,8 @@ class Rates:
     """Counts the requests and the characters of each account.
 
     All HTTP processes share these counts, because the core holds them. After a pause of a minute,
-    an account may use its whole limit at once. The used part comes back evenly over a minute.
+    an account may use its whole limit at once. Used units come back evenly. A limit that is
+    used up is full again after one minute.
 
     Args:
         clock: Returns the time in seconds.

@@ -349,8 +349,8 @@ class Scheduler:
     def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
         """Fails the jobs that a worker has reported as failed.
 
-        All of these jobs are first taken back from the worker. A job that the worker still held
-        would count as cancelled when another job of the same request fails.
+        All of these jobs are first taken back from the worker. Otherwise, when one job fails,
+        the other failed jobs of its request would count as cancelled.
         """
         jobs = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
         for job, _ in jobs:

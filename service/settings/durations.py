@@ -51,6 +51,6 @@ class TimeSettings(BaseModel):
     )
     worker_timeout_seconds: Seconds = Field(
         20.0,
-        description="Time after which a busy device worker, or an HTTP process, that sends no "
-        "message is replaced.",
+        description="A busy device worker or an HTTP process that sends no message for this time "
+        "is replaced.",
     )

@@ -75,9 +75,9 @@ def listed_keys(text: str) -> tuple[ApiKey, ...]:
 def read_keys(text: str) -> tuple[ApiKey, ...]:
     """Returns the keys in the text of a file of keys.
 
-    Options may follow the key of a line, separated by spaces. Examples of options are `name=shop
-    scopes=translate,embed requests=600 characters=100000`. A line without options may have several
-    keys, separated by commas. A line that begins with # is a comment.
+    A line has one key, which options may follow. Spaces separate the key and the options. Examples
+    of options are `name=shop scopes=translate,embed requests=600 characters=100000`. A line without
+    options may also have several keys, separated by commas. A line that begins with # is a comment.
 
     Raises:
         ValueError: A line cannot be used. The message has the line number, but no text of the line.

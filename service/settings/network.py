@@ -24,8 +24,8 @@ class NetworkSettings(BaseModel):
         0,
         ge=0,
         le=65535,
-        description="Second port, on which alone /metrics is served and models are loaded and "
-        "unloaded. `0` serves these routes on REGARD_PORT.",
+        description="Second port. If it is set, only this port serves /metrics and the routes that "
+        "load and unload models. `0` serves these routes on REGARD_PORT.",
     )
     http_workers: int = Field(
         0,
@@ -65,7 +65,7 @@ class NetworkSettings(BaseModel):
     load_reports: bool = Field(
         False,
         description="Send the load of the server in the response header endpoint-load-metrics "
-        "(ORCA), for a proxy that balances by it.",
+        "(ORCA). A proxy can use this load to choose a server for each request.",
     )
     suggestions: bool = Field(
         False, description="Store the better translations that users send to POST /suggest."

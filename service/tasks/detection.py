@@ -1,4 +1,4 @@
-"""Detects the languages of many texts in a thread of its own, with limits on the waiting work.
+"""Detects the languages of many texts in one separate thread, and limits the waiting requests.
 
 `lingua` holds the lock of the Python interpreter. Two threads with `lingua` would therefore be no
 faster than one thread, and would delay the event loop.

@@ -1,7 +1,7 @@
-"""Answers requests for knock-outs: what changes if parts of the model are switched off.
+"""Answers requests for knock-outs: computes the effect of switching off heads, edges or words.
 
-Every knock-out is a work item of its own. The scheduler batches these items with each other and
-with those of other requests.
+Each knock-out is computed in work items of its own. The scheduler batches these items with each
+other and with the items of other requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,22 +41,22 @@ from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
 GROWTH = 2
 """Largest length of a new translation, as a multiple of the length of the old one.
 
-A model without some of its parts may repeat a word until the limit of a translation.
+A model with some parts switched off may repeat a word up to the length limit of a translation.
 """
 
 MORE_TOKENS = 8
-"""Number of tokens by which a new translation may always exceed GROWTH times the old one."""
+"""Number of tokens that is added to GROWTH times the length of the old translation."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnockoutEffect:
-    """The changes by one knock-out.
+    """The effect of one knock-out.
 
     Attributes:
-        log_probs: Log-probability of each target token (T).
+        log_probs: Log-probability of each target token under the knock-out (T).
         translation: The model's translation without the parts that are off; None if it is not
             requested.
-        is_cut: Whether this translation was ended at the largest length.
+        is_cut: Whether this translation was cut at the length limit.
     """
 
     log_probs: NDArray[np.float32]
@@ -85,11 +85,11 @@ class KnockoutResult:
 
 @dataclass(slots=True)
 class Draft:
-    """A translation under a knock-out, which the model checks and changes until it is its own.
+    """A draft of the translation under a knock-out, which the model corrects until it is final.
 
-    The model reads the whole draft at once. Each token is then replaced by the token that the model
-    finds likeliest after the tokens before it. When no token changes, the draft is what greedy
-    decoding would have written, token after token.
+    The model reads the whole draft at once. Each token is then replaced by the most probable token
+    after the draft's earlier tokens. When no token changes, the draft equals the translation that
+    greedy decoding would have written token by token.
 
     Source: Santilli et al. 2023, "Accelerating Transformer Inference for Translation via Parallel
     Decoding", section 3.
@@ -99,7 +99,7 @@ class Draft:
         eos_id: Id of EOS.
         limit: Largest number of tokens.
         is_done: Whether the draft is final.
-        is_cut: Whether it was ended at the limit.
+        is_cut: Whether the draft was cut at `limit`.
     """
 
     ids: list[int]
@@ -109,7 +109,12 @@ class Draft:
     is_cut: bool = False
 
     def change(self, likeliest: Sequence[int]) -> None:
-        """Replaces each token by the likeliest token after those before it."""
+        """Corrects the draft.
+
+        Args:
+            likeliest: Id of the most probable token at each position, after the draft's earlier
+                tokens.
+        """
         same = next(
             (i for i, ids in enumerate(zip(self.ids, likeliest, strict=True)) if ids[0] != ids[1]),
             len(self.ids),
@@ -128,7 +133,7 @@ class Draft:
 
 
 class KnockoutInspector:
-    """Computes what knock-outs change.
+    """Computes the effects of knock-outs.
 
     Args:
         inspector: Chooses the model, and reads the text and its translation.
@@ -140,8 +145,8 @@ class KnockoutInspector:
     async def compare(self, request: KnockoutRequest, context: RequestContext) -> KnockoutResult:
         """Returns the effect of each knock-out of a request.
 
-        Equal knock-outs are computed once. A knock-out of nothing is therefore exactly the result
-        with which the others are compared.
+        Equal knock-outs are computed once, and the base result is that of an empty knock-out. An
+        empty knock-out in the request therefore has exactly the base result.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.
@@ -172,7 +177,8 @@ class KnockoutInspector:
     async def _admit(self, request: KnockoutRequest, context: RequestContext) -> None:
         """Admits the request.
 
-        The model reads the text and its translation once for each knock-out, and once more.
+        The model reads the text and its translation once for each knock-out, and once with nothing
+        switched off.
 
         Raises:
             ServiceError: The request is not admitted.
@@ -193,7 +199,7 @@ class KnockoutInspector:
         Args:
             model: The model.
             source: The text.
-            jobs: Knock-outs and the ids of targets.
+            jobs: Pairs of a knock-out and the token ids of a target.
             context: Context of the request.
         """
         query = ProbabilityQuery(1, first_id=model.direction.vocabularies.first_id)

@@ -1,8 +1,8 @@
 """The task table: one row for each kind of work that the server does.
 
 A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. It also
-needs a loader (`service/workers/loaders.py`) that makes its models executable. The scheduler and
-the main loop of a worker have no code for particular kinds.
+needs a loader (`service/workers/loaders.py`) that makes the object with which the executor
+computes. The scheduler and the main loop of a worker have no code for particular kinds.
 """
 
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles

@@ -11,10 +11,10 @@ lingua     99.9%  98.0%    94.4%    93.0%
 py3langid  100%   99.1%    94.6%    70.3%
 =========  =====  =======  =======  ======
 
-We chose `lingua` for its accuracy on single words, such as search words and labels, where the two
-differ most. `lingua` took 11 to 112 µs for each text. With all of its 75 languages it would need
-957 MB. A language that is left out can never be detected by mistake. Frequent words show that a
-text is in one of these languages (`service.text.languages.function_words`).
+We chose `lingua` for its accuracy on single words, such as search words and labels, where the
+detectors differ most. `lingua` took 11 to 112 µs for each text. With all of its 75 languages it
+would need 957 MB. A language that is left out can never be detected by mistake. To find texts in
+such languages, `service.text.languages.function_words` counts frequent words.
 """
 
 from collections.abc import Collection
@@ -37,8 +37,8 @@ class Detection:
         language: Language code in the server's spelling.
         confidence: Percentage with one decimal. The confidences of all candidates add up to 100,
             and the detector returns no candidate with 0.
-        unserved: ISO 639-1 code of a language that is no candidate, if the words of the text show
-            that it is in this language. Only the best detection has it.
+        unserved: ISO 639-1 code of a language that is not a candidate, if the text has many
+            frequent words of this language. Only the best detection has this code.
     """
 
     language: str

@@ -23,7 +23,7 @@ from service.text.letters import has_letters, has_words
 # length.
 WINDOW_CHARS = 2_000
 
-# In "B .", a letter, a space and a full stop, `sentencex` 1.0.32 assumes that the space has one
+# `sentencex` 1.0.32 assumes that a space between a letter and a full stop, as in "B .", has one
 # byte. It panics on a space of several bytes (no-break space, ideographic space). It also fails on
 # a lone surrogate. One plain space therefore replaces each surrogate and each white-space character
 # that is not a plain space. `sentencex` counts code points, so all positions stay the same.

@@ -220,15 +220,15 @@ class Placement:
         return first, last
 
     def _boundary(self, element: Element, gaps: Sequence[Span]) -> Span:
-        """Returns the empty span at which an element without target words is placed best.
+        """Returns the empty span that is the best place for an element without target words.
 
         Target words before the best place attend to source words before the element. Target words
         after the best place attend to the other source words.
         """
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)
-        # costs[t] is the cost of the place before target word t. The words before the place should
-        # have no attention to later source words, and the words after it none to earlier ones.
+        # costs[t] is the cost of the place before target word t. It is the attention of the words
+        # before the place to later source words, and of the words after the place to earlier ones.
         costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
             [np.cumsum(earlier[::-1])[::-1], [0.0]]
         )

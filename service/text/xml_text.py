@@ -1,4 +1,4 @@
-"""Reads XML as a text to translate, with its tags as they are written.
+"""Reads XML as a text to translate, and keeps its tags exactly as they are written.
 
 An XML text is a document, or a fragment such as `Press <b>Continue</b>.`
 
@@ -112,7 +112,7 @@ class _Reader:
         """
         self._parser.Parse(source, True)
         end = self.parts[-1].start
-        if source.startswith(b"</", end):  # If not, the root is `<a/>`, and `end` is its end.
+        if source.startswith(b"</", end):  # For a root such as `<a/>`, `end` is already its end.
             end = source.index(b">", end) + 1
         self.parts.append(_Part(None, end))
 

@@ -60,7 +60,8 @@ class WorkerConfig:
     def load(self, files: AnyFiles) -> "Load":
         """Returns the message that loads one of the models, with the model's device and dtype.
 
-        If the device is `auto` or `cuda` and the worker has a GPU, the model is loaded on this GPU.
+        If the model's own device is `auto` or `cuda` and the worker has a GPU, the model is loaded
+        on this GPU.
         """
         device, dtype = self.models.placement(files)
         if device in {"auto", "cuda"} and self.device.startswith("cuda:"):
@@ -195,7 +196,8 @@ class Report:
     Attributes:
         done: Finished items with their values.
         failed: Items that failed.
-        batches: For each model, maps each BatchStats to the number of model calls with it.
+        batches: For each model, maps each BatchStats to the number of model calls that had these
+            statistics.
         splits: For each model, the number of failing batches that were split.
         out_of_memory: For each model, the number of times that the device ran out of memory.
         memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.

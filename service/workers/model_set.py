@@ -27,7 +27,8 @@ class ModelSet:
     """Models, and the devices and dtypes of single models.
 
     Attributes:
-        files: Files of each model: the models of the settings first, then loaded models in order.
+        files: Files of each model. The models of the settings come first, then the models that were
+            loaded later, in the order of loading.
         placements: Maps a model's folder to its device and dtype; "" means the server's setting.
             A model whose folder is not a key has the server's settings.
     """

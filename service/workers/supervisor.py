@@ -156,7 +156,7 @@ class Supervisor:
 
     @property
     def is_ready(self) -> bool:
-        """Whether at least one worker accepts work, and the server has no order to stop."""
+        """Whether at least one worker accepts work, and the server is not about to stop."""
         return bool(self.ready) and not (self.is_draining or self.is_stopping)
 
     def start(self) -> None:
@@ -237,7 +237,7 @@ class Supervisor:
         return replace(config, device=self.devices[worker])
 
     def resident_models(self) -> dict[str, list[Resident]]:
-        """Maps the name of each loaded model to the descriptions by the workers that have it."""
+        """Maps the name of each loaded model to one description from each worker that has it."""
         found = defaultdict[str, list[Resident]](list)
         for models in self.ready.values():
             for name, resident in models.items():
@@ -321,10 +321,10 @@ class Supervisor:
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.
 
-        There are three cases. In the first, a Load waits for the worker's answer. In the second, a
-        restarted worker cannot load a model that was loaded while the server ran. In the third, the
-        model is one of the models with which the server started, so the server ends. None of the
-        cases applies to a model that has been unloaded in the meantime. The next start of the
+        There are three cases. In the first, the method `load` waits for the worker's answer. In the
+        second, a restarted worker cannot load a model that was loaded while the server ran. In the
+        third, the model is one of the models with which the server started, so the server ends.
+        If the model has been unloaded in the meantime, nothing is done. The next start of the
         worker does not load that model.
         """
         names = self.config.models.names

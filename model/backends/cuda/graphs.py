@@ -105,7 +105,7 @@ def captured(function: Function, shape: Shape, pool: Any) -> torch.cuda.CUDAGrap
     try:
         function(*shape)
     except BaseException:
-        with suppress(RuntimeError):  # the error above is the cause of this one
+        with suppress(RuntimeError):  # the end of a failed capture may fail too
             graph.capture_end()
         raise
     graph.capture_end()

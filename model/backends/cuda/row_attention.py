@@ -1,6 +1,6 @@
 """Computes the attention of one query per row to the row's own keys.
 
-The number of keys of each row is on the device.
+A tensor on the device holds the number of keys of each row.
 
 A CUDA graph has fixed shapes, but the rows of a step have sources and targets of any length. The
 kernel reads only the keys of each row, so one graph serves all lengths.
@@ -40,14 +40,14 @@ def row_attention(device: torch.device) -> AttendRows:
         raise
     except Exception as error:  # Triton raises errors of many types
         logger.warning(
-            "Triton cannot compile the attention of decode steps, so they take longer: %s", error
+            "Triton cannot compile the attention kernel, so decode steps take longer: %s", error
         )
         return attend_masked
     return attend_rows
 
 
 def attend_masked(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:
-    """Returns the attention (B, H, 1, K) by PyTorch, which reads the keys of padding too.
+    """Computes the attention (B, H, 1, K) in PyTorch, which also reads the keys of padding.
 
     Args:
         query: (B, H, 1, K).

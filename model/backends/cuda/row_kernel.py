@@ -47,7 +47,7 @@ def attend_kernel(
         key: Keys (B, H, S, K).
         value: Values (B, H, S, K).
         lengths: Number of keys of each row (B,).
-        out: Receives the attention (B, H, 1, K), without gaps.
+        out: Receives the attention (B, H, 1, K); a contiguous tensor.
         query_row: Distance in memory between two rows of the queries, in elements.
         query_head: Distance in memory between two heads of the queries, in elements.
         key_row: Distance in memory between two rows of the keys, in elements.

@@ -310,7 +310,7 @@ def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
 def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
     """Returns the number of target positions of a row.
 
-    The positions include the steps that the runner is ahead of the engine.
+    The number includes a position for each step that the runner is ahead of the engine.
     """
     longest = model.config.max_target_tokens(limits.max_source_tokens)
     return round_up(longest + CudaRunner.pipeline_depth)

@@ -1,8 +1,9 @@
-"""Loads the compiled native library, which computes models in int8 on a CPU, through ctypes.
+"""Loads the compiled native library with ctypes.
 
-Installing the package builds the library from the files in `csrc`, once for each instruction set.
-The best build that the processor supports is used. The library is optional. Without it, PyTorch
-computes the models, which is slower and gives other rounding.
+The library computes models in int8 on a CPU. Installing the package builds the library from the
+files in `csrc`, once for each instruction set. The best build that the processor supports is used.
+The library is optional. Without it, PyTorch computes the models. PyTorch is slower, and rounds
+differently.
 """
 
 import ctypes
@@ -223,7 +224,10 @@ class Library:
         return sizes == [ctypes.sizeof(each) for each in STRUCTURES]
 
     def __getattr__(self, name: str) -> Any:
-        """Raises AttributeError; tells type checkers that the constructor sets the functions."""
+        """Raises AttributeError.
+
+        The method exists for type checkers, which do not see that the constructor sets functions.
+        """
         raise AttributeError(name)
 
 

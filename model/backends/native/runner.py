@@ -30,9 +30,9 @@ LANES = 16
 TOKENS_PER_CALL = 24
 """Maximum number of tokens per row in one call.
 
-With one token per call and 32 rows, Python took an eighth of the time, and the encoded groups were
-smaller. Finished rows and waiting sequences wait for the end of the call (20 ms
-at 32 rows). If `low_latency` of `model.engine.engine.Engine` is set, a call decodes fewer tokens.
+With one token per call and 32 rows, Python took an eighth of the time, and fewer sequences were
+encoded together. Finished rows and waiting sequences wait for the end of the call (20 ms at 32
+rows). If `low_latency` of `model.engine.engine.Engine` is set, a call decodes fewer tokens.
 """
 
 ENCODE_TOKENS = 1024

@@ -95,7 +95,7 @@ def _outer_names(config: ModelConfig) -> list[Name]:
 
 
 def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Returns the other names that a file may have for a matrix, by the matrix's first name."""
+    """Maps the main name of each matrix to the other names that a file may have for it."""
     if config.shared_embeddings:
         return {SHARED: (SOURCE, TARGET, OUTPUT)}
     return {TARGET: (OUTPUT,)}

@@ -69,7 +69,7 @@ class EmbeddingFiles:
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
-    """Returns the embedding models of a reference.
+    """Returns the embedding models in a folder or in an installed package.
 
     Args:
         reference: A folder, or `package:NAME` for an installed package, which is not imported.
@@ -91,7 +91,10 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
 
 def _model_folders(paths: list[Path]) -> list[Path]:
-    """Returns the folders with `modules.json`, and folders of encoders outside these folders."""
+    """Returns the folders with `modules.json`, and the folders with only an encoder.
+
+    An encoder inside another folder of the result is left out, because it is part of that model.
+    """
     found = {path.parent for path in paths if path.name == MODULES}
     folders = sorted(path.parent for path in paths if path.name == CONFIG)
     for folder in folders:  # a folder comes before its subfolders
@@ -127,7 +130,7 @@ def read_folder(folder: Path) -> EmbeddingFiles:
     if (folder / MODULES).is_file():
         encoder, head = _read_modules(folder)
     elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
-        reason = f"{folder} holds no embedding model: no {', '.join(missing)}"
+        reason = f"{folder} holds no embedding model: it has no {', '.join(missing)}"
         raise CheckpointNotFoundError(reason + tokenizer_advice(folder))
     elif (kind := _model_type(folder)) not in text_encoders.FAMILIES:
         known = ", ".join(text_encoders.FAMILIES)

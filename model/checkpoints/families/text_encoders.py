@@ -35,7 +35,7 @@ hidden states were trained for that head, so they are of no use as embeddings.
 
 
 def check_embedder(options: Options, name: str) -> None:
-    """Refuses a model that was trained to do anything but embed texts or predict masked words.
+    """Refuses a model whose config names an architecture that is not in `EMBEDDERS`.
 
     A config that names no architecture passes this check. If such a model has a head for another
     task, the tensors of the head are refused when the weights are read.

@@ -121,6 +121,6 @@ def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights:
             copy = merged.pop(name, None)
             if copy is not None and not np.array_equal(merged.setdefault(kept, copy), copy):
                 raise CheckpointFormatError(
-                    f"{weights}: {name} and {kept} differ; the config says that they are one"
+                    f"{weights}: {name} and {kept} differ; the config says that they are one tensor"
                 )
     return merged

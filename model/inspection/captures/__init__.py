@@ -1,1 +1,1 @@
-"""Captures: collect the results of queries from a forward pass."""
+"""Defines captures, which collect the results of queries from a forward pass."""

@@ -42,7 +42,8 @@ class LayerRest:
     Attributes:
         norm: Layer norm after the residual sum; None in a pre-norm layer, which has no such norm.
         feed_forward: Returns the output (N, D) of the feed-forward sublayer, without the residual
-            sum, for the stream (N, D) before it. None if another attention sublayer comes first.
+            sum, for the stream (N, D) before that sublayer. None if another attention sublayer
+            comes between.
         finish: Returns the output (N, D) of the layer for the stream (N, D) after the attention
             sublayer. The rows may be any tokens of the sentence, in any number.
     """
@@ -120,7 +121,7 @@ class Capture(ABC):
         return ()
 
     def observe_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
-        """Captures the input (1, T, D) of the encoder, or of the decoder if that is the kind."""
+        """Captures the input (1, T, D) of the encoder or of the decoder, depending on `kind`."""
         raise NotImplementedError  # only queries that need the embedding override this method
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:

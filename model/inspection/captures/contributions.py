@@ -6,7 +6,7 @@ all heads of a layer together.
 
 Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
 number of attending tokens, and S the number of attended tokens. R is the number of attending tokens
-that are computed at a time.
+in one part of the computation.
 """
 
 from abc import ABC, abstractmethod
@@ -30,10 +30,12 @@ class Contributions(ABC):
 
     Args:
         site: The sublayer.
-        projected: Queries, keys and values, and what the layer computes before and after.
+        projected: Queries, keys and values, the residual stream before the sublayer, and the rest
+            of the layer after it.
 
     Attributes:
-        edges_per_token: Number of edges that take about as long as half a layer for one token.
+        edges_per_token: Number of edges that take about as long to compute as half a layer for one
+            token. An edge is a pair of an attending and an attended token.
     """
 
     edges_per_token: ClassVar[int]
@@ -78,12 +80,13 @@ class Contributions(ABC):
 
 
 class Alti(Contributions):
-    """Contributions by the distance of each summand to the whole.
+    """Computes contributions from the distance between each summand and the sum (ALTI).
 
-    A contribution is large if the token's vector would be much shorter without it. With
-    self-attention, the residual stream counts as a summand of the token itself, and each row sums
-    to 1. With cross-attention, the stream has a share too, but no column: a row sums to 1 less the
-    share of the stream. If no summand comes near to the whole, all contributions are 0.
+    The contribution of a summand is large if the sum would be much shorter without this summand.
+    With self-attention, the residual stream counts as a summand of the token itself, and each row
+    sums to 1. With cross-attention, the stream also has a share, but the result has no column for
+    it. A row then sums to 1 minus the share of the stream. If no summand makes the sum longer, all
+    contributions are 0.
 
     Sources: Ferrando et al. 2022, "Measuring the Mixing of Contextual Information in the
     Transformer", equations 6 to 9; Ferrando et al. 2022, "Towards Opening the Black Box of Neural
@@ -110,7 +113,7 @@ class Alti(Contributions):
 
 
 class ValueZeroing(Contributions):
-    """Contributions by the change of the layer's output without the value of a token.
+    """Computes contributions from the change of the layer's output when a value is set to zero.
 
     The value of one token is set to zero in all heads, and the layer is computed again. The
     contribution is the cosine distance between the two outputs; each row is scaled to sum to 1.
@@ -137,7 +140,7 @@ class ValueZeroing(Contributions):
 
 
 def linear_norm(norm: nn.Module, summands: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
-    """Applies layer norm to a sum, and its linear part to the summands.
+    """Applies layer norm to a sum, and the linear part of layer norm to the summands.
 
     Args:
         norm: The layer norm.

@@ -60,14 +60,14 @@ class ProbabilityCapture(Capture):
         yield
 
     def _logits_at(self, output: DecoderOutput, compared: Tensor) -> Tensor:
-        """Returns the logits (T, M) of other tokens at each position."""
+        """Returns the logits (T, M) of the compared tokens at each position."""
         ids, columns = torch.unique(compared, return_inverse=True)
         logits = output.logits(output.hidden, ids).gather(1, columns)
         self._force_first(logits, compared[:1])
         return logits
 
     def _force_first(self, logits: Tensor, ids: Tensor) -> None:
-        """Gives the first token of the target, if it is forced, the probability 1.
+        """Gives the probability 1 to the first token of the target, if the query forces it.
 
         Args:
             logits: Logits, one row for each position; changed in place.
@@ -97,7 +97,7 @@ class ProbabilityCapture(Capture):
 
 
 class Distribution:
-    """The distribution over the candidates at each position, from parts of the candidates.
+    """The distribution over all candidates at each position, computed part by part.
 
     Args:
         compared: Logits of the compared tokens (T, M).
@@ -125,7 +125,7 @@ class Distribution:
             ids: Ids of the part (U).
         """
         largest = torch.maximum(self.largest, logits.amax(dim=1).double())
-        # No logit may be finite so far. The difference of two infinities is not a number.
+        # All logits so far may be -inf, and the difference of two infinities is not a number.
         reference = largest.clamp_min(torch.finfo(torch.float32).min)
         shift = (self.largest - reference).clamp_min(torch.finfo(torch.float32).min)
         factor = shift.exp()

@@ -42,7 +42,7 @@ class StatesCapture(Capture):
         return (self.query.layer,) if kind is self.query.kind else ()
 
     def observe_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
-        """Captures the input of the stack in which the token is."""
+        """Captures the input of the encoder, or of the decoder if the token is in the decoder."""
         in_encoder = self.query.kind is AttentionKind.ENCODER
         if in_encoder is (kind is AttentionKind.ENCODER):
             token, position = parts.token, parts.position

@@ -1,1 +1,1 @@
-"""Decides which requests are allowed: by host, page, port and API key."""
+"""Decides which requests are allowed: by host, origin of the page, port and API key."""

@@ -1,4 +1,4 @@
-"""The admin port: if it is set, metrics and changes of models are available on no other port."""
+"""Restricts metrics and changes of models to the admin port, if an admin port is set."""
 
 from starlette.types import Scope
 
@@ -16,7 +16,7 @@ class AdminPort:
         self.port = port
 
     def check(self, scope: Scope) -> None:
-        """Refuses a request for such a route if the request arrived at another port.
+        """Refuses requests for metrics or changes of models that arrived at another port.
 
         Raises:
             NotFoundError: The route is served on the admin port alone.

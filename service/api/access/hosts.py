@@ -1,4 +1,4 @@
-"""The check of the header Host, against DNS rebinding.
+"""Checks the Host header of requests, to prevent DNS rebinding.
 
 In DNS rebinding, the owner of another site makes the name of that site point to the address of this
 server. The browser then allows the pages of that site to read the replies of this server. The name

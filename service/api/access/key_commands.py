@@ -18,7 +18,7 @@ app = typer.Typer(help="Make and check API keys.", no_args_is_help=True)
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option(help="name for people")] = "",
+    name: Annotated[str, typer.Option(help="name of the key, shown in error messages")] = "",
     scopes: Annotated[str, typer.Option(help="scopes, separated by commas")] = ",".join(
         DEFAULT_SCOPES
     ),

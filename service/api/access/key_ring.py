@@ -25,9 +25,9 @@ Stamp = tuple[int, int, int]
 class KeyRing:
     """Finds keys by their hash, and reads the file of keys again when it changes.
 
-    If the file cannot be used, the fault is logged once until the file changes. The keys that were
-    read before stay valid. If no keys were read before, the server refuses all keys except its
-    admin key.
+    If the file cannot be used, the fault is logged once, and not again before the file changes. The
+    keys that were read before stay valid. If no keys were read before, the server refuses all keys
+    except its admin key.
 
     Args:
         settings: Settings of the server.
@@ -85,7 +85,7 @@ class KeyRing:
             # A UnicodeDecodeError is a ValueError, and its message would show keys.
             reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
             logger.error(
-                "the file of keys cannot be used, its last version stays valid: %s", reason
+                "the file of keys cannot be used; the keys read before stay valid: %s", reason
             )
         else:
             self.keys = self._by_digest(keys)

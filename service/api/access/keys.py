@@ -57,7 +57,7 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
         RateLimitedError: The key has used up its limit for this minute.
         RequestTooLargeError: The request has more characters than its key may send in a minute.
     """
-    # Schemas import this module, so it cannot import the services.
+    # Schemas import this module. `Any` keeps them independent of `service.api.services`.
     services: Any = request.app.state.services
     if not services.keys.is_required:
         return
@@ -80,7 +80,7 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
 
 
 def num_characters(value: Any) -> int:
-    """Returns the number of characters of all texts in a value; a document counts its bytes."""
+    """Returns the number of characters of all texts in a value, plus the bytes of a document."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):

@@ -38,9 +38,9 @@ The response to a preflight also allows every header for which the page asks.
 """
 
 SAFE = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing and compute nothing.
+"""Methods that change nothing and compute nothing. `Origins.check` accepts them from every page.
 
-If a reply has no CORS headers, a browser does not show the reply to a page of another origin.
+Without CORS headers, a browser does not let a page of another origin read the response.
 """
 
 OWN_SITE = (b"same-origin", b"none")
@@ -73,9 +73,9 @@ class Origins:
     def check(self, method: str, headers: RawHeaders) -> None:
         """Refuses a request from a page whose origin is not allowed.
 
-        Only requests with the header Origin are checked. Browsers send this header with every
-        request whose method is not in SAFE. Over TLS and to localhost, browsers also send
-        Sec-Fetch-Site, and this header decides. If Sec-Fetch-Site is absent, the origin must match
+        Only requests with the header Origin are checked. Browsers send Origin with every request
+        whose method is not in SAFE. Over TLS and to localhost, browsers also send Sec-Fetch-Site.
+        The value of Sec-Fetch-Site then decides. If Sec-Fetch-Site is absent, the origin must match
         the header Host. Other programs send no Origin, or an Origin that is not a web address.
 
         Raises:

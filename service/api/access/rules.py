@@ -17,7 +17,8 @@ class AccessRules:
     Attributes:
         hosts: Decides for which hosts the server answers.
         origins: Decides which pages may call the server.
-        admin_port: Hides /metrics and the routes that change models on other ports.
+        admin_port: On all ports except the admin port, hides /metrics and the routes that load and
+            unload models.
     """
 
     hosts: Hosts

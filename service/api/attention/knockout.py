@@ -1,4 +1,4 @@
-"""The response of /attention/knockout: what changes without some parts of the model."""
+"""Builds the response of /attention/knockout: the effects of switching off parts of a model."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def knockout_body(result: KnockoutResult) -> dict[str, Any]:
 
 def effect_body(effect: KnockoutEffect, result: KnockoutResult) -> dict[str, Any]:
     """Returns the part of the body about one knock-out. NaN becomes null in JSON."""
-    with np.errstate(invalid="ignore"):  # -inf less -inf
+    with np.errstate(invalid="ignore"):  # -inf - (-inf) is NaN
         changes = effect.log_probs - result.log_probs
     total = changes.sum(dtype=np.float64)
     body: dict[str, Any] = {

@@ -16,11 +16,11 @@ from service.tasks.attention.requests import (
 )
 
 MAX_PARTS = 1000
-"""Largest number of entries in `heads` and in `edges` of a knock-out."""
+"""Largest number of entries in each of the lists `heads` and `edges` of a knock-out."""
 
 
 class PartQuestion(Parameters):
-    """The layers and heads in which a part is switched off."""
+    """The attention in which a knock-out switches something off: its kind, layers and heads."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -56,13 +56,13 @@ class KnockoutQuestion(Parameters):
     heads: ListOf[HeadsQuestion] = Field([], description="Heads.", max_length=MAX_PARTS)
     edges: ListOf[EdgeQuestion] = Field(
         [],
-        description="Edges: pairs of tokens of which one does not attend to the other.",
+        description="Edges: pairs of tokens. The token `query` does not attend to the token `key`.",
         max_length=MAX_PARTS,
     )
     source_words: Annotated[ListOf[StrictInt], BeforeValidator(check_doubles)] = Field(
         [],
-        description="Numbers of source words to which no token attends. They count the words of "
-        "`source_words` in the response.",
+        description="Numbers of source words to which no token attends. A number is an index into "
+        "`source_words` of the response.",
     )
 
     def options(self) -> KnockoutOptions:
@@ -93,7 +93,7 @@ class KnockoutBody(AttentionQuestion):
         None, description="Translation of the text; by default the model's own translation."
     )
     knockouts: ListOf[KnockoutQuestion] = Field(
-        description="One or more knock-outs; each is computed by itself.",
+        description="One or more knock-outs; each is computed separately from the others.",
         json_schema_extra=not_empty,
     )
     translate: bool = Field(
@@ -124,21 +124,21 @@ class KnockoutBody(AttentionQuestion):
 
 
 class NewTranslation(BaseModel):
-    """The model's translation without the parts that are off."""
+    """The model's translation while the parts of the knock-out are switched off."""
 
     text: str
     is_cut: bool = Field(
-        description="True if the translation was ended because it grew too long: to more than "
-        "twice the length of the old translation, and 8 tokens."
+        description="True if the translation was cut at its length limit. The limit is twice the "
+        "length of the old translation plus 8 tokens, or the limit of the model if that is smaller."
     )
 
 
 class KnockoutEffectBody(BaseModel):
-    """The changes by one knock-out."""
+    """The changes that one knock-out causes."""
 
     log_probs: list[float | None] = Field(description="Log-probability of each target token.")
     changes: list[float | None] = Field(
-        description="These less the log-probabilities of `log_probs` at the top."
+        description="Log-probabilities with this knock-out minus those without any knock-out."
     )
     total_change: float | None = Field(description="Sum of `changes`.")
     translation: NewTranslation | None = Field(
@@ -147,7 +147,7 @@ class KnockoutEffectBody(BaseModel):
 
 
 class KnockoutResponse(BaseModel):
-    """The changes by each knock-out. null in place of a number means that a probability is 0."""
+    """The changes that each knock-out causes. null for a number means that a probability is 0."""
 
     model: str
     source: LabelsBody

@@ -16,8 +16,8 @@ class LabelsBody(BaseModel):
     )
     ids: list[int] | list[list[int]] = Field(description="Id of each token, or ids of each word.")
     offsets: list[tuple[int, int]] = Field(
-        description="[start, end) of each token or word in `text`, in code points, without the "
-        "white space around it."
+        description="[start, end) of each token or word in `text`, in code points. White space "
+        "around a token or word is excluded."
     )
     special: list[bool] = Field(description="True for tokens that are not text, such as EOS.")
 
@@ -88,7 +88,7 @@ class NamedBody(BaseModel):
     tokens: list[str]
     ids: list[int]
     is_candidate: list[bool]
-    log_probs: list[list[float | None]] = Field(description="null means that it cannot be chosen.")
+    log_probs: list[list[float | None]] = Field(description="null: the probability is 0.")
     ranks: list[list[int]] = Field(
         description="1 plus the number of candidates with a larger probability."
     )
@@ -97,8 +97,8 @@ class NamedBody(BaseModel):
 class ProbabilitiesBody(BaseModel):
     """The probabilities at each position of the target, with natural logarithms.
 
-    The probabilities of all candidates sum to 1. A token that is no candidate is compared with the
-    candidates.
+    The probabilities of all candidates sum to 1. The probability of a token that is no candidate is
+    its exp(logit), divided by the sum of exp(logit) over all candidates.
     """
 
     num_candidates: int = Field(description="Number of tokens among which the decoder chooses.")
@@ -125,9 +125,10 @@ class AttentionItemBody(BaseModel):
     alignment: AlignmentBody | None = Field(None, description="Absent with task `embed`.")
     detachment: float | None = Field(
         None,
-        description="Distance from the attention of the whole translation to equal attention, 0 to "
-        "1. A high value is a sign of a translation that does not follow its source. Absent unless "
-        "the request has `detachment`.",
+        description="Distance, from 0 to 1, between two distributions over the source tokens: the "
+        "mean attention of all target tokens, and the uniform distribution. A high value is a sign "
+        "of a translation that does not follow its source. Absent unless the request has "
+        "`detachment`.",
     )
     probabilities: ProbabilitiesBody | None = Field(
         None, description="Absent unless the request has `probabilities`."
@@ -224,7 +225,7 @@ class StepsOutput(BaseModel):
 
 
 class StepsEmbedding(BaseModel):
-    """The vectors of the token below the first layer."""
+    """The vectors of the token before the first layer."""
 
     token: list[float]
     position: list[float] | None = Field(
@@ -244,7 +245,7 @@ class StepsBlock(BaseModel):
     attended: list[float] = Field(description="input + attention, normalised in a post-norm model.")
     feed_forward: list[float] | None = Field(
         description="Output of the feed-forward sublayer. Null for the decoder's self-attention, "
-        "which cross-attention follows."
+        "because the next sublayer is cross-attention."
     )
     output: list[float] = Field(description="Output of the layer.")
 

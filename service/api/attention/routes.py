@@ -114,10 +114,10 @@ async def knockout(request: Request) -> Response:
 
 
 def check_count(count: int, limit: int) -> None:
-    """Refuses a request with more knock-outs than the limit of texts.
+    """Refuses a request with more than `limit` knock-outs.
 
     Raises:
-        RequestTooLargeError: There are too many.
+        RequestTooLargeError: There are too many knock-outs.
     """
     if count > limit:
         raise RequestTooLargeError(

@@ -1,4 +1,4 @@
-"""Schema of the requests of /attention, and the parameters that /attention/steps has too.
+"""Schema of the requests of /attention, and the parameters shared with its sub-routes.
 
 The schemas refuse requests whose faults can be found without looking at a model.
 """
@@ -116,15 +116,15 @@ Decimals = Annotated[int, Field(ge=0, le=9), NotBool]
 
 
 class ProbabilitiesQuestion(BaseModel):
-    """The probabilities of the target tokens that a request asks for."""
+    """The tokens whose probabilities the response contains, at each position of the target."""
 
     model_config = ConfigDict(extra="forbid")
 
     top_k: Positive = Field(5, description="Number of likeliest tokens at each position.")
     tokens: ListOf[StrictInt | StrictStr] = Field(
         [],
-        description="Words or vocabulary ids. At each position, the first token of a word, or the "
-        "token of an id, gets its log-probability and its rank.",
+        description="Words or vocabulary ids. The response contains the log-probability and the "
+        "rank of each one at each position. A word stands for its first token.",
         max_length=MAX_NAMED_TOKENS,
     )
 
@@ -217,13 +217,13 @@ class AttentionRequest(AttentionQuestion):
     reduce: Reduce = Field(
         "mean_heads",
         description="Reduction over heads and layers. `format` `bertviz` shows every head. With "
-        "it, the default is `none`, and `mean_heads` has the same effect as `none`.",
+        "this format, the default is `none`, and `mean_heads` has the same effect as `none`.",
     )
     norm: Norm = Field(
         "weights",
-        description="`weights`; `value_norms`: each weight times the norm of its value vector "
-        "after the output projection; `alti` or `value_zeroing`: contributions of all heads "
-        "together.",
+        description="`weights` returns the attention weights. `value_norms` returns each weight "
+        "times the norm of its value vector after the output projection. `alti` and "
+        "`value_zeroing` return the contributions of all heads together.",
     )
     level: Level = Field("token", description="Attention between tokens, or between words.")
     top_k: Positive | None = Field(
@@ -242,7 +242,8 @@ class AttentionRequest(AttentionQuestion):
         )
     )
     detachment: bool = Field(
-        False, description="Return also a score of how far each translation is from its source."
+        False,
+        description="Return also a score that is high if a translation does not follow its source.",
     )
     format: Format | None = Field(
         None,

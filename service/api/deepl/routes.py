@@ -116,8 +116,8 @@ def glossaries_of(body: DeepLRequest) -> list[str]:
     """Returns the ids of the glossaries of a request.
 
     Raises:
-        InvalidRequestError: There are too many glossaries, both parameters for them are given, or
-            the source language is missing.
+        InvalidRequestError: There are too many glossaries, the source language is missing, or both
+            `glossary_id` and `glossary_ids` are given.
     """
     ids = [*body.glossary_ids, *([body.glossary_id] if body.glossary_id else [])]
     if body.glossary_id and body.glossary_ids:

@@ -90,8 +90,9 @@ class DeepLRequest(Parameters):
     )
     outline_detection: bool = Field(
         True,
-        description="XML: the tags of an element end a sentence if there are no words beside the "
-        "element in its parent. If false, only the tags of `splitting_tags` end a sentence.",
+        description="XML: the tags of an element end a sentence, unless its parent element has "
+        "words of its own or is inside a sentence. If false, only the tags of `splitting_tags` end "
+        "a sentence.",
     )
     splitting_tags: Names = Field(
         default_factory=list, description="XML: elements that end a sentence."

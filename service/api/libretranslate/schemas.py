@@ -65,8 +65,8 @@ class DetectedLanguage(BaseModel):
     language: str = Field(description="Language code.")
     unserved: str | None = Field(
         None,
-        description="ISO 639-1 code of the language that the words of the text show, if the server "
-        "does not translate it. Absent otherwise.",
+        description="ISO 639-1 code of a language that the server does not translate. Present only "
+        "if the text has many frequent words of this language.",
     )
 
 
@@ -85,7 +85,10 @@ class SentenceScoreBody(BaseModel):
 
 
 class WarningBody(BaseModel):
-    """A warning that a guard, a check for wrong translations, rejects a translated sentence."""
+    """A guard that rejects a translated sentence.
+
+    A guard is a check for wrong translations.
+    """
 
     sentence: int = Field(description="Index of the sentence in its text.")
     guard: str = Field(description="`loop`, `length`, `copy`, `digits` or `placeholder`.")

@@ -62,8 +62,8 @@ class OpenAIError(BaseModel):
 
     message: str = Field(description="The fault, with the value, the limit and the remedy.")
     type: str = Field(
-        description="The kind of error. With status 429, the limit: `requests`, `tokens`, "
-        "`characters`, `deadline` or `bytes`."
+        description="The kind of error. With status 429, the limit that was reached: `requests`, "
+        "`tokens`, `characters`, `deadline` or `bytes`."
     )
     param: str | None = Field(description="The parameter at fault.")
     code: str | None = Field(description="A more exact kind of error than `type`, or null.")

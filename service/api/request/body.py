@@ -43,7 +43,7 @@ async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
     """Returns the fields of a request: from a JSON body, or from a form and the query.
 
     A field of the query overrides a field of the form. A field that occurs several times in the
-    form, or several times in the query, becomes a list. The line ends of a form, CRLF, become LF.
+    form, or several times in the query, becomes a list. CRLF line ends in a form become LF.
 
     Raises:
         RequestTooLargeError: The body is over the limit.
@@ -76,7 +76,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
     A large body reserves its bytes in the budget of the HTTP process until the request ends.
 
     Raises:
-        RequestTooLargeError: The body is over the limit, or its Content-Length is.
+        RequestTooLargeError: The body or its Content-Length is over the limit.
         InvalidRequestError: The body is compressed.
         OverloadedError: The budget has no room for the body.
         DeadlineExceededError: The body did not arrive in time.

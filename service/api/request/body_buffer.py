@@ -13,9 +13,10 @@ can thus read single sentences while large bodies use the whole budget.
 class BodyBuffer:
     """Collects the bytes of one body.
 
-    A large body has memory pages of its own. The pages take memory only as bytes arrive, and the
-    system gets the pages back when the body ends. A growing `bytearray` would take up to twice the
-    memory. It moves whenever it grows, and leaves gaps that bodies of other sizes cannot use.
+    A large body has memory pages of its own. The pages take memory only as bytes arrive. The
+    operating system gets the pages back when the body ends. A growing `bytearray` would take up to
+    twice the memory. Its data would move at each growth, and leave gaps in memory that bodies of
+    other sizes cannot use.
 
     Attributes:
         size: Number of bytes that have arrived.

@@ -46,9 +46,10 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
 def _watch(request: Request, on_lost: Callable[[], None]) -> Callable[[], object]:
     """Calls `on_lost` when the client disconnects; returns a function that stops the watching.
 
-    A connection calls `on_lost` itself. An ASGI client in the same process, such as a test, has no
-    connection. A task then waits for the client's message. For requests with a connection, such a
-    task would take 5 % of the time of a short request.
+    The connection of a request calls `on_lost` itself. A request of an ASGI client in the same
+    process, such as a test, has no connection. In that case, a task waits for the disconnect
+    message. A task for each request with a connection would take 5 % of the time of a
+    short request.
     """
     connection = connection_of(request.scope)
     if connection is not None:

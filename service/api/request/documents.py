@@ -1,4 +1,4 @@
-"""Opens uploaded documents and returns translations, for LibreTranslate's and DeepL's APIs."""
+"""Opens uploaded documents and returns translated ones, for the LibreTranslate and DeepL APIs."""
 
 from urllib.parse import quote
 
@@ -62,7 +62,7 @@ def refusal(error: DocumentError) -> ServiceError:
 
 
 def download(state: DocumentState, content: bytes) -> Response:
-    """Returns the response with a translated document, which a browser saves and does not show."""
+    """Returns the response with a translated document. A browser saves the document as a file."""
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(state.name)}",
         "X-Content-Type-Options": "nosniff",

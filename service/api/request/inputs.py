@@ -20,7 +20,7 @@ from service.tasks.embedding.query import ReadingOptions
 def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
     """Returns a list of one or more inputs.
 
-    The check is written by hand, because a union of pydantic would check each token id twice.
+    The code does not use a pydantic union, because a union would check each token id twice.
     """
     name = str(info.field_name)
     if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is int):
@@ -111,8 +111,8 @@ class EmbedParameters(Parameters):
 
     truncate: bool = Field(
         True,
-        description="Cut inputs that are longer than the model takes, and count them in "
-        "X-Truncated-Inputs; false refuses them.",
+        description="Cut inputs that are too long for the model, and count them in "
+        "X-Truncated-Inputs. If false, a request with such an input is refused.",
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
         "right", description="End at which the input is truncated."

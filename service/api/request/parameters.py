@@ -27,9 +27,9 @@ REFUSED = "refused"
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 
 NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
-"""Types of the validation errors that pydantic raises if a value is no integer of 64 bits.
+"""Types of the validation errors that pydantic raises if a value is not a 64-bit integer.
 
-pydantic gets a JSON number beyond 64 bits as a float.
+orjson reads a larger integer as a float, so pydantic receives a float.
 """
 
 ABOUT = ("title", "description", "default")
@@ -80,7 +80,7 @@ class Parameters(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Documents that each optional parameter may be null."""
+        """Changes the JSON schema so that each optional parameter may be null."""
         schema = handler(core_schema)
         fields = handler.resolve_ref_schema(schema)
         required = fields.get("required", ())
@@ -195,7 +195,7 @@ def describe(error: ValidationError) -> ErrorText:
 def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
     """Returns the first fault, the name of its parameter, and its place, such as `q[1]`."""
     faults = error.errors(include_url=False)
-    # A union reports one fault for each member type; the deepest fault is the most exact.
+    # A union has one fault for each member type. The fault with the longest place is most exact.
     first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]
     fault = max(first, key=lambda fault: len(fault["loc"]))
     # For a union, pydantic puts the member type into the place: ("q", "list[str]", 1).

@@ -1,6 +1,6 @@
-"""The steps of a translation request that several dialects share.
+"""Functions that several dialects use to handle translation requests.
 
-The functions find texts, languages, options and terms, and count characters for the quota.
+They find texts, languages, options and terms, and count characters for the quota.
 
 A dialect is one API of the server, such as LibreTranslate's or DeepL's.
 """
@@ -55,7 +55,9 @@ def as_texts(
 def find_languages(
     catalog: Catalog, source: tuple[str, str | None], target: tuple[str, str]
 ) -> tuple[str | None, str]:
-    """Returns the served languages between which a request translates.
+    """Returns the source and the target language of a request, as codes of the served models.
+
+    The source language is None if the request does not give it.
 
     Args:
         catalog: Served models.
@@ -92,10 +94,10 @@ def _find_language(catalog: Catalog, name: str, code: str) -> str:
 def decoding_options(
     beam_size: int = 1, num_hypotheses: int = 1, return_scores: bool = False
 ) -> DecodingOptions:
-    """Returns the options of decoding, which is greedy or a beam search.
+    """Returns the options of greedy decoding or of beam search.
 
-    Calls with equal arguments return the same object. If several sentences of a message to
-    a worker have the same object, `pickle` writes the object once.
+    Calls with equal arguments return the same object. `pickle` writes this object only once in a
+    message to a worker, even if several sentences in the message refer to it.
     """
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 
@@ -103,10 +105,10 @@ def decoding_options(
 async def find_terms(
     services: Services, glossaries: Sequence[str], source: str | None, target: str
 ) -> Terms | None:
-    """Returns the terms of glossaries from one language to another.
+    """Returns the terms that glossaries have for a source and a target language.
 
-    If several glossaries have the same source term, the first of them decides. The result is None
-    without glossaries, or if the source language is not known.
+    If several glossaries have the same source term, the first one in `glossaries` is used. The
+    result is None if `glossaries` is empty or the source language is not known.
 
     Raises:
         NotFoundError: A glossary does not exist, or no glossary has a dictionary for the languages.

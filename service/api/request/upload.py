@@ -23,7 +23,7 @@ FORM_BYTES = 64 * 1024
 """Largest size of a form without its file."""
 
 BODY_SECONDS = 600.0
-"""Time limit for the arrival of a document, which takes minutes over a slow connection."""
+"""Time limit for the arrival of a document. An upload over a slow connection takes minutes."""
 
 
 def _as_upload(value: Any) -> Upload:
@@ -38,7 +38,7 @@ UploadedFile = Annotated[
     Upload,
     PlainValidator(_as_upload),
     WithJsonSchema({"type": "string", "format": "binary"}),
-    Field(description="The document; the extension of its name decides the format."),
+    Field(description="The document. The extension of the file name decides the format."),
 ]
 
 
@@ -46,7 +46,7 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
     """Returns the validated parameters of a multipart form with one file.
 
     Raises:
-        ServiceError: The form cannot be read, is over a limit, or has no valid key.
+        ServiceError: The form cannot be read or is over a limit, or the API key is not valid.
     """
     fields = merge(request.query_params.multi_items())
     if media_type(request) == MULTIPART:

@@ -40,14 +40,14 @@ TEI_KINDS: dict[type[ServiceError], tuple[int, ErrorType]] = {
     DeadlineExceededError: (504, "Backend"),
     InternalError: (424, "Backend"),
 }
-"""HTTP status and `error_type` of the errors with which TEI's routes answer.
+"""HTTP status and `error_type` of the errors that TEI's routes return.
 
 Any other error has the status in `service.errors.KINDS`, and the `error_type` `Validation`.
 """
 
 
 class TeiErrorBody(BaseModel):
-    """The body of every error of TEI's routes, with the id of the request in addition."""
+    """The body of an error response of TEI's routes. TEI itself has no `request_id`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -61,7 +61,9 @@ class TeiErrorBody(BaseModel):
 
     error: str = Field(description="The fault, with the value, the limit and the remedy.")
     error_type: ErrorType = Field(description="The kind of error, for programs.")
-    request_id: str = Field(description="Also in X-Request-Id; give it when you report a problem.")
+    request_id: str = Field(
+        description="Id of the request, as in X-Request-Id. Give it when you report a problem."
+    )
 
 
 TEI_ERRORS: dict[int | str, dict[str, Any]] = {

@@ -1,8 +1,8 @@
 """Computes cosines, and builds responses with the headers of TEI (Text Embeddings Inference).
 
 The headers report times and numbers of tokens. The bodies contain only arrays of float32, which
-`service.api.responses.json_chunks` writes. JSON contains the shortest decimal that rounds to the
-same float32. Therefore a vector has the same bits in JSON and in base64.
+`service.api.responses.json_chunks` writes. Each number in JSON is the shortest decimal that rounds
+to the float32 value. A client therefore gets the same float32 values from JSON as from base64.
 """
 
 import time
@@ -39,8 +39,8 @@ def embed_response(
 def cosines(vectors: Vectors) -> Vectors:
     """Returns the response of `/similarity`: the cosines of the first vector with all others.
 
-    Each cosine is computed by itself, so that it does not depend on the other sentences. The
-    cosine with a vector of zeros is 0.
+    Each cosine depends only on its own two vectors, not on the other sentences. The cosine with a
+    vector of zeros is 0.
 
     Args:
         vectors: One row for each sentence. A row need not have norm 1.
@@ -49,7 +49,7 @@ def cosines(vectors: Vectors) -> Vectors:
     squares = np.einsum("nd,nd->n", vectors, vectors)
     lengths = np.sqrt(squares[1:]) * np.sqrt(squares[0])
     alike = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
-    clipped: Vectors = np.clip(alike, -1, 1)  # rounding may leave 1.0000001
+    clipped: Vectors = np.clip(alike, -1, 1)  # rounding may give 1.0000001
     return clipped
 
 
@@ -63,8 +63,8 @@ def compute_headers(
     Args:
         usage: Characters and tokens that were read.
         stages: Maps the name of each stage of the request to the seconds that it took.
-        total_seconds: Time since the arrival of the request. Two headers have this value, as in
-            TEI.
+        total_seconds: Time since the arrival of the request. The headers `x-compute-time` and
+            `x-total-time` both have this value, as in TEI.
 
     Source: router/src/lib.rs of TEI, `From<ResponseMetadata> for HeaderMap`. TEI
         reports every device as `gpu+optimized`; Regard reports `cpu` or `gpu`.

@@ -21,7 +21,7 @@ from service.tasks.vocabulary import ServedReader, find_reader
 router = APIRouter(tags=["operation"])
 
 POOLING = {Pooling.LAST_TOKEN: "last_token"}
-"""Maps each pooling that TEI names differently to TEI's name."""
+"""TEI's names of the pooling types that have another name in Regard."""
 
 UNAVAILABLE: dict[int | str, dict[str, type[BaseModel]]] = {503: {"model": TeiErrorBody}}
 NO_MODEL: dict[int | str, dict[str, type[BaseModel]]] = {424: {"model": TeiErrorBody}}

@@ -47,7 +47,7 @@ def check_inputs(value: Any, info: ValidationInfo) -> Any:
 
 
 def is_texts(value: Any) -> bool:
-    """Returns whether a value is a list that contains only texts, none of them empty."""
+    """Returns whether a value is a list of texts without an empty text."""
     return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
 
 
@@ -73,7 +73,7 @@ class PredictRequest(ScoreParameters):
 
     @property
     def is_batch(self) -> bool:
-        """Returns whether the request has a list of inputs, even if the list has one input."""
+        """Returns whether the request has a list of inputs. The list may have only one input."""
         return isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
 
     def query(self) -> ScoreQuery:

@@ -69,7 +69,7 @@ class Rank(BaseModel):
     openapi_extra=request_body(RerankRequest),
 )
 async def rerank(request: Request) -> Response:
-    """Returns the score of each text for its relevance to a query, best text first."""
+    """Returns the relevance score of each text for a query, in descending order."""
     max_bytes = services_of(request).settings.max_body_bytes
     with context_of(request).stage("validate"):
         body = await read_parameters(request, RerankRequest, max_bytes)

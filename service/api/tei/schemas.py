@@ -31,7 +31,9 @@ class ScoreParameters(Parameters):
 
     raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
     truncate: bool = Field(
-        False, description="Cut inputs that are longer than the model takes; false refuses them."
+        False,
+        description="Cut inputs that are too long for the model. If false, a request with such an "
+        "input is refused.",
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
         "right", description="End at which texts are truncated."
@@ -66,7 +68,7 @@ class EmbedRequest(EmbedAllRequest):
 
     normalize: bool = Field(True, description="Scale each vector to length 1.")
     dimensions: Positive | None = Field(
-        None, description="Number of leading values kept of each vector; by default all."
+        None, description="Number of leading values to keep of each vector; by default all."
     )
 
     def query(self) -> EmbedQuery:
@@ -88,7 +90,7 @@ class SimilarityInputs(BaseModel):
 
 
 def check_pair(value: Any, info: ValidationInfo) -> Any:
-    """Accepts only an object; the error message names the fields of the object."""
+    """Refuses a value that is not an object. The error message names the required fields."""
     if not isinstance(value, dict):
         refuse(
             f"{info.field_name} parameter must be an object with source_sentence, a text, and "

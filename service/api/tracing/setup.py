@@ -72,7 +72,7 @@ def is_installed(package: str) -> bool:
 
 
 def open_tracing(environment: Environment) -> Tracing | None:
-    """Returns the tracing that the environment variables ask for; None if they ask for none."""
+    """Returns the tracing that the environment variables configure; None if it is disabled."""
     if not is_enabled(environment):
         return None
     from service.api.tracing.spans import OtlpTracing  # regard[otel] may be missing

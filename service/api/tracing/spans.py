@@ -1,7 +1,7 @@
 """Makes OpenTelemetry spans of requests and their stages.
 
-The span of a request has its route, task, model, outcome and number of texts, among others. The
-span of a stage has its time. No attribute contains a text, a key or an address.
+The attributes of a request's span include the route, task, model, outcome and number of texts. The
+span of a stage has the time spent in the stage. No attribute contains a text, a key or an address.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ PROPAGATED = (b"traceparent", b"tracestate")
 
 
 class OtlpTracing:
-    """Makes the spans of requests, and sends them to the collector in a thread.
+    """Makes the spans of requests. A background thread sends the spans to the collector.
 
     Args:
         environment: Environment variables. OpenTelemetry's SDK reads the endpoint, the sampler and
@@ -49,7 +49,7 @@ class OtlpTracing:
     def begin(self, scope: Scope, context: RequestContext) -> "OtlpSpan | None":
         """Returns the span of a request that has arrived; None if the request is not sampled.
 
-        The parent of the span is in the headers traceparent and tracestate (W3C Trace Context).
+        The headers traceparent and tracestate (W3C Trace Context) identify the parent span.
         """
         carrier = {
             name.decode(): value.decode("latin-1")
@@ -80,7 +80,7 @@ class OtlpSpan:
     Args:
         tracer: Makes the spans of the stages.
         span: Span of the request.
-        times: Times of the stages. The task adds them during the request.
+        times: Start and end of each stage, recorded while the request runs.
     """
 
     __slots__ = ("span", "times", "tracer")
@@ -93,8 +93,9 @@ class OtlpSpan:
     def end(self, context: RequestContext, status: int) -> None:
         """Ends the span, and adds a span for each stage.
 
-        A stage that the request has entered several times gets one span, from its first beginning
-        to its last end. The attribute `regard.stage_seconds` is the time spent in the stage.
+        If a request enters a stage several times, the stage gets one span. The span lasts from the
+        first start to the last end. The attribute `regard.stage_seconds` is the time spent in the
+        stage.
         """
         offset = time.time_ns() - time.perf_counter_ns()
         parent = trace.set_span_in_context(self.span)

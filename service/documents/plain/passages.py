@@ -1,4 +1,4 @@
-"""Documents in which passages to translate stand between kept strings."""
+"""Documents that consist of passages to translate and of strings that stay unchanged."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -26,8 +26,8 @@ class PassageDocument:
 
     Args:
         parts: Kept strings and passages, in the order of the document.
-        set_language: Takes a written document and a language code. Returns the document, which then
-            states this language. The argument is None if the format does not state a language.
+        set_language: Takes the text of a document and a language code. Returns the text in which
+            this language is stated. None if the format does not state a language.
         is_html: Whether the texts and their translations are HTML.
     """
 

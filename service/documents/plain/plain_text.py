@@ -1,4 +1,4 @@
-"""Reads plain text (.txt): a wrapped paragraph is one text, each remaining line is another."""
+"""Reads plain text (.txt): a wrapped paragraph is one text, and so is each other line."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -39,8 +39,8 @@ def is_wrapped(lines: Sequence[Line]) -> bool:
     """Reports whether an editor has probably broken the lines of a paragraph at a fixed width.
 
     The longest line gives the width. The first word of each line must not fit at the end of the
-    line before. Two lines are not a wrapped paragraph if the first line ends with a punctuation
-    mark.
+    line before. Two lines are not a wrapped paragraph if the first line ends with a mark such as a
+    full stop or a colon. A comma does not count.
     """
     contents = [line.content for line in lines]
     width = max(map(len, contents))

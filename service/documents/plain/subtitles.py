@@ -69,7 +69,10 @@ def _read(text: str, has_orphans: bool) -> PassageDocument:
 
 
 def _passages(cue: Sequence[Line]) -> Iterator[str | Passage]:
-    """Yields the passages of a cue: one passage for each speaker, and the lines without words."""
+    """Yields a cue in parts. A new speaker or a line without letters begins a new part.
+
+    A part without letters is a string, and any other part is a passage.
+    """
     speech: list[Line] = []
     for line in map(_without_tags, cue):
         if _SPEAKER.search(line.prefix) or not has_letters(line.content):

@@ -1,4 +1,7 @@
-"""Takes the models of the settings from this disk before a server starts."""
+"""Finds the models of the settings on this disk before a server starts.
+
+If REGARD_PULL is true, missing models are pulled first.
+"""
 
 from service.models.registry.cache import ModelCache
 from service.models.registry.commands import pull_models
@@ -9,7 +12,7 @@ from service.settings import Settings
 
 
 def take_models(settings: Settings) -> Settings:
-    """Returns settings whose local models are complete folders and packages on this disk.
+    """Returns settings in which each local model is a complete folder or package on this disk.
 
     A server calls this function once, before any other process starts. No request is sent to a
     registry afterwards.

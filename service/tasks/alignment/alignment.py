@@ -15,8 +15,9 @@ in both languages. Each of them occurs once in the sentence and once in the tran
 
 A source word's weight is the sum over its tokens; the mean or the maximum is no better. With only
 the first token of each source word or of each target word, the shares fall by 0.4 to 0.8 points.
-Translations by people have lower shares, because the model was not trained to produce them. Their
-row comes from an earlier count, in which the model's row was 98.1 % and 98.3 %.
+Translations by people have lower shares, because the model was not trained to produce them. The
+row `by people` comes from an earlier count. In that count, the row `by the model` was 98.1 % and
+98.3 %.
 """
 
 from collections.abc import Sequence
@@ -132,7 +133,7 @@ def _moved(words: Sequence[Span], offset: int) -> list[Span]:
 def _best_pairs(weights: NDArray[np.float32]) -> list[tuple[int, int, float]]:
     """Pairs each target word with the source word of the largest weight.
 
-    Of equal weights, the first counts.
+    If several source words have the largest weight, the first of them is taken.
     """
     if not weights.size:
         return []

@@ -64,7 +64,7 @@ P = ParamSpec("P")
 
 
 class Queries(Protocol[SequenceT_contra]):
-    """The attention queries of a request. Their numbers of layers and heads start at 0."""
+    """The attention queries of a request. In a query, layers and heads are counted from 0."""
 
     @property
     def attention(self) -> AttentionQuery:
@@ -185,7 +185,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
 
     @abstractmethod
     def _queries(self, model: ModelT, request: InspectionRequest) -> Queries[SequenceT]:
-        """Returns the queries of a request. Their numbers of layers and heads start at 0.
+        """Returns the queries of a request. In a query, layers and heads are counted from 0.
 
         Raises:
             InvalidRequestError: The model has no such attention.

@@ -20,7 +20,7 @@ class Probabilities:
     """The probabilities at each position of a translation.
 
     Attributes:
-        found: All numbers.
+        found: Log-probabilities, ranks, entropies and token ids.
         likeliest: Spelling of the likeliest tokens at each position; shorter than `top_k` if fewer
             tokens have a probability above 0.
         named: Spelling of the named tokens.
@@ -50,7 +50,7 @@ class Scoring:
             first_id: Id with which every target begins; None if there is no such id.
 
         Raises:
-            InvalidRequestError: A named token is not in the vocabulary, or has no tokens.
+            InvalidRequestError: A given id is not in the vocabulary, or a given text has no tokens.
         """
         named = tuple(_id_of(token, tokenizer) for token in options.tokens)
         return cls(ProbabilityQuery(options.top_k, named, first_id), tokenizer)
@@ -82,7 +82,7 @@ def _id_of(token: str | int, tokenizer: Tokenizer) -> int:
     """Returns the id of a named token.
 
     Raises:
-        InvalidRequestError: The token is not in the vocabulary, or has no tokens.
+        InvalidRequestError: The given id is not in the vocabulary, or the given text has no tokens.
     """
     if isinstance(token, int):
         if 0 <= token < tokenizer.vocab_size:

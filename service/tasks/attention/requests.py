@@ -37,8 +37,9 @@ class ProbabilityOptions:
 
     Attributes:
         top_k: Number of likeliest tokens at each position.
-        tokens: Words or vocabulary ids. The first token of a word, or the token of an id, is
-            compared with the candidates at each position.
+        tokens: Words or vocabulary ids. A word stands for its first token. At each position, the
+            result has the log-probability and the rank of each of these tokens among the
+            candidates.
     """
 
     top_k: int = 5
@@ -78,7 +79,8 @@ class InspectionRequest(ModelChoice):
         needs_equal_layers: Whether each kind must have the same number of layers, as the BertViz
             format requires.
         view: Form in which the matrices are returned.
-        probabilities: Probabilities of the target tokens that are returned too; None for none.
+        probabilities: Selects probabilities of target tokens, which are returned too. None selects
+            no probabilities.
         has_detachment: Whether the detachment score of each pair is returned too.
         alignment_layer: Layer whose cross-attention aligns words; None for the model's default.
         alignment_head: Head that aligns words, or `mean`; None for the model's default.
@@ -159,7 +161,7 @@ class KnockoutRequest(ModelChoice):
     Attributes:
         text: One sequence.
         target_text: Its translation; None for the model's own translation.
-        knockouts: Each is computed by itself.
+        knockouts: Knock-outs. The model computes each of them separately from the others.
         translates: Whether the model also translates the text anew under each knock-out.
     """
 

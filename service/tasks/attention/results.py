@@ -108,7 +108,7 @@ class TraceResult:
         source: Tokens of the text.
         target: Tokens of its translation; None for a text that is embedded.
         start: Spelling of the decoder's start token; "" if the model has no start token.
-        trace: Numbers of every step.
+        trace: Values that every step of the computation takes or produces.
         states: Vectors of the token from the input of the layer to its output; None if they are not
             requested.
     """

@@ -1,7 +1,7 @@
 """The document task: read a document, translate its texts, write it, keep the translation.
 
 A document is translated in batches of texts, several batches at a time. Each batch is admitted
-separately. A long document therefore takes no more of the queue than a few requests.
+separately. A long document therefore takes no more room in the queue than a few requests do.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class DocumentTranslator:
                 too many bytes.
             QuotaExceededError: The API key has too few characters left this month.
         """
-        # The extension is checked first: a client must not try again later with an unknown one.
+        # An unknown extension is refused first: a later try of the same request cannot succeed.
         format_of(name)
         self._check_room()
         self.num_open += 1
@@ -101,7 +101,7 @@ class DocumentTranslator:
         """Translates a document, and keeps the translation.
 
         Raises:
-            ServiceError: A text could not be translated, or not in time.
+            ServiceError: A text could not be translated, or the time limit passed before that.
         """
         state = job.state
         try:
@@ -234,7 +234,7 @@ class DocumentTranslator:
                 pause = error.retry_after_seconds or RETRY_SECONDS
                 if time.perf_counter() + pause > deadline:
                     raise
-                context.release()  # other requests may use this place meanwhile
+                context.release()  # other requests may be admitted meanwhile
                 await asyncio.sleep(pause)
             except DeadlineExceededError:
                 raise DeadlineExceededError(

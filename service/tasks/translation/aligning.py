@@ -52,16 +52,16 @@ def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> list[list
 def _align(
     text: Prepared, pairs: Sequence[TranslatedPair], found: Iterator[CrossAttention]
 ) -> list[Alignment]:
-    """Returns the alignment of each sentence; its words are spans in the whole text.
+    """Returns the alignment of each sentence of a text.
 
-    The spans count code points. Source words are spans of the text, and target words are spans of
-    its translation.
+    Each word is a span in code points. Source words are spans of the whole text, and target words
+    are spans of its whole translation.
 
     Args:
         text: A text.
         pairs: The sentences of the text with their translations.
-        found: Attention of the pairs, and after it the attention of later texts, which stays in
-            the iterator.
+        found: Yields the attention of the pairs first, then the attention of later texts. This
+            function takes only the attention of the pairs.
     """
     segments = text.segments
     source_starts = segments.starts(segments.sentences)

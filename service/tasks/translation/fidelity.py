@@ -87,7 +87,7 @@ class Place:
         return all(direction.has_attention for direction in self.text.route)
 
     def loaded(self, options: DecodingOptions) -> Sentence:
-        """Returns the sentence as it was translated last, with other options."""
+        """Returns the sentence as the model read it most recently, with other options."""
         ids = self.text.sources[self.index]
         if carrier := self.text.carriage.carriers.get(self.index):
             tokenizer, _ = self.text.tokenizers
@@ -133,10 +133,13 @@ class Place:
         return [chosen, *others], names
 
     def record(self, name: str, is_kept: bool, pipeline: PivotPipeline) -> None:
-        """Counts a rejected translation, and adds a warning if the guard still rejects the result.
+        """Counts a rejected translation, and adds a warning if `is_kept` is true.
 
-        `is_kept` means that no other translation of the whole sentence replaced the rejected one.
-        It is true for a sentence that was translated in parts.
+        Args:
+            name: Name of the guard that rejected the first translation or the chosen one.
+            is_kept: Whether this guard also rejects the chosen translation. For the guard
+                PLACEHOLDER: whether the sentence was translated in parts.
+            pipeline: Counts the rejected translations.
         """
         outcome = "kept" if is_kept else "replaced"
         pipeline.rejected[self.text.route[-1].name, name, outcome] += 1
@@ -188,8 +191,8 @@ async def guard(
 ) -> None:
     """Decodes sentences again if a guard rejects their translations.
 
-    The translation that the fewest guards reject is kept. If several translations are equal in
-    this, the first one is kept. Sentences that were translated in parts are left out.
+    The translation that the fewest guards reject is kept. If several translations are rejected by
+    equally few guards, the first one is kept. Sentences that were translated in parts are left out.
 
     Args:
         prepared: The texts. They receive the decoded translations and the warnings.
@@ -237,7 +240,7 @@ def _rejected(prepared: list[Prepared], results: list[Result]) -> list[tuple[Pla
 
 
 def _incomplete(places: list[Place], results: list[Result]) -> list[Place]:
-    """Returns the sentences whose translations miss a span."""
+    """Returns the sentences whose best translations are not complete (`Place.is_complete`)."""
     return [place for place in places if not place.is_complete(results[place.position])]
 
 

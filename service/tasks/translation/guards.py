@@ -1,8 +1,8 @@
 """The guards: checks that find translations which are probably wrong.
 
 A guard reads one sentence and its translation. `service.tasks.translation.fidelity` decodes a
-sentence again if a guard rejects its translation. Ordinary sentences pass all guards, so each check
-begins with a test that takes about a microsecond.
+sentence again if a guard rejects its translation. Most translations pass all guards. Each check
+therefore begins with a test that takes about a microsecond and passes most translations.
 """
 
 import re
@@ -14,7 +14,8 @@ from operator import eq
 from model.sequence import Hypothesis
 
 MIN_REPEATED_TOKENS = 6
-"""Smallest number of repeated tokens of a loop. A token that occurs seven times has six."""
+"""Smallest number of tokens in the repetitions of a loop, without the first occurrence. A token
+that occurs seven times in a row has six repetitions."""
 
 MAX_PERIOD = 16
 """Largest number of tokens of the phrase that a loop repeats."""
@@ -111,9 +112,9 @@ def is_copied(reading: Reading) -> bool:
 def loses_numbers(reading: Reading) -> bool:
     """Returns whether a number of the source is missing in the translation.
 
-    Separators do not count: `1,500` is found in `1.500` and in `1500`. Neither do groups of zeros,
-    because `24,000` may become `24 mil`, and `11:00` may become `11h`. A number below 40 may become
-    a Roman numeral, because `19th century` may become `século XIX`.
+    Separators do not count: `1,500` is found in `1.500` and in `1500`. Groups of zeros do not count
+    either, because `24,000` may become `24 mil`, and `11:00` may become `11h`. A number below 40
+    may become a Roman numeral, because `19th century` may become `século XIX`.
     """
     numbers = NUMBER.findall(reading.source)
     if not numbers:

@@ -30,8 +30,8 @@ class Prepared:
         carriage: Protected spans of the text. A model must not change them.
         max_tokens: Limit of the number of tokens of a sentence, without EOS.
         tags: Maps the index of each sentence that has inline tags to these tags.
-        tagged: Translations with tags. The keys are the index of a sentence and the rank of its
-            translation; the best has rank 0.
+        tagged: Translations with tags. Each key is a pair: the index of a sentence, and the rank of
+            its translation. The best translation has rank 0.
         formatting: Gives the translations the case and the final punctuation of their sentences.
         alignments: Alignment of the words of each sentence, in code points of the text and of its
             translation; empty unless the request asks for it.

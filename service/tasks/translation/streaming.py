@@ -16,15 +16,15 @@ from service.text.detection import Detection
 T = TypeVar("T")
 
 AHEAD_PER_TAKEN = 4
-"""Growth of the number of sentences that are begun and not yet taken by the reader.
+"""Increase of the limit on open sentences for each sentence that the reader takes.
 
-At first one sentence may begin. Each time the reader takes a sentence, the number may grow by
-AHEAD_PER_TAKEN. The start is slow because sentences that begin together delay each other. They
-also delay the first sentences of other streams.
+A sentence is open from the start of its translation until the reader takes it. The limit is 1 at
+first. The start is slow because sentences that begin together delay each other. They also delay
+the first sentences of other streams.
 """
 
 MAX_AHEAD = 256
-"""Largest number of sentences that are begun and not yet taken by the reader.
+"""Largest limit on open sentences, however many sentences the reader has taken.
 
 If the reader stops, at most MAX_AHEAD sentences are translated in vain. The number is above 128,
 because the two workers of a small machine decode 128 sentences at once.

@@ -1,4 +1,4 @@
-"""Puts the inline tags of texts back into their translations by the attention between words."""
+"""Puts inline tags back into translations, with the attention between words as a guide."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,9 @@ class TaggedPair:
 
 
 def _parts(side: TokenizedText, words: Sequence[Span]) -> tuple[list[Span], list[int]]:
-    """Cuts words into runs of letters and digits, and single marks: "2009." into "2009" and ".".
+    """Cuts punctuation marks off words: the word "2009." has the parts "2009" and ".".
+
+    A part is a run of letters and digits, or one mark.
 
     Returns:
         The span of each part in the text, and the index of its word.

@@ -65,8 +65,8 @@ class TranslationRequest:
         xml: Meaning of the tags if the texts are XML, else None. Protected spans of XML come back
             unchanged even without `protects`.
         split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
-        is_bulk: Whether the sentences wait in the bulk lane even if they are few. The bulk lane
-            gets fewer rows of a batch than the lane of interactive requests.
+        is_bulk: Whether the sentences wait in the bulk lane even if they are few. While sentences
+            wait in both lanes, the bulk lane gets fewer rows than the interactive lane.
         terms: Terms of a glossary from the source to the target; None without a `source`.
     """
 
@@ -260,7 +260,7 @@ class Translator:
             found = await self.detection.detect(words, deadline, sources)
             detected = [each[0] for each in found]
         if num_chars > INLINE_CHARS:
-            # Models may be unloaded while a thread prepares the texts, so it needs a copy.
+            # Models may be unloaded while a thread prepares the texts, so the thread uses a copy.
             catalog = copy(catalog)
 
         def prepare() -> list[Prepared]:
@@ -387,7 +387,7 @@ def no_attention(name: str) -> InvalidRequestError:
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:
-    """Adds the model's name, and the number of cut sentences by first model, to the context."""
+    """Adds the model's name, and the number of cut sentences of each model, to the context."""
     models = {direction.name for text in prepared for direction in text.route}
     context.model = models.pop() if len(models) == 1 else NO_MODEL
     for text in prepared:

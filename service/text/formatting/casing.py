@@ -24,7 +24,7 @@ length.
 """
 
 MAX_TITLE_CHARS = 100
-"""Length of the longest text that is taken for Title Case, in characters."""
+"""Largest number of characters of a text that counts as Title Case."""
 
 NOUN_CAPITALS = ("de", "lb")
 """Languages that write every noun with a capital letter."""

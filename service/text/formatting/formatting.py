@@ -62,7 +62,7 @@ def _without_tags(source: str, translation: str) -> tuple[int, int]:
 
 
 def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, language: str) -> None:
-    """Changes sentences in ALL CAPS to sentence case, because the model knows words in this case.
+    """Changes sentences in ALL CAPS to sentence case, because models know few words in capitals.
 
     A word such as `USB` stays in capitals, because it has fewer tokens in capitals than in lower
     case. Only sentences whose length does not change are replaced, so the places of their tags stay

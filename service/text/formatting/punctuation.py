@@ -42,7 +42,7 @@ _TAIL = _ENDING + CLOSING
 _ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
 
 _GENDER = re.compile(r"\s\(\w{1,3}\)$")
-"""The ending of another gender, such as ` (a)`, which models add to short texts."""
+"""The ending of the other gender in brackets, such as ` (a)`. Models add it to short texts."""
 
 
 def with_ending(source: str, translation: str) -> str:
@@ -51,7 +51,8 @@ def with_ending(source: str, translation: str) -> str:
     If source and translation end with the same marks, only the spelling of an ellipsis may change.
     If one of them ends with an abbreviation, no mark changes. A mark before a closing quote or
     bracket does not change either, because languages differ in the order of mark and quote.
-    The ending of another gender, such as ` (a)`, is removed unless the source has a bracket.
+    An ending of the other gender in brackets, such as ` (a)`, is removed unless the source has a
+    bracket.
 
     Args:
         source: The sentence as the client wrote it.
@@ -84,7 +85,7 @@ def _marks(text: str) -> str:
 
 
 def _with_ellipsis(source: str, translation: str) -> str:
-    """Returns a translation that spells the ellipsis at its end as its source does."""
+    """Returns a translation whose final ellipsis is spelled like the ellipsis of the source."""
     for spelling, other in (("...", "…"), ("…", "...")):
         if source.endswith(spelling) and translation.endswith(other):
             return translation.removesuffix(other) + spelling

@@ -26,8 +26,8 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
             which are ignored.
 
     Raises:
-        InvalidRequestError: A line is not an entry, a term is invalid or occurs twice as a source
-            term, or there is no entry.
+        InvalidRequestError: A line is not an entry, a term is invalid, a source term occurs twice,
+            or there is no entry.
     """
     entries: dict[str, str] = {}
     for number, columns in _rows(text, entries_format):

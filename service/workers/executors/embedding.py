@@ -39,7 +39,7 @@ class Batch(Protocol):
         """Computes the next slice; returns False if no slice was left."""
 
     def take_finished(self) -> Mapping[int, NDArray[np.float32]]:
-        """Maps the index of each text that has been computed since the last call to its vectors."""
+        """Returns the vectors of each text computed since the last call, by index of the text."""
 
 
 BeginBatch = Callable[[Sequence[EmbeddingItem]], Batch]

@@ -55,7 +55,7 @@ class TokenBudget:
         return taken
 
     def _recover(self) -> None:
-        """Doubles the limit every RECOVERY_SECONDS; removes it when it reaches `failed_tokens`."""
+        """Doubles the limit after RECOVERY_SECONDS; removes a limit of `failed_tokens` or more."""
         if self.limit is None or time.monotonic() - self.changed < RECOVERY_SECONDS:
             return
         self.limit, self.changed = 2 * self.limit, time.monotonic()

@@ -36,7 +36,7 @@ class Turns:
     """Divides the work between the shortest and the oldest texts.
 
     Attributes:
-        debt: Work that OLDEST_SHARE still owes to the oldest text, in the unit of the costs.
+        debt: Work for the oldest text that is due by OLDEST_SHARE, in the unit of the costs.
     """
 
     def __init__(self) -> None:

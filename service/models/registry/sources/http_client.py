@@ -79,10 +79,10 @@ class HttpClient:
         have the requested range.
 
         Raises:
-            TransientError: The request, or reading the body, failed; a later try may succeed.
+            TransientError: The request or the reading of the body failed. A later try may succeed.
             DownloadError: The request failed, and a later try would fail too.
             NotPublishedError: The address does not exist.
-            AccessRefusedError: The address is refused.
+            AccessRefusedError: The server refuses access to the address (status 401 or 403).
         """
         try:
             with self._client.stream("GET", url, headers=dict(headers)) as response:

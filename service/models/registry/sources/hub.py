@@ -65,7 +65,8 @@ class Hub:
     Args:
         endpoint: Address of the registry.
         http: Client that repeats failed calls.
-        is_offline: Whether only Hugging Face's cache may be read; HF_HUB_OFFLINE also does this.
+        is_offline: Whether only Hugging Face's cache may be read. The variable HF_HUB_OFFLINE has
+            the same effect.
     """
 
     def __init__(self, endpoint: str, http: HttpClient, is_offline: bool = False) -> None:
@@ -73,7 +74,7 @@ class Hub:
         self.is_offline = is_offline or constants.is_offline_mode()
         self._token = None if _is_private(endpoint) else False
         hf.set_client_factory(open_client)
-        # The warnings of huggingface_hub about retries contain signed addresses.
+        # This hides warnings. Those about retries contain signed addresses, which must stay secret.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
     def find(self, reference: Reference) -> PublishedModel:
@@ -153,7 +154,7 @@ class Hub:
         api = hf.HfApi(self.endpoint, token=self._token, library_name="regard")
         try:
             info = api.model_info(name, revision=revision, files_metadata=True)
-        except HfHubHTTPError:  # some of these are ValueErrors, which the next clause catches
+        except HfHubHTTPError:  # some are also ValueErrors, which the next clause catches
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DownloadError(f"{shown(url)} does not describe a model: {error!r}") from error
@@ -184,7 +185,7 @@ class Hub:
                 return action()
             except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.RequestError) as error:
                 raise _translated(url, error) from error
-            except (XetDownloadError, RuntimeError, ValueError) as error:  # some from hf_xet
+            except (XetDownloadError, RuntimeError, ValueError) as error:  # hf_xet raises some
                 raise DownloadError(f"{shown(url)} cannot be fetched: {error}") from error
             except OSError as error:
                 if error.errno is None:  # huggingface_hub found a wrong file length
