@@ -188,7 +188,7 @@ class MeanOfMemory:
         return begin_batch(self.encoder, sequences)
 
     def end(self, batch: EncoderBatch) -> None:
-        """Keeps no memory, because each batch allocates its own memory (Embedder)."""
+        """Leaves the memory to PyTorch, which allocates it for each batch (Embedder)."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
         """Returns the means (B, D) of hidden states; `is_raw` has no effect (Embedder)."""

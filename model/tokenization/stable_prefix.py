@@ -25,8 +25,8 @@ def is_open_edge(edge: str, cut: End) -> bool:
 
     This is the case if all characters in `edge` are combining marks, because normalisers sort a run
     of marks by their class. At a cut on the left, it is also the case if all characters in `edge`
-    are digits. The words may be groups of three digits, and the groups are counted from the left
-    end of the number.
+    are digits. Some tokenizers split a number into groups of three digits, counted from the left
+    end of the number. This end may lie far beyond the cut.
 
     Args:
         edge: The characters next to the cut.
@@ -39,8 +39,9 @@ def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> 
     """Returns how many tokens stand in stable words, counted from the uncut end of the text.
 
     Args:
-        edges: For each token, the number of characters from the uncut end of the text to the
-            token's side nearer to the cut. The tokens are listed from the uncut end to the cut.
+        edges: For each token, the number of characters from the uncut end of the text to the edge
+            of the token. Of the token's two edges, this is the one that faces the cut. The tokens
+            are listed from the uncut end to the cut.
         words: Index of the word of each token, in the same order; None for a special token.
         size: Number of characters from the uncut end to the cut.
     """

@@ -93,7 +93,8 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 def _model_folders(paths: list[Path]) -> list[Path]:
     """Returns the folders with `modules.json`, and the folders with only an encoder.
 
-    An encoder inside another folder of the result is left out, because it is part of that model.
+    An encoder is left out if a folder above it is in the result. It is a part of the model in that
+    folder.
     """
     found = {path.parent for path in paths if path.name == MODULES}
     folders = sorted(path.parent for path in paths if path.name == CONFIG)
