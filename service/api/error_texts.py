@@ -17,7 +17,7 @@ class ErrorText(NamedTuple):
     """The text of an error.
 
     Attributes:
-        text: The fault, in words that clients may compare.
+        text: Names the fault. Clients may compare this text.
         details: The value, the limit and the remedy; "" if the text has them already.
     """
 
@@ -76,18 +76,18 @@ def not_supported(value: object, name: str, choices: str) -> ErrorText:
 
 
 def out_of_range(name: str, sign: str, limit: object, value: object) -> ErrorText:
-    """Returns the text for a number beyond its limit; `sign` is `>=` or `<=`."""
+    """Returns the text for a number outside its limit. `sign` is `>=` or `<=`."""
     shown = str(value)[:SHOWN_CHARS]
     return ErrorText(f"Invalid request: {name} parameter must be {sign} {limit}", f"it is {shown}")
 
 
 def not_a_number(name: str) -> ErrorText:
-    """Returns the text for a value that is no integer."""
+    """Returns the text for a value that is not an integer."""
     return ErrorText(f"Invalid request: {name} parameter is not a number")
 
 
 def not_whole(name: str, value: float) -> ErrorText:
-    """Returns the text for a number that is no integer of 64 bits."""
+    """Returns the text for a number that is not a 64-bit integer."""
     shown = str(value)[:SHOWN_CHARS]
     details = f"send a number that is whole and has up to 64 bits, not {shown}"
     return ErrorText(not_a_number(name).text, details)
@@ -108,7 +108,7 @@ def _over_text_limit(number: int, limit: int, way_out: str) -> ErrorText:
 
 
 def invalid_json(reason: object) -> ErrorText:
-    """Returns the text for a body that is no JSON object."""
+    """Returns the text for a body that is not a JSON object."""
     return ErrorText("Invalid JSON format", str(reason))
 
 
@@ -119,7 +119,7 @@ def unsupported_language(code: str, supported: Sequence[str]) -> ErrorText:
 
 
 def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> ErrorText:
-    """Returns the text for two languages between which no model translates."""
+    """Returns the text for a pair of languages that no model translates."""
     return ErrorText(
         f"{display_name(target)} ({target}) is not available as a target language "
         f"from {display_name(source)} ({source})",

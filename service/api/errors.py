@@ -40,7 +40,9 @@ class ErrorBody(BaseModel):
         description="The fault, in LibreTranslate's words if LibreTranslate has this error."
     )
     error_type: str = Field(description="The kind of error, for programs.")
-    request_id: str = Field(description="Also in X-Request-Id; give it when you report a problem.")
+    request_id: str = Field(
+        description="Id of the request, as in X-Request-Id. Give this id when you report a problem."
+    )
     details: str | None = Field(
         None,
         description="The value, the limit and the remedy. Absent if `error` has them already.",
@@ -126,7 +128,7 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
 def allowed_methods(request: Request) -> list[str]:
     """Returns the methods of all routes at the path of a request.
 
-    The framework itself would name only the methods of the first route at the path.
+    Without this function, the framework names only the methods of the first route at the path.
     """
     routes = request.app.routes
     methods = [

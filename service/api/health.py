@@ -26,7 +26,7 @@ class Health(BaseModel):
 
 @router.get("/health/live")
 async def live(request: Request) -> Health:
-    """Reports that the server answers, even while the models load."""
+    """Reports that the server responds. This route also succeeds while the models load."""
     await services_of(request).backend.status()
     return Health(status="ok")
 

@@ -45,7 +45,7 @@ from service.tasks.context import RequestContext
 logger = logging.getLogger("regard.http")
 
 CLIENT_GONE = 499
-"""Status, in the metrics, of a request whose client closed the connection before the response."""
+"""Status in the metrics if the client closes the connection before the response begins."""
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -54,9 +54,10 @@ TIMEOUT = re.compile(r"[0-9]{1,10}")
 
 
 class RequestMiddleware:
-    """Gives each request a RequestContext, and counts the request when it begins and when it ends.
+    """Gives each request a RequestContext, and counts the requests that have a task.
 
-    HEAD is served as GET without the body.
+    It counts a request when the request begins and when it ends. A HEAD request is served as GET,
+    and the response has no body.
 
     Args:
         app: The wrapped application.
@@ -99,7 +100,8 @@ class RequestMiddleware:
         method, path = scope["method"], scope["path"]
         dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
         # A request with a wrong method matches no route. If its path has the prefix of a dialect,
-        # the request gets that dialect, else OWN. The path decides the task in both cases.
+        # the request gets that dialect. Otherwise it gets OWN. The path decides the task in both
+        # cases.
         tasks = self.tasks if dialect is OWN else dialect.tasks
         context = RequestContext(request_id(scope), task=tasks.get(path), address=address(scope))
         state = scope.setdefault("state", {})
@@ -116,9 +118,9 @@ class RequestMiddleware:
             await self.app(scope, receive, response)
         except ServiceError as error:  # an error of `_check`
             await response.fail(error)
-        except ClientDisconnect:  # the client left before the end of the response
+        except ClientDisconnect:  # the client disconnected before the end of the response
             context.outcome = "cancelled"
-        except asyncio.CancelledError:  # the stopping server waits no longer
+        except asyncio.CancelledError:  # the server stops and cancels the request
             await response.fail(stopping())
             raise
         except Exception as error:
@@ -307,7 +309,7 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
 
 
 def request_id(scope: Scope) -> str:
-    """Returns the client's request id if it is short and plain, and otherwise a new one."""
+    """Returns the client's request id if it matches PLAIN_ID, and otherwise a new id."""
     given = header(scope, b"x-request-id")
     if given is not None and PLAIN_ID.fullmatch(given):
         return given
@@ -332,7 +334,7 @@ def parse_timeout(text: str) -> float:
     """Returns the time limit of a client, in seconds.
 
     Raises:
-        InvalidRequestError: The text is not a whole number of milliseconds above 0.
+        InvalidRequestError: The text is not a whole number of milliseconds from 1 to 9999999999.
     """
     if TIMEOUT.fullmatch(text) and int(text):
         return int(text) / 1000

@@ -10,7 +10,7 @@ from service.tasks.context import RequestContext
 
 
 def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
-    """Returns, for each path of a counted POST route, the response that refuses a request to it.
+    """Maps the path of each counted POST route to the response that refuses a request.
 
     The routes in `Dialect.tasks` are counted. The server sends the response during an overload.
     """

@@ -38,7 +38,7 @@ UNAVAILABLE = (
     "translation_memory_id",
     "custom_instructions",
 )
-"""Parameters that would change a translation, and that the server refuses."""
+"""Parameters that change a translation at DeepL. The server cannot apply them and refuses them."""
 
 
 class DeepLRequest(Parameters):
@@ -54,7 +54,7 @@ class DeepLRequest(Parameters):
     )
     target_lang: str = Field(description="Language code, such as `PT` or `PT-BR`.")
     source_lang: str | None = Field(
-        None, description="Language code; without it the language of each text is detected."
+        None, description="Language code. If absent, the language of each text is detected."
     )
     split_sentences: SplitSentences = Field(
         "1",
@@ -72,8 +72,8 @@ class DeepLRequest(Parameters):
         Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | None
     ) = Field(
         None,
-        description="Accepted and repeated in the response, but without effect: each pair of "
-        "languages has one model.",
+        description="Accepted without effect, because each pair of languages has one model. The "
+        "response has the value without `prefer_`.",
     )
     context: str | None = Field(None, description="Accepted; the models do not read it.")
     preserve_formatting: bool = Field(
@@ -85,8 +85,8 @@ class DeepLRequest(Parameters):
     )
     tag_handling_version: Literal["v1", "v2"] | None = Field(
         None,
-        description="Accepted and repeated in the response, but without effect: there is one "
-        "algorithm.",
+        description="Accepted without effect, because there is one algorithm. The response "
+        "repeats the value.",
     )
     outline_detection: bool = Field(
         True,
@@ -109,7 +109,7 @@ class DeepLRequest(Parameters):
     )
     glossary_ids: ListOf[str] = Field(
         default_factory=list,
-        description="Up to 5 glossaries. If several have the same term, the first of them decides.",
+        description="Up to 5 glossaries. If several have the same term, the first one is used.",
     )
     style_id: Any = Field(None, description="Refused: there are no style rules.")
     translation_memory_id: Any = Field(
@@ -130,12 +130,14 @@ class DeepLRequest(Parameters):
 
 
 class DeepLTranslation(BaseModel):
-    """The translation of one text; unrequested members are absent."""
+    """The translation of one text. Members that were not requested are absent."""
 
     detected_source_language: str = Field(description="Detected or given source language.")
     text: str = Field(description="The translation.")
     billed_characters: int | None = Field(
-        None, description="Code points of the source text, with `show_billed_characters`."
+        None,
+        description="Number of code points of the source text. Present if "
+        "`show_billed_characters` was true.",
     )
     tag_handling_version: str | None = Field(
         None, description="Present if `tag_handling` was given."

@@ -1,4 +1,4 @@
-"""GET and POST /v2/usage: the characters that were translated, and their limit."""
+"""GET and POST /v2/usage: the number of translated characters, and the limit."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class UsageRequest(Parameters):
 
 
 class DeepLUsage(BaseModel):
-    """The characters that were translated, and their limit.
+    """The number of translated characters, and the limit of this number.
 
     With a limit, `character_count` is the number of characters that DeepL's and LibreTranslate's
     routes have translated for the key this month. Without a limit, it is the number of characters
@@ -38,7 +38,7 @@ class DeepLUsage(BaseModel):
 @router.get("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_get")
 @router.post("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_post")
 async def usage(request: Request) -> DeepLUsage:
-    """Returns the characters that were translated, and their limit."""
+    """Returns the number of translated characters, and the limit of this number."""
     services = services_of(request)
     await read_parameters(request, UsageRequest, services.settings.max_body_bytes)
     quota = services.quota

@@ -37,7 +37,7 @@ DOCUMENT: dict[int | str, dict[str, Any]] = {
     openapi_extra=request_body(TranslateFileRequest, MULTIPART),
 )
 async def translate_file(request: Request) -> Response:
-    """Translates a document, and answers with the address of the translation."""
+    """Translates a document, and returns the address of the translated document."""
     services, context = services_of(request), context_of(request)
     documents = enabled(services)
     with context.stage("validate"):
@@ -54,7 +54,7 @@ async def translate_file(request: Request) -> Response:
 
 @router.get("/download_file/{name}", response_class=Response, responses=DOCUMENT)
 async def download_file(request: Request, name: str) -> Response:
-    """Returns a translated document. Its address cannot be guessed, and expires."""
+    """Returns a translated document. The address cannot be guessed, and it expires."""
     documents = services_of(request).documents
     if documents is None:
         raise InvalidRequestError(FILES_DISABLED.text, details=FILES_DISABLED.details)

@@ -41,10 +41,10 @@ from service.text.detection import Detection
 router = APIRouter(tags=["translation"])
 
 MAX_DETECT_CHARS = 16384
-"""Number of characters of a list after which /detect reads no more texts.
+"""Number of characters after which /detect ignores the remaining texts of a list.
 
-`service.tasks.detection.cost` counts the characters. This function counts only the beginning of a
-long text, and adds a fixed number for each text.
+The function `service.tasks.detection.cost` counts the characters. It counts only the beginning of
+a long text, and adds a fixed number for each text.
 """
 
 
@@ -55,7 +55,7 @@ long text, and adds a fixed number for each text.
     openapi_extra=request_body(TranslateRequest, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
-    """Translates a text or a list of texts, as in LibreTranslate, with some more parameters."""
+    """Translates a text or a list of texts. Some parameters are additions to LibreTranslate's."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
@@ -157,7 +157,10 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
 
 
 def sample(texts: Sequence[str]) -> list[str]:
-    """Returns the first texts of a list, until their characters exceed MAX_DETECT_CHARS."""
+    """Returns the first texts of a list.
+
+    If the total cost exceeds MAX_DETECT_CHARS at a text, this text is the last one returned.
+    """
     end = len(texts)
     for index, chars in enumerate(accumulate(map(cost, texts))):
         if chars > MAX_DETECT_CHARS:

@@ -44,24 +44,26 @@ class TranslateRequest(Parameters):
     api_key: Any = Field(None, description="Key, if the server has keys.")
     beam_size: Positive | None = Field(
         None,
-        description="Number of hypotheses kept while decoding. The default is 1, greedy decoding.",
+        description="Number of hypotheses of beam search. The default is 1: greedy decoding.",
     )
     split_sentences: bool = Field(
-        True, description="Translate sentence by sentence; false takes each text as one sentence."
+        True,
+        description="Translate sentence by sentence. If false, each text is one sentence.",
     )
     return_scores: bool = Field(
         False, description="Return the log-probability of every sentence and token."
     )
     glossary: str | None = GLOSSARY
     return_alignment: bool = Field(
-        False, description="Return the alignment of the words of text and translation."
+        False,
+        description="Return the alignment between the words of the text and of the translation.",
     )
 
 
 class DetectedLanguage(BaseModel):
     """A language that was detected in a text."""
 
-    confidence: float = Field(description="0 to 100.")
+    confidence: float = Field(description="Confidence from 0 to 100.")
     language: str = Field(description="Language code.")
     unserved: str | None = Field(
         None,
@@ -73,8 +75,8 @@ class DetectedLanguage(BaseModel):
 class TokenScoreBody(BaseModel):
     """The log-probability of one target token."""
 
-    token: str = Field(description="The piece as the vocabulary spells it.")
-    log_prob: float = Field(description="Natural logarithm of its probability.")
+    token: str = Field(description="The token, in the spelling of the vocabulary.")
+    log_prob: float = Field(description="Natural logarithm of the token's probability.")
 
 
 class SentenceScoreBody(BaseModel):
@@ -85,7 +87,7 @@ class SentenceScoreBody(BaseModel):
 
 
 class WarningBody(BaseModel):
-    """A guard that rejects a translated sentence.
+    """The warning that a guard has rejected the translation of a sentence.
 
     A guard is a check for wrong translations.
     """
@@ -106,19 +108,21 @@ class TranslateResponse(BaseModel):
     )
     models: list[str] | list[list[str]] | None = Field(
         None,
-        description="Present if no single model has the pair: the models that were used, in order.",
+        description="Names of the models that translated the text, in order. Present if a text "
+        "needed more than one model.",
     )
     alternatives: list[str] | list[list[str]] | None = Field(
         None,
-        description="Present if `alternatives` was above 0; there may be fewer than requested.",
+        description="Present if `alternatives` was above 0. The response may have fewer "
+        "alternatives than requested.",
     )
     scores: list[SentenceScoreBody] | list[list[SentenceScoreBody]] | None = Field(
-        None, description="Present if `return_scores` was true: one for each sentence."
+        None, description="One score for each sentence. Present if `return_scores` was true."
     )
     alignment: list[AlignmentBody] | list[list[AlignmentBody]] | None = Field(
         None,
-        description="Present if `return_alignment` was true: one for each sentence. The places "
-        "of words are counted in code points of `q` and `translatedText`.",
+        description="One alignment for each sentence. Present if `return_alignment` was true. "
+        "Positions of words are offsets in code points of `q` and `translatedText`.",
     )
     warnings: list[WarningBody] | list[list[WarningBody]] | None = Field(
         None, description="Present if a sentence is probably translated wrongly."
@@ -144,7 +148,7 @@ class SuggestRequest(Parameters):
     )
 
     q: str = Field(description="Text that was translated.")
-    s: str = Field(description="Better translation.")
+    s: str = Field(description="Better translation of `q`.")
     source: str = Field(description="Language code of `q`, or `auto`.")
     target: str = Field(description="Language code of `s`.")
     api_key: Any = Field(None, description="Key, if the server has keys.")
@@ -169,7 +173,7 @@ class TranslateFileRequest(Parameters):
 class TranslateFileResponse(BaseModel):
     """The address of a translated document."""
 
-    translatedFileUrl: str = Field(description="Address for the download, for a limited time.")
+    translatedFileUrl: str = Field(description="Address of the download. It expires.")
 
 
 class Language(BaseModel):

@@ -31,9 +31,9 @@ SECONDS_LEFT_TO_READ = 5.0
 """Time that a client has to read the remaining events after the time limit of its request."""
 
 DESCRIPTION: dict[str, Any] = {
-    "description": "The translation. With `Accept: text/event-stream`, an event for each sentence, "
-    "and then the event `done` or `error`. With `Accept: application/x-ndjson`, the data of each "
-    "event as a line.",
+    "description": "The translation. With `Accept: text/event-stream`, the response has an event "
+    "for each sentence, and then the event `done` or `error`. With `Accept: application/x-ndjson`, "
+    "the response has the data of each event as a line.",
     "content": {media_type: {"schema": {"type": "string"}} for media_type in (SSE, NDJSON)},
 }
 """The description of the response in OpenAPI."""

@@ -30,7 +30,7 @@ OPENAI_PREFIX = "/v1/"
 
 @dataclass(frozen=True, slots=True)
 class OpenAIKind:
-    """The `type` and the `code` with which OpenAI's error body names a kind of error.
+    """The `type` and the `code` of a kind of error in OpenAI's error body.
 
     Attributes:
         error_type: Value of `type`.
@@ -113,8 +113,8 @@ def openai_status(error: ServiceError) -> int:
     """Returns the HTTP status of an error.
 
     OpenAI answers 400 if the input is too long. OpenAI's clients know no other status for this. A
-    body over the size limit keeps 413, because no parameter is at fault. A missing key gets 401,
-    and so does a wrong key.
+    body over the size limit keeps 413, because no parameter is at fault. A missing or wrong key
+    gets 401.
     """
     if isinstance(error, MissingKeyError | InvalidKeyError):
         return 401

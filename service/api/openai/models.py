@@ -36,7 +36,7 @@ ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 @router.get("/v1/models/", include_in_schema=False)
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
-    """Lists the models with device and precision; an admin key also shows why a load failed."""
+    """Lists the models with device and precision. An admin key adds the reasons of failed loads."""
     return ModelList(data=await shown_models(request))
 
 
@@ -171,7 +171,7 @@ def attention_of(resident: Resident | None) -> dict[str, AttentionSizeBody] | No
 
 
 def alignment_of(resident: Resident | None) -> AlignmentBody | None:
-    """Returns the attention that aligns words by default; None while the model loads."""
+    """Returns the layer and head that align words by default; None while the model loads."""
     if resident is None or resident.config is None:
         return None
     config = resident.config

@@ -58,17 +58,18 @@ class EmbeddingsRequest(EmbedParameters):
         "float", description="`float`, or `base64` of little-endian float32."
     )
     dimensions: Positive | None = Field(
-        None, description="Number of leading values kept of each vector; by default all."
+        None,
+        description="Number of values to keep from the start of each vector. The default is all.",
     )
     user: Any = Field(None, description="Accepted and ignored.")
     truncate: bool = Field(
         False,
-        description="Cut inputs that are longer than the model takes. `truncated` marks them, and "
-        "X-Truncated-Inputs counts them. false refuses them.",
+        description="Truncate inputs over the limit of the model. `truncated` marks these inputs, "
+        "and X-Truncated-Inputs counts them. If false, the server refuses them.",
     )
 
     def query(self) -> EmbedQuery:
-        """Returns the request in the form that the embedding task takes."""
+        """Converts the request to an EmbedQuery, which the embedding task reads."""
         return EmbedQuery(self.input, "input", self.reading, self.model, self.dimensions)
 
 
@@ -100,7 +101,7 @@ class EmbeddingsResponse(BaseModel):
 
 
 class AttentionSizeBody(BaseModel):
-    """One kind of attention of a model."""
+    """The numbers of layers and heads of one kind of attention of a model."""
 
     layers: int
     heads: int = Field(description="Number of heads of each layer.")
@@ -129,8 +130,8 @@ class ServedBody(BaseModel):
         None, description="Name of the model for which `id` is an alias; else null."
     )
     revision: str = Field(
-        description="First digits of the sha256 sum of the weights. For a remote model: of its "
-        "name and address."
+        description="First digits of the sha256 sum of the weights. For a remote model, it is the "
+        "sum of the name and address."
     )
     device: str | None = Field(description="Null while the model loads.")
     devices: list[str] = Field(

@@ -1,1 +1,1 @@
-"""Reads requests: bodies, parameters, inputs to embed, and the end of a connection."""
+"""Reads the bodies, parameters and inputs of requests, and detects disconnected clients."""
