@@ -50,7 +50,7 @@ app.add_typer(doctor)
 
 
 def print_version(is_asked: bool) -> None:
-    """Prints the version and ends the program."""
+    """Prints the version and ends the program, if `is_asked` is true."""
     if is_asked:
         typer.echo(version("regard"))
         raise typer.Exit
@@ -121,7 +121,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
 
 
 def serve_here(settings: Settings) -> str | None:
-    """Serves HTTP from this process; returns why a model could not be loaded, or None."""
+    """Serves HTTP from this process; returns the error of a failed model load, or None."""
     # This import takes 1.4 s, and only a process that serves HTTP needs it.
     from service.server import Server
 
@@ -134,7 +134,7 @@ def serve_here(settings: Settings) -> str | None:
 
 
 def serve_apart(settings: Settings, count: int) -> str | None:
-    """Serves HTTP from `count` processes; returns why a model could not be loaded, or None."""
+    """Serves HTTP from `count` processes; returns the error of a failed model load, or None."""
     listeners = listen(settings)
     port = listeners[0].getsockname()[1]
 
@@ -156,7 +156,7 @@ def serve_apart(settings: Settings, count: int) -> str | None:
 
 
 def listen(settings: Settings) -> list[socket.socket]:
-    """Opens the listening sockets of the public port, and then those of the admin port.
+    """Opens the listening sockets of the public port, and then of the admin port if one is set.
 
     Raises:
         typer.Exit: A port is in use, or a host has no address.
@@ -203,7 +203,7 @@ def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text"
 
 
 def trial(catalog: Catalog) -> str:
-    """Returns the path and the arguments of a curl command that the server can answer."""
+    """Returns the path and the curl arguments of a request that the server can answer."""
     pairs = [
         (source, target)
         for source, targets in catalog.offers().items()

@@ -42,7 +42,7 @@ class Core:
     sharing: SentenceSharing | None = None
 
     def start(self) -> None:
-        """Begins to start the workers."""
+        """Starts the workers without waiting until they are ready."""
         self.supervisor.start()
 
     def drain(self) -> None:

@@ -1,1 +1,1 @@
-"""The command `regard doctor`: a report for issues."""
+"""The command `regard doctor`, which prints facts for a bug report."""

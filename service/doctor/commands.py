@@ -1,4 +1,4 @@
-"""`regard doctor` prints the facts that an issue needs."""
+"""The command `regard doctor` prints the facts that a bug report needs."""
 
 import json
 import os
@@ -34,12 +34,13 @@ def doctor(
 
 
 def report(with_test: bool) -> Facts:
-    """Returns the report, by section.
+    """Returns the facts of the report, grouped by section.
 
     Args:
         with_test: Whether to start a server and translate a sentence.
     """
-    # The module `machine` imports torch. At the top, its import would delay the other commands.
+    # The module `machine` imports torch, which takes long. An import at the top of this file would
+    # delay all other commands.
     from service.doctor import machine, setup
     from service.doctor.self_test import self_test
 
@@ -69,7 +70,7 @@ def as_text(facts: Facts) -> str:
 
 
 def lines_of(name: str, value: Any, indent: str) -> Iterator[str]:
-    """Yields the lines of one entry; a list of files has one line for each file."""
+    """Yields the lines of one entry. In a list of dicts, a dict without lists takes one line."""
     if isinstance(value, dict):
         yield f"{indent}{name}:"
         for key, each in value.items():

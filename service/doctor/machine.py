@@ -24,7 +24,7 @@ CPU_FEATURES = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16"),
     *("asimd", "asimddp", "i8mm"),
 )
-"""Features that the report lists, as /proc/cpuinfo names them.
+"""CPU features that the report can list, spelled as in /proc/cpuinfo.
 
 Some of these features decide which build of the native code is used.
 """
@@ -57,7 +57,7 @@ def version_of(package: str) -> str | None:
 
 
 def processor(proc: Path = Path("/proc")) -> Facts:
-    """Returns the model and the features of the processor, and the numbers of its cores."""
+    """Returns the processor's model and features, and its total, allowed and used core counts."""
     values = colon_values(proc / "cpuinfo")
     flags = (values.get("flags") or values.get("Features") or "").split()
     return {

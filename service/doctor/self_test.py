@@ -23,8 +23,9 @@ Facts = dict[str, Any]
 def self_test() -> Facts:
     """Returns a description of each model and the results for one sentence, or the fault.
 
-    The server has one worker. The language pair of the sentence is a pair of a local model. If only
-    multilingual local models have this pair, the server prefers a remote model that has the pair.
+    The server has one worker. The test asks for a language pair of a local model. A remote model
+    may translate the sentence instead. The server chooses the remote model if it has this pair and
+    only multilingual local models have it.
     """
     began = time.monotonic()
     try:
@@ -49,7 +50,7 @@ def self_test() -> Facts:
 
 
 def one_worker(port: int) -> list[str]:
-    """Returns the command that starts a server with one worker on a port."""
+    """Returns the command for a server on `port`, with one device worker and one HTTP worker."""
     return [*serve_command(port), "--workers", "1", "--http-workers", "1"]
 
 

@@ -17,7 +17,7 @@ from service.models.registry.references import Source
 from service.settings import Settings
 
 USER_OF_URL = re.compile(r"(?<=//)[^/@\s]*@")
-"""User and password in front of the host of an address."""
+"""Matches the user name and the password before the host name in a URL."""
 
 TRACE_VARIABLES = (
     *("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
@@ -28,7 +28,7 @@ Facts = dict[str, Any]
 
 
 def public(text: str) -> str:
-    """Returns a text without passwords in addresses and without the name of the home folder."""
+    """Hides user names and passwords of URLs in a text, and writes the home folder as `~`."""
     home = str(Path.home())
     text = USER_OF_URL.sub("***@", text)
     return text.replace(home, "~") if len(home) > 1 else text
@@ -37,7 +37,7 @@ def public(text: str) -> str:
 def changed_settings(settings: Settings, environment: Mapping[str, str]) -> Facts:
     """Returns the settings that differ from their defaults, and the variables that control traces.
 
-    The value of a key is not shown: it is replaced by `set`.
+    Secret values, such as API keys, are replaced by `set`.
     """
     found: Facts = {}
     for name, field in type(settings).model_fields.items():

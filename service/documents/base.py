@@ -1,7 +1,7 @@
 """The interface of every document, and its errors.
 
 * DocumentError: the document cannot be read or is refused
-  * UnsupportedFormatError: no format has the extension of the file
+  * UnsupportedFormatError: no supported format uses the extension of the file
   * DocumentTooLargeError: the document is over a limit
 """
 
@@ -14,7 +14,7 @@ class DocumentError(Exception):
 
 
 class UnsupportedFormatError(DocumentError):
-    """No format has the extension of the file."""
+    """No supported format uses the extension of the file."""
 
 
 class DocumentTooLargeError(DocumentError):
@@ -38,7 +38,7 @@ class Document(Protocol):
             translations: One translation for each text that `texts` returns, in the same order.
                 HTML translations may be malformed, or have other tags than the texts.
             language: Code of the target language. Some formats state the language of the text.
-                With "", such a document keeps its old code.
+                If `language` is "", such a document keeps its old language code.
         """
 
 

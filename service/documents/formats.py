@@ -63,7 +63,7 @@ def format_of(name: str) -> Format:
     """Returns the format of a file.
 
     Raises:
-        UnsupportedFormatError: No format has the extension.
+        UnsupportedFormatError: No supported format uses the extension.
     """
     suffix = extension_of(name)
     if suffix not in FORMATS:

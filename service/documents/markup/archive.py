@@ -27,7 +27,10 @@ MAX_RATIO = 200
 """Largest size of an unpacked archive, as a multiple of the packed size."""
 
 FREE_BYTES = 16 * 1024 * 1024
-"""Unpacked size up to which the ratio is not checked, because repetitive XML has a high ratio."""
+"""Largest unpacked size for which MAX_RATIO does not apply.
+
+Small files of repetitive XML may have a high ratio.
+"""
 
 CHUNK_BYTES = 256 * 1024
 
@@ -113,8 +116,8 @@ class ArchiveDocument:
 
     Args:
         members: All files of the archive.
-        parts: Maps the name of each file that is translated to the XML document read from the
-            file. `texts` returns the texts in the order of this mapping.
+        parts: XML documents of the files to translate, by file name. `texts` returns the texts
+            in the order of this mapping.
     """
 
     is_html = True
@@ -140,7 +143,7 @@ class ArchiveDocument:
 def read_parts(
     members: Mapping[str, Member], names: Sequence[str], read: Callable[[bytes, str], XmlDocument]
 ) -> ArchiveDocument:
-    """Reads the files of an archive that are to be translated.
+    """Reads the XML files to translate, and returns them with the archive as one document.
 
     Args:
         members: All files of the archive.

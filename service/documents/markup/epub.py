@@ -64,10 +64,10 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 
 
 def _reader_of(*names: str) -> BlockReader:
-    """Returns a reader that translates the elements with the given names.
+    """Returns a reader that finds the texts of the elements with the given names.
 
-    An element that contains other elements is searched, whatever its name is. An element with
-    another name that contains no elements stays as it is.
+    The reader also searches every element that contains other elements. All other elements stay
+    as they are.
     """
     return BlockReader(
         lambda element: (

@@ -38,13 +38,16 @@ class Role(Enum):
     PLAIN = auto()
     """An inline element that does not change the formatting of its words. It may be dropped."""
     EMPTY = auto()
-    """An inline element that stays as it is and is no word, such as an image."""
+    """An inline element that stays as it is and does not replace a word, such as an image."""
     MARK = auto()
-    """An element like EMPTY that keeps its order among the marks, such as a bookmark's start."""
+    """An element like EMPTY that must keep its order among the elements with this role.
+
+    An example is the start of a bookmark.
+    """
     KEPT = auto()
     """An inline element that stays as it is and takes the place of a word."""
     ASIDE = auto()
-    """An inline element that is no word, and that has texts of its own, such as a footnote."""
+    """An inline element that does not replace a word and has its own texts, such as a footnote."""
     APART = auto()
     """An element that ends a block, and that has texts of its own, such as a paragraph."""
     APART_KEPT = auto()
@@ -52,7 +55,10 @@ class Role(Enum):
 
 
 MAX_DEPTH = 10
-"""Largest number of nested elements around a whole text that get no tag in the text."""
+"""Largest number of nested elements around a whole text that are left out of its HTML.
+
+If more elements surround the text, the inner ones get tags.
+"""
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 """The attribute that says whether white space is part of a text."""
@@ -174,7 +180,7 @@ class BlockReader:
             yield Block(text, lambda found: _rebuild(first, children, found))
 
     def _trimmed(self, first: Place, children: list[Element]) -> tuple[Place, list[Element]]:
-        """Leaves out elements without words at both ends."""
+        """Drops elements without words at both ends; returns the new first string and elements."""
 
         def is_left_out(child: Element) -> bool:
             nodes = self._unit(child)
@@ -204,7 +210,7 @@ class BlockReader:
             yield child.tail or ""
 
     def _unit(self, element: Element) -> list[Node]:
-        """Returns the nodes of an element."""
+        """Returns the nodes that stand for an element in the text around it."""
         if element.tag is etree.Entity:
             return [unescape(element.text)]
         role = self._role(element)
@@ -257,7 +263,7 @@ def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequenc
 
     Args:
         owner: The element.
-        following: Child before which the nodes are inserted; None for the end.
+        following: The nodes are inserted before this child; with None, they go to the end.
         last: String before the nodes. Its content is replaced.
         nodes: Strings and inline elements, in order.
     """

@@ -74,7 +74,11 @@ def _is_translatable(unit: Element) -> bool:
 
 
 def _new_target(unit: Element) -> Element | None:
-    """Returns a target with the content of the source; None if the unit needs no translation."""
+    """Copies the content of the source into the target, and returns the target.
+
+    A missing target is added to the unit. The result is None if the unit has no source, or if the
+    unit already has a translation and its state is not in OPEN_STATES.
+    """
     found = {local_name(child): child for child in unit if local_name(child)}
     source, target = found.get("source"), found.get("target")
     if source is None:

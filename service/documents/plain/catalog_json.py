@@ -35,7 +35,7 @@ def read_json(data: bytes) -> PassageDocument:
 def _parts(text: str) -> Iterator[str | Passage]:
     """Yields the parts of valid JSON: strings that are kept, and passages to translate.
 
-    A pattern finds the strings, because valid JSON has quotation marks only in strings.
+    A regular expression can find the strings: valid JSON has quotation marks only in strings.
     """
     begin = 0
     for match in _STRING.finditer(text):

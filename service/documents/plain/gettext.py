@@ -2,8 +2,8 @@
 
 An entry with several plural forms stays as it is if one of the forms already has a translation.
 Comments and translated entries are kept byte for byte. In the header, only the language changes.
-Babel could write catalogues, but it wraps lines anew and drops previous messages (`#|`). A version
-control system would then show a change in every entry.
+Babel does not write the catalogues here, because it changes line breaks and drops previous messages
+(`#|`). A version control system would then show a change in every entry.
 """
 
 import re
@@ -73,7 +73,7 @@ def read_po(data: bytes) -> PassageDocument:
 def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
     """Yields the lines of an entry.
 
-    If all translations of the entry are empty, a passage takes the place of each of them. A
+    If all translations of the entry are empty, each of them becomes a passage to translate. A
     translation whose source has no letters stays empty.
     """
     try:

@@ -3,8 +3,8 @@
 The text of a page is translated. All other characters are kept, except for the value of a `lang`
 attribute in the root element, which becomes the target language.
 
-The tokenizer of the standard library reads HTML, because it accepts every page. A tree of `lxml` or
-`html5lib` would be written with other quotes, other entities and added elements.
+The tokenizer of the standard library reads the page, because this tokenizer accepts every page.
+`lxml` and `html5lib` would write the page with other quotes, other entities and added elements.
 """
 
 import re
@@ -144,15 +144,15 @@ class _Tokenizer(HTMLParser):
         self._begin(Kind.APART)
 
     def handle_data(self, data: str) -> None:
-        """Begins a text."""
+        """Begins a text token."""
         self._begin(Kind.TEXT)
 
     def handle_entityref(self, name: str) -> None:
-        """Begins a text."""
+        """Begins a text token."""
         self._begin(Kind.TEXT)
 
     def handle_charref(self, name: str) -> None:
-        """Begins a text."""
+        """Begins a text token."""
         self._begin(Kind.TEXT)
 
     def handle_comment(self, data: str) -> None:

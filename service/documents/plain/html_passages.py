@@ -46,7 +46,10 @@ class Kind(Enum):
     KEPT = auto()
     """An inline element that stays as it is, with its content."""
     CONTENT = auto()
-    """A part of a kept element. It is joined to the token before it; `passages` never gets it."""
+    """A part of a kept element.
+
+    The tokenizer joins this part to the token before it, so `passages` never receives this kind.
+    """
     APART = auto()
     """Any other part of a page. It ends a sentence."""
 
@@ -117,7 +120,7 @@ def _ends(tokens: Sequence[Token]) -> dict[int, int] | None:
 
 
 def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
-    """Returns the indices of the first token of a block's text, and of the token after the last.
+    """Returns the index of the first token of a block's text, and the index after its last token.
 
     Tags that surround the whole text are outside these bounds.
     """
@@ -135,7 +138,7 @@ def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
 
 
 def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Passage]:
-    """Yields a passage and the white space around it; without words, yields a kept string."""
+    """Yields a passage and the white space around it, or one kept string if there are no words."""
     before, source, after = split_margins(_source(tokens))
     nodes = _nodes(tokens, ends, 0, len(tokens))
     if not is_translated(nodes):
