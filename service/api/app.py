@@ -74,7 +74,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Application(FastAPI):
-    """A FastAPI application. Its OpenAPI document includes bodies that routes parse themselves."""
+    """A FastAPI application. Its OpenAPI document includes bodies that FastAPI does not parse."""
 
     def openapi(self) -> dict[str, Any]:
         """Returns the OpenAPI document; its components include the schemas of request bodies."""
@@ -161,7 +161,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     )
     app.state.early = EarlyRefusals(
         load,
-        # With tracing, the middleware refuses requests, because it makes a span for each of them.
+        # With tracing, the middleware refuses these requests, because each refusal needs a span.
         {} if tracing else refusal_templates(DIALECTS),
         lambda: drain.has_begun,
         services.backend.count_refused,

@@ -51,8 +51,9 @@ from service.private_server import ServerStartError, running_server
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
 """Yields the address of a running server or of a private server.
 
-The commands send the same sentences again and again. With default settings, a server computes equal
-sentences in progress only once. A private server of these commands computes every sentence.
+The commands send the same sentences again and again. If several equal sentences are in progress, a
+server with default settings computes only one of them. A private server of these commands computes
+every sentence.
 """
 
 app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
@@ -181,14 +182,15 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
     url: Annotated[str | None, _URL] = None,
     limit: Annotated[
         float,
-        typer.Option(help="largest accepted ratio of p99 with attention to p99 without"),
+        typer.Option(help="largest accepted p99 with attention, divided by p99 without attention"),
     ] = 1.5,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Measure how much slower translations are while another client requests attention.
 
-    This client requests all layers and heads of one text, or --knockouts of it, in a loop. Exits
-    with 1 if the ratio of p99 is above --limit, or if a request fails while attention is requested.
+    This client requests the attention of all layers and heads for one text, in a loop. With
+    --knockouts, it requests this number of knock-outs of the text instead. Exits with 1 if the
+    ratio of p99 is above --limit, or if a request fails while attention is requested.
     """
     with _errors_shown():
         language, _ = split_pair(pair)
@@ -228,16 +230,17 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
     limit: Annotated[
-        float, typer.Option(help="largest accepted ratio of p99 with long texts to p99 without")
+        float,
+        typer.Option(help="largest accepted p99 with long texts, divided by p99 without them"),
     ] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Measure how much slower short texts are embedded while other clients embed long texts.
 
-    More clients translate and request attention all the time. The run has periods, called windows,
-    alternately without and with long texts. Short texts have 8 to 30 tokens, long texts up to
-    --tokens. A line on standard error reports the progress once a minute. Exits with 1 if the ratio
-    of p99 of short texts is above --limit, or if a client gets an error.
+    Other clients translate and request attention all the time. The run has periods, called windows.
+    Long texts are sent only in every second window. Short texts have 8 to 30 tokens, and long texts
+    have up to --tokens. A line on standard error reports the progress about once a minute. Exits
+    with 1 if the ratio of p99 of short texts is above --limit, or if a client gets an error.
     """
     clients = Clients(translating, short, long, asking, long_model)
     with _errors_shown():
@@ -283,10 +286,10 @@ def detachment(
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure how well the detachment score tells shuffled pairs of lines from true pairs.
+    """Measure how well the detachment score distinguishes shuffled pairs of lines from true pairs.
 
-    A true pair is a line of --source and its line of --reference. A shuffled pair has another
-    line of --reference.
+    A true pair is a line of --source and the line of --reference with the same number. A shuffled
+    pair has another line of --reference.
     """
     with _errors_shown():
         sentences, translations = read_lines(source), read_parallel(source, reference)
@@ -300,13 +303,13 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that send single sentences")] = 8,
     lists: Annotated[int, typer.Option(min=0, help="clients that send lists")] = 4,
     size: Annotated[int, typer.Option(min=1, help="sentences in a list")] = 2048,
-    rounds: Annotated[int, typer.Option(min=1, help="windows without lists, and as many with")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="windows of each kind")] = 2,
     duration: Annotated[float, typer.Option(min=0.1, help="measured seconds per window")] = 15.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
     limit: Annotated[
-        float, typer.Option(help="largest accepted ratio of p99 with lists to p99 without")
+        float, typer.Option(help="largest accepted p99 with lists, divided by p99 without lists")
     ] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:

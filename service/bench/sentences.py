@@ -138,8 +138,8 @@ def read_parallel(source: Path, other: Path) -> list[str]:
 def with_other_ends(sentences: Sequence[str]) -> list[str]:
     """Returns the sentences once for each mark of END_MARKS, with this mark at the end.
 
-    A server computes equal sentences in progress only once. Different sentences therefore show how
-    many sentences the server can compute.
+    If several equal sentences are in progress, a server computes only one of them. Different
+    sentences therefore show how many sentences the server can compute.
     """
     bare = [sentence.strip().rstrip(".!?") for sentence in sentences if sentence.strip()]
     return [sentence + mark for mark in END_MARKS for sentence in bare]

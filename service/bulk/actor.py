@@ -1,7 +1,7 @@
 """An actor of Ray Data, with one engine.
 
-The engine runs in an event loop of its own thread. Ray Data calls the actor from its own loop, with
-several shards at a time.
+The engine runs in an event loop in a separate thread. Ray Data calls the actor from another event
+loop. Several calls, with one shard each, may be in progress at a time.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class ActorSpec:
 
     Attributes:
         folder: Output folder.
-        settings: Settings with located models.
+        settings: Settings from `take_models`: each local model is a folder or package on the disk.
         rows_in_flight: Number of rows that are computed at a time.
         cores: Number of CPU cores of the actor.
         engine: Module and class of the engine.
@@ -52,10 +52,11 @@ class ActorSpec:
 class ShardActor:
     """Computes the shards that Ray Data sends.
 
-    An error is a part of the answer. Ray would start an actor again if its constructor failed.
+    If the engine cannot start or a shard cannot be computed, the answer contains the error. The
+    constructor does not raise the error, because Ray would then start the actor again.
 
     Args:
-        spec: Folder, job and engine.
+        spec: Folder and engine of the actor.
     """
 
     def __init__(self, spec: ActorSpec) -> None:
@@ -82,7 +83,7 @@ class ShardActor:
 
 
 async def open_work(spec: ActorSpec) -> ShardWork:
-    """Starts an engine, and returns the work with it.
+    """Starts an engine, and returns a ShardWork that uses the engine.
 
     Raises:
         JobError: The folder has no job, or a model cannot be loaded.

@@ -1,6 +1,6 @@
 """Runs the shards of a job with Ray Data.
 
-Ray Data moves the numbers of shards, not rows: an actor reads its rows and writes their results.
+Ray Data moves the indices of shards, not rows: an actor reads its rows and writes their results.
 Memory therefore does not grow with the size of the job. The output folder alone decides which
 shards are computed: Ray's own checkpoints and writers are not used.
 """
@@ -29,9 +29,10 @@ QUIET = {
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
 }
 LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_prestart_worker_first_driver": "0"}
-"""Without a cluster, Ray uses the loopback address; the first variable works on Linux too.
+"""Environment variables for Ray without a cluster.
 
-Without the second variable, Ray starts a process for each core, which no task uses.
+The first variable makes Ray use the loopback address. Despite its name, it also works on Linux.
+Without the second variable, Ray starts one process for each core, and no task uses these processes.
 """
 
 OBJECT_STORE_BYTES = 200 * 1024 * 1024
@@ -41,7 +42,7 @@ SHARDS_PER_ACTOR = 2
 START_ATTEMPTS = 3
 POLL_SECONDS = 1.0
 MAX_STARTS = 5
-"""Number of actor starts without a committed chunk after which a job ends, for each actor."""
+"""Largest number of starts per actor while no chunk is committed. After more starts, a job ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ def connected(options: ClusterOptions) -> Iterator[ModuleType]:
     ray = load_ray(options.address is None)
     shared: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     local = {
-        "address": "local",  # never another cluster of this machine
-        # The read of the list of shards must not wait for the cores of the actors.
+        "address": "local",  # never connects to a running cluster on this machine
+        # Ray reads the list of shards on one additional core, as the actors hold all others.
         "num_cpus": options.num_actors * options.cpus + 1,
         "num_gpus": options.num_actors * options.gpus,
         "object_store_memory": OBJECT_STORE_BYTES,
@@ -157,7 +158,7 @@ def run(
         advance: Called every POLL_SECONDS with the number of committed rows of the job.
 
     Raises:
-        JobError: An input has changed, the engine has failed, or actors keep ending.
+        JobError: An input has changed, the engine has failed, or too many actors have ended.
     """
     with connected(options) as ray:
         watch = Watch(OutputFolder(spec.folder), job, shards, options)

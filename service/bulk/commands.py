@@ -30,8 +30,8 @@ ROWS_PER_WORKER = {False: 64, True: 1024}
 """Rows of a batch of a device worker, on a CPU and on a GPU, unless REGARD_MAX_ROWS is set."""
 
 BATCHES_IN_FLIGHT = 16
-"""Number of batches of each worker that an actor computes at a time. With half as many rows, and
-chunks of half as many, 1,000 rows take 3 % more CPU time."""
+"""Number of batches of each worker that an actor computes at a time. If this number and CHUNK_ROWS
+are both halved, 1,000 rows take 3 % more CPU time."""
 
 CHUNK_ROWS = 256
 """Number of rows that are committed together, by default."""
@@ -42,13 +42,16 @@ RESULT_SETTINGS = ("dtype", "shortlist", "guard_beam_size", "max_source_tokens",
 Sources = Annotated[list[Path], typer.Argument(help="files, or folders of files")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="folder for the results")]
 Format = Annotated[
-    str | None, typer.Option("--format", help="jsonl or parquet; by default parquet for Parquet")
+    str | None,
+    typer.Option("--format", help="jsonl or parquet; default: parquet if the inputs are Parquet"),
 ]
 TextColumn = Annotated[str, typer.Option(help="column of the texts")]
 IdColumn = Annotated[str | None, typer.Option(help="column of the ids; by default row numbers")]
 Models = Annotated[str | None, typer.Option(help="models, separated by commas (REGARD_MODELS)")]
 Actors = Annotated[int, typer.Option(min=1, help="number of actors, each with its own models")]
-Cpus = Annotated[int, typer.Option(min=0, help="cores of each actor; 0 shares this machine's")]
+Cpus = Annotated[
+    int, typer.Option(min=0, help="cores of each actor; 0 divides this machine's cores equally")
+]
 Gpus = Annotated[int, typer.Option(min=0, help="GPUs of each actor")]
 Address = Annotated[
     str | None, typer.Option(help="address of a Ray cluster, or auto; by default this machine")
@@ -71,7 +74,7 @@ class Layout:
         sources: Files and folders.
         output: Output folder.
         format: Name of the output format; None for the default.
-        models: Models, as in REGARD_MODELS; None for the setting.
+        models: Models, in the format of REGARD_MODELS; None to use REGARD_MODELS itself.
         shard_rows: Number of rows of each output file.
         chunk_rows: Number of rows that are committed together.
         price: Price of a machine for an hour; None if it is not known.
@@ -178,7 +181,7 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
 def cluster_options(
     address: str | None, actors: int, cpus: int, gpus: int, temp: Path | None
 ) -> ClusterOptions:
-    """Returns the options of Ray; the cores of this machine are shared among the actors."""
+    """Returns the options of Ray. If `cpus` is 0, the actors share the cores of this machine."""
     return ClusterOptions(address, actors, cpus or max(1, available_cores() // actors), gpus, temp)
 
 
@@ -236,10 +239,11 @@ def job_options(
 
 
 def check_models(options: JobOptions, settings: Settings) -> None:
-    """Checks that a model has the languages, or embeds.
+    """Checks that a model can translate between the languages of a job, or can embed its texts.
 
     Raises:
-        ServiceError: No model has the languages, or the embedding model does not exist.
+        JobError: No model can embed texts, or the named model cannot.
+        ServiceError: No model can translate between the languages.
         ModelError: The files of a model are damaged.
     """
     catalog = Catalog.load(settings.models, settings.offered, settings.aliases)

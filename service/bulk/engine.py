@@ -36,7 +36,7 @@ class CoreEngine:
 
     Args:
         options: Options of the job.
-        settings: Settings with located models.
+        settings: Settings from `take_models`: each local model is a folder or package on the disk.
         cores: Number of CPU cores for the device workers.
     """
 
@@ -168,7 +168,8 @@ def unlimited(settings: Settings) -> Settings:
     """Returns settings without the limits that protect a server with several users.
 
     The only client is the actor, which bounds the number of its rows in progress. No sentence
-    waits in the bulk lane, which would leave rows of a batch free for interactive requests.
+    waits in the bulk lane. The scheduler would otherwise leave rows of a batch free for interactive
+    requests.
     """
     changed = {
         "max_inputs": UNLIMITED,

@@ -49,10 +49,10 @@ class OutputFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other commands out of the folder. The lock ends with the process.
+        """Keeps other commands out of the folder until the context or the process ends.
 
         Raises:
-            JobError: Another command uses the folder, or it has files of something else.
+            JobError: Another command uses the folder, or `check_names` finds a fault.
         """
         self.check_names()
         self.work.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ class OutputFolder:
         ]
 
     def num_rows_done(self, job: Job, unfinished: Sequence[int]) -> int:
-        """Returns the number of committed rows; a last, shorter chunk counts as a whole one.
+        """Returns the number of committed rows; a shorter last chunk counts as a full chunk.
 
         Args:
             job: The job.
@@ -162,7 +162,10 @@ class OutputFolder:
     def commit(
         self, job: Job, place: tuple[int, int], rows: Sequence[Row], outcomes: Sequence[Outcome]
     ) -> None:
-        """Writes a chunk. The first phase of the commit of a shard consists of such calls.
+        """Writes a chunk of a shard.
+
+        A shard is committed in two phases. The first phase writes each chunk with this method. The
+        second phase is `publish`.
 
         Args:
             job: The job.
@@ -175,9 +178,10 @@ class OutputFolder:
             form.write_chunk(file, job.output_columns, rows, outcomes)
 
     def publish(self, job: Job, index: int) -> None:
-        """Merges the chunks of a shard into its file, and deletes them: the second phase.
+        """Merges the chunks of a shard into the file of the shard, and deletes the chunks.
 
-        Another process may have published the shard meanwhile.
+        This is the second phase of the commit; `commit` is the first phase. Another process may
+        have published the shard meanwhile.
 
         Raises:
             JobError: The chunks do not have the rows of the shard.
@@ -221,7 +225,7 @@ def durable_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(path: Path) -> None:
-    """Writes the names of a folder to the disk."""
+    """Waits until the names of the files in a folder are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

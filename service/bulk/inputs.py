@@ -23,13 +23,13 @@ NEWLINE = 0x0A
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Names of the columns of an input. A text file has none of them.
+    """Names of the columns of an input. A text file has no columns.
 
     Attributes:
         text: Column with the texts.
         id: Column with the ids; None to number the rows.
-        source: Column with the source languages; None for one language.
-        target: Column with the target languages; None for one language.
+        source: Column with the source languages; None if the rows do not name a source language.
+        target: Column with the target languages; None if the rows do not name a target language.
     """
 
     text: str = "text"
@@ -49,7 +49,7 @@ class Shard:
 
     Attributes:
         file: Index of the file.
-        position: Where the range begins: an offset in bytes, or a row of a Parquet file.
+        position: Start of the range: an offset in bytes, or a row number in a Parquet file.
         num_rows: Number of rows.
         first_row: Number of the first row, counted over all files from 0.
     """
@@ -140,7 +140,7 @@ class JsonLinesInput:
 
 
 class ParquetInput:
-    """Parquet. A shard may begin within a row group."""
+    """Reads Parquet files. A shard may begin within a row group."""
 
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
         """Hashes a file, and divides its rows into ranges."""
@@ -200,7 +200,7 @@ def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
 
 
 def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
-    """Returns the row with these fields. A missing text counts as an error, and null as empty."""
+    """Returns the row with these fields. A missing text is an error, and null is an empty text."""
     row = Row(number if columns.id is None else fields.get(columns.id), None)
     if columns.id is not None and row.id is None:
         row.error = f"row {number} has no value in the column {columns.id}"
@@ -222,7 +222,7 @@ def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
 
 
 def string_of(value: Any, column: str) -> tuple[str | None, str]:
-    """Returns a value that is a string or null; otherwise None and an error."""
+    """Returns a string or null without an error; for any other value, returns None and an error."""
     if value is None or isinstance(value, str):
         return value, ""
     return None, f"the column {column} has a {type(value).__name__}, not a string"
@@ -269,7 +269,8 @@ SUFFIXES = {
 def find_files(sources: Sequence[Path]) -> tuple[str, list[Path]]:
     """Returns the name of the format, and the files, with the files of each folder sorted by name.
 
-    A file of an unknown extension is a text file. In a folder, such files are left out.
+    A source with an unknown extension counts as a text file. Files with unknown extensions inside a
+    folder are left out.
 
     Raises:
         JobError: A source is missing or has no file, the formats differ, or a library is missing.

@@ -13,14 +13,14 @@ from service.bulk.outputs import OutputColumns
 from service.bulk.rows import JobError
 
 Table = NDArray[np.int64]
-"""Shards of a job: their file, position, number of rows and first row, (shards, 4)."""
+"""The file, position, number of rows and first row of each shard; an array of shape (shards, 4)."""
 
 NO_SHARDS: Table = np.zeros((0, 4), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """The options that decide the content of the output. A resumed job must have the same.
+    """The options that decide the content of the output. A resumed job needs the same options.
 
     Attributes:
         result: Name of the column of the results.
@@ -28,7 +28,7 @@ class JobOptions:
         output_format: Name of the format of the output.
         columns: Columns of the inputs.
         source: Source language for all rows; None to detect it, or to read it from a column.
-        target: Target language for all rows; "" to read it from a column, or to embed.
+        target: Target language for all rows; "" to read it from a column, and for embedding.
         model: Served name of the embedding model; None for the first one.
         prompt_name: Name of the prompt in front of each text; None for the model's default.
         dimensions: Number of leading values kept of each vector; None keeps all.

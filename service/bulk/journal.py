@@ -1,7 +1,7 @@
 """The journal of a job: computed rows, CPU seconds and costs, over all runs of the job.
 
-Each process appends lines to a file of its own. A process that is killed keeps its lines. Only a
-last, unfinished line is lost.
+Each process appends lines to a separate file. If a process is killed, its lines remain in the file.
+Only a last, unfinished line is lost.
 """
 
 import json
@@ -42,7 +42,8 @@ class Totals:
     """Sums over all runs of a job.
 
     Attributes:
-        rows_computed: Rows whose computation has begun. A row that was lost counts again.
+        rows_computed: Rows whose computation has begun. If the result of a row is lost, the row is
+            computed and counted again.
         cpu_seconds: CPU seconds of the actors, their device workers, and the commands.
         machine_seconds: Seconds of all runs, each multiplied by its number of machines.
         num_runs: Number of runs.

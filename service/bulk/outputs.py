@@ -92,9 +92,9 @@ class JsonLinesOutput:
 
 
 class ParquetOutput:
-    """Parquet with the columns of the id, the result, and the error.
+    """Writes Parquet files with three columns: the id, the result, and the error.
 
-    A chunk is a file of Arrow, which is written and read faster.
+    A chunk is an Arrow file, because Arrow files are written and read faster than Parquet files.
     """
 
     suffix = ".parquet"

@@ -69,9 +69,10 @@ Compute = Callable[[Sequence[Row]], Awaitable[Sequence[Outcome]]]
 
 
 async def isolated(rows: Sequence[Row], compute: Compute) -> list[Outcome]:
-    """Computes rows together; after an error it computes the halves, down to the failing row.
+    """Computes rows together; after an error, computes each half in the same way.
 
-    A single row whose error may be temporary is tried ATTEMPTS times.
+    The function thus divides the rows until each row that fails is alone. A single row whose error
+    may be temporary is tried ATTEMPTS times.
 
     Args:
         rows: Rows to compute; at least one.

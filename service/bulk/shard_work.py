@@ -94,7 +94,7 @@ class ShardWork:
         self.journal.add(begun=len(rows))
         outcomes = await self.engine.compute(rows)
         if failed := sum(bool(outcome.error) for outcome in outcomes):
-            # The line is written before the commit, so that every committed chunk has one.
+            # This line precedes the commit, so that each committed chunk with errors has a line.
             self.journal.add(shard=index, chunk=chunk, failed=failed)
         await self._in_thread(self.folder.commit, self.job, (index, chunk), rows, outcomes)
         self.journal.add(cpu=self.engine.cpu_seconds())

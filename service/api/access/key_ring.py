@@ -25,9 +25,9 @@ Stamp = tuple[int, int, int]
 class KeyRing:
     """Finds keys by their hash, and reads the file of keys again when it changes.
 
-    If the file cannot be used, the fault is logged once, and not again before the file changes. The
-    keys that were read before stay valid. If no keys were read before, the server refuses all keys
-    except its admin key.
+    If the file cannot be used, the error is logged once until the file changes. The keys from the
+    last successful read stay valid. If no read has succeeded, the server refuses all keys except
+    its admin key.
 
     Args:
         settings: Settings of the server.

@@ -44,7 +44,7 @@ Without CORS headers, a browser does not let a page of another origin read the r
 """
 
 OWN_SITE = (b"same-origin", b"none")
-"""Values of the header Sec-Fetch-Site in requests that no page of another origin has sent."""
+"""Values of Sec-Fetch-Site in requests that come from the server's own pages or from no page."""
 
 
 class Origins:
@@ -75,8 +75,9 @@ class Origins:
 
         Only requests with the header Origin are checked. Browsers send Origin with every request
         whose method is not in SAFE. Over TLS and to localhost, browsers also send Sec-Fetch-Site.
-        The value of Sec-Fetch-Site then decides. If Sec-Fetch-Site is absent, the origin must match
-        the header Host. Other programs send no Origin, or an Origin that is not a web address.
+        If Sec-Fetch-Site is present, its value must be in OWN_SITE. If it is absent, the origin
+        must match the header Host. Programs other than browsers send no Origin, or an Origin that
+        is neither a web address nor `null`. Their requests are accepted.
 
         Raises:
             ForbiddenError: The origin is not allowed.

@@ -27,7 +27,7 @@ class AccessRules:
 
     @classmethod
     def of(cls, settings: Settings) -> "AccessRules":
-        """Returns the rules that the settings give."""
+        """Builds the rules from the settings of the server."""
         return cls(
             Hosts(settings.allowed_hosts, settings.host),
             Origins(settings.allowed_origins),

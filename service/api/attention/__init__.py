@@ -1,1 +1,1 @@
-"""Regard's own dialect: `POST /attention` and `POST /attention/steps`."""
+"""Regard's own dialect: `POST /attention`, `/attention/steps` and `/attention/knockout`."""

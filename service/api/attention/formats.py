@@ -49,12 +49,13 @@ def choose_format(wanted: Format | None, accept: str) -> Format:
 def json_body(
     model: str, items: Sequence[SequenceAttention], decimals: int | None
 ) -> dict[str, Any]:
-    """Returns the response body. `service.api.responses` writes the arrays in the body in parts.
+    """Returns the response body. Its numbers are still arrays, which `json_chunks` writes.
 
     Args:
         model: Name of the model.
         items: One item for each text or, if the texts are split, for each sentence.
-        decimals: Number of decimals of the weights in alignments; None leaves them unrounded.
+        decimals: Number of decimals of the alignment weights and of the detachment score. None
+            leaves both unrounded.
     """
     return {
         "model": model,
@@ -207,9 +208,9 @@ def bertviz_body(items: Sequence[SequenceAttention]) -> dict[str, Any]:
     """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each item.
 
     These functions take tensors, so the client must convert each layer with `torch.tensor`. A layer
-    has the shape (1, heads, rows, columns). The decoder has only one list of labels in bertviz. If
-    self-attention of the decoder was requested, the list contains the decoder's input tokens.
-    Otherwise the list contains the predicted tokens.
+    has the shape (1, heads, rows, columns). bertviz accepts only one list of tokens for the
+    decoder. If self-attention of the decoder was requested, the list contains the decoder's input
+    tokens. Otherwise the list contains the predicted tokens.
     """
     return {"items": [_bertviz_item(item) for item in items]}
 

@@ -53,7 +53,9 @@ class KnockoutQuestion(Parameters):
 
     model_config = ConfigDict(extra="forbid")
 
-    heads: ListOf[HeadsQuestion] = Field([], description="Heads.", max_length=MAX_PARTS)
+    heads: ListOf[HeadsQuestion] = Field(
+        [], description="Heads to switch off.", max_length=MAX_PARTS
+    )
     edges: ListOf[EdgeQuestion] = Field(
         [],
         description="Edges: pairs of tokens. The token `query` does not attend to the token `key`.",
@@ -128,8 +130,9 @@ class NewTranslation(BaseModel):
 
     text: str
     is_cut: bool = Field(
-        description="True if the translation was cut at its length limit. The limit is twice the "
-        "length of the old translation plus 8 tokens, or the limit of the model if that is smaller."
+        description="True if the translation was cut at its length limit. The limit is 2n + 8 "
+        "tokens, where n is the number of tokens of `target`. If the limit of the model is "
+        "smaller, it applies instead."
     )
 
 
@@ -147,7 +150,7 @@ class KnockoutEffectBody(BaseModel):
 
 
 class KnockoutResponse(BaseModel):
-    """The changes that each knock-out causes. null for a number means that a probability is 0."""
+    """The changes that each knock-out causes. A number is null if a probability is 0."""
 
     model: str
     source: LabelsBody

@@ -88,20 +88,21 @@ class NamedBody(BaseModel):
     tokens: list[str]
     ids: list[int]
     is_candidate: list[bool]
-    log_probs: list[list[float | None]] = Field(description="null: the probability is 0.")
+    log_probs: list[list[float | None]] = Field(description="null if the probability is 0.")
     ranks: list[list[int]] = Field(
         description="1 plus the number of candidates with a larger probability."
     )
 
 
 class ProbabilitiesBody(BaseModel):
-    """The probabilities at each position of the target, with natural logarithms.
+    """The probabilities at each position of the target. Logarithms are natural.
 
-    The probabilities of all candidates sum to 1. The probability of a token that is no candidate is
-    its exp(logit), divided by the sum of exp(logit) over all candidates.
+    A candidate is a token that the decoder can choose. Their probabilities sum to 1. Every token
+    has the probability exp(logit) / S, even if the token is not a candidate. S is the sum of
+    exp(logit) over all candidates.
     """
 
-    num_candidates: int = Field(description="Number of tokens among which the decoder chooses.")
+    num_candidates: int = Field(description="Number of candidates.")
     log_probs: list[float | None] = Field(description="Log-probability of each target token.")
     ranks: list[int] = Field(
         description="Rank of each target token: 1 plus the number of candidates with a larger "

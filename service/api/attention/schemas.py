@@ -232,7 +232,7 @@ class AttentionRequest(AttentionQuestion):
         "the response has their columns.",
     )
     decimals: Decimals | None = Field(
-        None, description="Decimals to which values are rounded; by default they are not rounded."
+        None, description="Number of decimals of the values; by default they are not rounded."
     )
     probabilities: Annotated[ProbabilitiesQuestion | None, BeforeValidator(check_probabilities)] = (
         Field(
@@ -260,8 +260,8 @@ class AttentionRequest(AttentionQuestion):
     )
     alignment_head: Annotated[int | Literal["mean"], BeforeValidator(check_head)] | None = Field(
         None,
-        description="Head of that layer, or `mean`. By default it is the head that was trained to "
-        "align words, or else `mean`.",
+        description="Head of the layer `alignment_layer`, or `mean`. By default it is the head "
+        "that was trained to align words, or else `mean`.",
     )
     alignment_shift: Literal[0, 1] | None = Field(
         None,

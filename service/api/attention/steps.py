@@ -1,4 +1,4 @@
-"""The response of /attention/steps: the attention of one token, number by number."""
+"""Builds the response of /attention/steps: the attention of one token, step by step."""
 
 from collections.abc import Collection
 from typing import Any
@@ -22,7 +22,7 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
     """Returns the response body. Its matrices are still arrays, which `json_chunks` writes.
 
     Args:
-        found: Result of the task, with all numbers.
+        found: The computed attention of the token, with all intermediate values.
         include: Parts that the client requests in addition to the rows.
     """
     source = token_labels(found.source)

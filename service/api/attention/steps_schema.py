@@ -36,7 +36,7 @@ class StepsRequest(AttentionQuestion):
     head: StrictInt = Field(0, description="Number of the head; -1 is the last head.")
     query: StrictInt = Field(
         description="Number of the token whose attention is computed. Negative numbers count from "
-        "the end. It is a source token for `encoder`, and a target token for `decoder` and `cross`."
+        "the end. For `encoder` the token is a source token, otherwise a target token."
     )
     include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],

@@ -108,7 +108,7 @@ async def status(request: Request, document_id: str) -> Response:
     openapi_extra=request_body(DocumentKeyRequest, JSON, FORM),
 )
 async def result(request: Request, document_id: str) -> Response:
-    """Returns a translated document, and deletes the document."""
+    """Returns a translated document, and deletes it from the server."""
     state = await find(request, document_id)
     if state.status == "error":
         raise InvalidRequestError("The document was not translated.", details=state.error)
@@ -196,7 +196,7 @@ async def run(services: Services, documents: DocumentTranslator, job: DocumentJo
     except asyncio.CancelledError:
         context.outcome = "cancelled"
         raise
-    except Exception:  # the job has logged it
+    except Exception:  # the job has already logged the error
         context.outcome, status = "error", 500
     finally:
         requests.end(context)

@@ -97,7 +97,7 @@ def source_codes(catalog: Catalog) -> list[str]:
 
 def target_codes(catalog: Catalog) -> list[str]:
     """Returns DeepL's codes of the languages into which the server translates."""
-    # The sources of a language contain the language itself.
+    # `sources` includes the target, so one source means that no language is translated to it.
     targets = [each for each in catalog.languages if len(catalog.sources(each)) > 1]
     return sorted({code.upper() for each in targets for code in REGIONS.get(each, (each,))})
 

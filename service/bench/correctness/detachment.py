@@ -1,4 +1,4 @@
-"""Measures how well the detachment score tells wrong translations from right ones.
+"""Measures how well the detachment score distinguishes wrong translations from right ones.
 
 Each line is scored with its own translation, and with the translation of another line. A good score
 is nearly always higher for the translation of another line.
@@ -42,7 +42,7 @@ async def run_detachment(
         url: Address of the server.
         pair: Source and target language, such as `en-pt`.
         sentences: Lines of the source language, at least two.
-        translations: Their translations.
+        translations: Translations of the sentences, in the same order.
         batch: Number of pairs in a request.
 
     Raises:
@@ -68,7 +68,10 @@ def shifted(lines: Sequence[str], seed: int = 0) -> list[str]:
 
 
 def area_under_curve(lower: Sequence[float], higher: Sequence[float]) -> float:
-    """Returns the share of pairs of scores in which the second score is higher; ties count half."""
+    """Returns the share of pairs in which the score of `higher` is greater than that of `lower`.
+
+    A pair has one score of each sequence. A pair of equal scores counts half.
+    """
     low, high = np.array(lower), np.array(higher)[:, None]
     return float((high > low).mean() + (high == low).mean() / 2)
 

@@ -15,7 +15,7 @@ from service.bench.translation import LIST_TIMEOUT_SECONDS, translate_request
 WARMUP_SECONDS = 3.0
 RETRY_SECONDS = 1.0
 JOB_LIST = 1000
-"""Number of sentences in each list of the bulk job (`run_bulk`)."""
+"""Number of sentences in each list of the client that translates a bulk job; see `run_bulk`."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class BulkReport:
         p99_ratio: Median p99 of single sentences in windows with lists, divided by the median p99
             in the other windows.
         lists: Number of lists that were translated.
-        statuses: Numbers of other results of lists, by the status or the kind of the error.
+        statuses: Maps each status other than 200, and each kind of error, to its number of lists.
     """
 
     clients: int
@@ -80,7 +80,7 @@ async def run_bulk(
     rounds: int,
     seconds: float,
 ) -> BulkReport:
-    """Measures windows that alternate: without and with clients that send lists.
+    """Measures alternating windows without and with clients that send lists.
 
     In the windows with lists, one more client translates a bulk job: lists of JOB_LIST sentences.
 
@@ -95,7 +95,8 @@ async def run_bulk(
         seconds: Measured seconds of each window.
 
     Raises:
-        BenchError: The server refuses a single sentence, or translates none in a window.
+        BenchError: The first request of a window fails, a single sentence fails while no lists are
+            sent, or no sentence is translated in a window.
     """
     address = Address.parse(url)
     lists = ListClients(address, pair, sentences)

@@ -11,10 +11,10 @@ from service.bench.client import Address, Reply, ReplyParser, RequestError
 CHUNK_BYTES = 65536
 
 TICK_SECONDS = 0.001
-"""Time between two rounds of sending and receiving. A request may be sent this much too late.
+"""Time between two rounds of sending and receiving. A request may be late by up to this time.
 
-In each round, several requests are sent and several replies are read. A client that wakes up for
-each of them takes 0.030 ms of CPU time for a request, not 0.021 ms.
+In each round, several requests are sent and several replies are read, which takes 0.021 ms of CPU
+time per request. A client that wakes up for each request and each reply takes 0.030 ms.
 """
 
 
@@ -60,7 +60,8 @@ class OpenLoop:
     Args:
         address: Address of the server.
         requests: Endless iterator of encoded requests.
-        timeout_seconds: Time after which a request without a reply has failed.
+        timeout_seconds: Longest wait for replies after the last request has been sent. After
+            this time, requests without a reply have failed.
 
     Raises:
         RequestError: The address cannot be resolved; the kind is `connect`.

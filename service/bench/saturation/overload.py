@@ -37,7 +37,7 @@ The server refuses such a sentence even at half of its capacity.
 """
 
 PATIENCE_SECONDS = 10.0
-"""A request has failed if it has no reply this long after its deadline."""
+"""A request has failed if it has no reply this long after the deadline of the last request."""
 
 REFUSED = (429, 503)
 
@@ -183,8 +183,8 @@ async def run_overload(
         factors: Offered rates, divided by the capacity.
         deadlines: Deadlines in seconds.
         rounds: Number of runs of each rate.
-        seconds: Measured seconds of each run. Before them, the same load fills the queue, for the
-            length of the deadline but at most for `seconds`.
+        seconds: Measured seconds of each run. Before them, the client sends the same load to fill
+            the queue. This phase lasts as long as the deadline, but at most `seconds`.
         on_run: Called with the figures of each run.
 
     Raises:

@@ -72,8 +72,8 @@ class TaggedText:
 
     Attributes:
         before: White space at the start of the text, which is not translated.
-        nodes: The text between this white space.
-        after: White space at the end of the text.
+        nodes: The text without the white space in `before` and `after`.
+        after: White space at the end of the text, which is not translated.
         html: The text as HTML.
     """
 
@@ -91,7 +91,7 @@ class TaggedText:
             self.html = self.html.replace("\n", LINE_BREAK)
 
     def tree_of(self, translation: str) -> list[Node]:
-        """Returns a translation as a tree, without white space at its ends."""
+        """Returns a translation as a tree, without the white space in `before` and `after`."""
         if self.keeps_lines:
             translation = _LINE_BREAKS.sub("\n", translation)
         return from_html(translation, self.nodes)
