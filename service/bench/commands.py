@@ -49,7 +49,7 @@ from service.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
-"""Yields the address of a running server or of a private server.
+"""Yields the address of a running server. Without an address, starts a private server.
 
 The commands send the same sentences again and again. If several equal sentences are in progress, a
 server with default settings computes only one of them. A private server of these commands computes
@@ -83,7 +83,7 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
     ] = None,
     url: Annotated[str | None, _URL] = None,
     batch: Annotated[int, typer.Option(min=1, help="sentences per request")] = 32,
-    clients: Annotated[int, typer.Option(min=1, help="requests at a time")] = 1,
+    clients: Annotated[int, typer.Option(min=1, help="requests in progress at a time")] = 1,
     split: Annotated[bool, _SPLIT] = False,
     output: Annotated[Path | None, typer.Option(help="file to write the translations to")] = None,
     as_json: Annotated[bool, _JSON] = False,
@@ -303,7 +303,7 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that send single sentences")] = 8,
     lists: Annotated[int, typer.Option(min=0, help="clients that send lists")] = 4,
     size: Annotated[int, typer.Option(min=1, help="sentences in a list")] = 2048,
-    rounds: Annotated[int, typer.Option(min=1, help="windows of each kind")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="windows without lists and with lists")] = 2,
     duration: Annotated[float, typer.Option(min=0.1, help="measured seconds per window")] = 15.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
@@ -333,7 +333,7 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
 @app.command()
 def overload(
     offered: Annotated[
-        str, typer.Option(help="offered rates, divided by the capacity")
+        str, typer.Option(help="request rates, as multiples of the capacity")
     ] = "0.5,1,2,3",
     deadlines: Annotated[str, typer.Option(help="deadlines of the requests in seconds")] = "1,5,60",
     rounds: Annotated[int, typer.Option(min=1, help="runs of each rate; medians are shown")] = 1,
@@ -343,7 +343,7 @@ def overload(
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure a server that is offered more than it can compute.
+    """Measure a server that receives more requests than it can compute.
 
     Requests are sent at fixed times, each with a deadline. The capacity is measured first. Goodput
     is the number of translations per second that arrive in time. Exits with 1 if the goodput at the

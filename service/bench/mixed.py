@@ -30,7 +30,7 @@ SECONDS_A_LINE = 60.0
 
 @dataclass(frozen=True)
 class KindFigures:
-    """Figures of one kind of clients, over all windows with long embeddings or over all others.
+    """Figures of one kind of clients, over all windows with long embeddings, or all without them.
 
     Attributes:
         clients: Number of clients.
@@ -83,7 +83,7 @@ class MixedReport:
         beside: Maps each kind of client to its figures in windows with long embeddings.
         p99_ratio: P99 of short embeddings in windows with long embeddings, divided by their p99 in
             the other windows.
-        errors: Maps each kind of client with errors to the number of errors of each name.
+        errors: For each kind of client that had errors, maps the name of an error to its count.
         memory_mib: Memory of workers and main process in MiB, after the first round and at the
             end; 0 if the metrics do not report the memory.
     """

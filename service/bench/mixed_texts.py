@@ -107,7 +107,7 @@ def short_embeddings(address: Address, sizes: dict[str, int]) -> Traffic:
     """Returns embedding requests for the short sentences.
 
     Raises:
-        BenchError: No sentence is short.
+        BenchError: No sentence has a number of tokens within SHORT_TOKENS.
     """
     fewest, most = SHORT_TOKENS
     short = {text: size for text, size in sizes.items() if fewest <= size <= most}
@@ -173,7 +173,7 @@ def embed_request(address: Address, text: str, model: str | None = None) -> byte
 
 
 def attention_request(address: Address, pair: str, text: str) -> bytes:
-    """Encodes a request for the attention of every head of the last layer, as the web page does."""
+    """Encodes the request of the web page: the attention of every head of the last layer."""
     source, target = split_pair(pair)
     body: dict[str, Any] = {"text": text, "source": source, "target": target, "layers": [-1]}
     body |= {"kinds": ["encoder", "cross"], "reduce": "none"}

@@ -23,7 +23,7 @@ SHOWN_LINES = 8
 
 
 def quality_table(report: QualityReport) -> Table:
-    """Returns a table of the scores, beside the scores of a compared file."""
+    """Returns a table with the scores of the server and the scores of a compared file."""
     table = Table(report.pair, "this server", "compared file", box=box.SIMPLE)
     theirs = report.compared
     table.add_row("BLEU", f"{report.scores.bleu:.2f}", f"{theirs.bleu:.2f}" if theirs else "-")
@@ -49,7 +49,7 @@ def consistency_table(report: ConsistencyReport) -> Table:
 
 
 def load_table(reports: Sequence[LoadReport]) -> Group:
-    """Returns a table of 80 columns with one row per run, and a list of the errors."""
+    """Returns a table with one row per run, for terminals of 80 columns, and a list of errors."""
     table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
     headings = ["clients", "sentences/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "rows/step"]
     for heading in [*headings, "padding %", "errors"]:
@@ -127,7 +127,7 @@ def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float 
 
 
 def alignment_table(report: AlignmentReport) -> Table:
-    """Returns a table with the share of aligned words of each sort."""
+    """Returns a table with the share of aligned words of each kind."""
     table = Table(f"{report.sentences} sentences", "aligned", "of pairs", "%", box=box.SIMPLE)
     shares = {
         "numerals": report.numerals,

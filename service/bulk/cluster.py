@@ -42,7 +42,10 @@ SHARDS_PER_ACTOR = 2
 START_ATTEMPTS = 3
 POLL_SECONDS = 1.0
 MAX_STARTS = 5
-"""Largest number of starts per actor while no chunk is committed. After more starts, a job ends."""
+"""Largest number of starts per actor while no chunk is committed.
+
+After more starts, the job ends with an error.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,11 @@ class ClusterOptions:
 
 
 def load_ray(is_local: bool) -> ModuleType:
-    """Imports Ray, which then sends no usage reports and prints no log.
+    """Imports Ray, and configures it to send no usage reports and to print no log.
 
     Args:
-        is_local: Whether Ray runs on this machine only. Its servers then listen on the loopback
-            interface.
+        is_local: Whether Ray runs on this machine only. If so, the servers of Ray listen on the
+            loopback interface.
 
     Raises:
         JobError: Ray is not installed.
@@ -94,7 +97,7 @@ def connected(options: ClusterOptions) -> Iterator[ModuleType]:
     shared: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     local = {
         "address": "local",  # never connects to a running cluster on this machine
-        # Ray reads the list of shards on one additional core, as the actors hold all others.
+        # Ray reads the list of shards on an additional core. The actors reserve all other cores.
         "num_cpus": options.num_actors * options.cpus + 1,
         "num_gpus": options.num_actors * options.gpus,
         "object_store_memory": OBJECT_STORE_BYTES,
@@ -118,7 +121,7 @@ def start(ray: ModuleType, arguments: dict[str, Any]) -> None:
         try:
             with without_stderr():  # Ray's native code prints that its log is off
                 ray.init(**arguments)
-        except Exception as error:  # Ray raises bare exceptions too
+        except Exception as error:  # Ray also raises the class Exception itself
             ray.shutdown()
             if attempt == START_ATTEMPTS:
                 raise JobError(
@@ -130,7 +133,7 @@ def start(ray: ModuleType, arguments: dict[str, Any]) -> None:
 
 @contextmanager
 def without_stderr() -> Iterator[None]:
-    """Discards the standard error of native code."""
+    """Discards the standard error of the process, including the output of native code."""
     kept = os.dup(2)
     try:
         with open(os.devnull, "wb") as null:
@@ -203,8 +206,8 @@ class Consumer(threading.Thread):
         answers: Dataset of answers.
 
     Attributes:
-        error: Reason why the job ends early; "" without one.
-        ended: Set at the end.
+        error: Reason why the job ends early; "" if there is no error.
+        ended: Event that is set when the thread stops reading answers.
     """
 
     def __init__(self, answers: Any) -> None:
@@ -228,7 +231,7 @@ class Consumer(threading.Thread):
 
 
 class Watch:
-    """Measures the progress of a run, and records its time.
+    """Measures the progress of a run, and records its machine time and CPU time.
 
     Args:
         folder: Output folder.

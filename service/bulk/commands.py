@@ -27,11 +27,14 @@ from service.settings import Settings
 
 INTERRUPTED = "interrupted; committed rows are kept, and the same command continues"
 ROWS_PER_WORKER = {False: 64, True: 1024}
-"""Rows of a batch of a device worker, on a CPU and on a GPU, unless REGARD_MAX_ROWS is set."""
+"""Number of rows per batch of a device worker. The key tells whether the worker uses a GPU.
+
+The setting REGARD_MAX_ROWS overrides this number.
+"""
 
 BATCHES_IN_FLIGHT = 16
-"""Number of batches of each worker that an actor computes at a time. If this number and CHUNK_ROWS
-are both halved, 1,000 rows take 3 % more CPU time."""
+"""Number of batches per device worker that an actor has in progress at a time. If this number and
+CHUNK_ROWS are both halved, 1,000 rows take 3 % more CPU time."""
 
 CHUNK_ROWS = 256
 """Number of rows that are committed together, by default."""
@@ -293,7 +296,7 @@ def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layo
 
 
 def is_complete(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -> bool:
-    """Reports whether the folder has the complete results of the same job.
+    """Reports whether the folder has the complete results of a job with these options and inputs.
 
     Raises:
         JobError: The folder has the results of another job.

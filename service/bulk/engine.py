@@ -1,6 +1,6 @@
 """The models of an actor: the core of the server with its device workers, without HTTP.
 
-The core, the translator and the embedder are those of a server. A text therefore gets the same
+An actor uses the same core, translator and embedder as a server. A text therefore gets the same
 translation or vector as from `/translate` or `/embed`.
 """
 
@@ -154,8 +154,8 @@ class CoreEngine:
 def outcome_without_model(row: Row, result: str) -> Outcome | None:
     """Returns the outcome of a row that no model computes; None for all other rows.
 
-    A row that cannot be read keeps its error. The translation of a blank text is the text. A blank
-    text has no vector.
+    A row that cannot be read keeps its error. The translation of a blank text is the same blank
+    text. A blank text has no vector.
     """
     if row.error:
         return Outcome(None, row.error)
@@ -167,9 +167,9 @@ def outcome_without_model(row: Row, result: str) -> Outcome | None:
 def unlimited(settings: Settings) -> Settings:
     """Returns settings without the limits that protect a server with several users.
 
-    The only client is the actor, which bounds the number of its rows in progress. No sentence
-    waits in the bulk lane. The scheduler would otherwise leave rows of a batch free for interactive
-    requests.
+    The only client is the actor, which bounds the number of its rows in progress. All
+    sentences wait in the interactive lane. For sentences in the bulk lane, the scheduler would
+    leave some rows of a batch free for interactive requests.
     """
     changed = {
         "max_inputs": UNLIMITED,

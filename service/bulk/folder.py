@@ -108,7 +108,7 @@ class OutputFolder:
         self.record(job)
 
     def record(self, job: Job) -> None:
-        """Records the options and the inputs of a job. A job exists from this call on."""
+        """Records the options and the inputs of a job. After this call, the job can be resumed."""
         with durable_file(self.work / "job.json") as file:
             file.write(json.dumps(job.description(), indent=1).encode())
 
@@ -180,11 +180,11 @@ class OutputFolder:
     def publish(self, job: Job, index: int) -> None:
         """Merges the chunks of a shard into the file of the shard, and deletes the chunks.
 
-        This is the second phase of the commit; `commit` is the first phase. Another process may
-        have published the shard meanwhile.
+        This is the second phase of the commit; `commit` is the first phase. If another process has
+        already published the shard and deleted the chunks, its file is kept.
 
         Raises:
-            JobError: The chunks do not have the rows of the shard.
+            JobError: The chunks and the shard have different numbers of rows.
         """
         final = self.shard_path(job, index)
         merged = self.work / "merged" / final.name

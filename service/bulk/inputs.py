@@ -62,7 +62,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The content of a file, as a format finds it.
+    """The result of a scan of one file.
 
     Attributes:
         sha256: Hash of the bytes.
@@ -187,7 +187,7 @@ class ParquetInput:
 
 
 def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
-    """Returns the row groups that contain rows of a range, and the first row of these groups."""
+    """Returns the row groups that contain rows of a range, and the number of their first row."""
     found: list[int] = []
     first = begin = 0
     for group in range(metadata.num_row_groups):
@@ -229,7 +229,7 @@ def string_of(value: Any, column: str) -> tuple[str | None, str]:
 
 
 def scan_lines(path: Path, shard_rows: int) -> Scan:
-    """Hashes a file, and finds the offsets of every `shard_rows`-th line."""
+    """Hashes a file, counts its lines, and finds the offset of the first line of each shard."""
     digest, num_rows, offset, positions, last = hashlib.sha256(), 0, 0, [0], NEWLINE
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):

@@ -118,7 +118,7 @@ class Job:
         return -(-self.shard(index).num_rows // self.options.chunk_rows)
 
     def description(self) -> dict[str, Any]:
-        """Returns the job without its shards, as it is recorded in JSON."""
+        """Returns the fields of the job for its JSON record, without the table of shards."""
         return {
             "options": asdict(self.options),
             "files": [asdict(file) for file in self.files],
@@ -153,7 +153,7 @@ def plan(options: JobOptions, paths: Sequence[Path]) -> Job:
 
 
 def restore(description: dict[str, Any], table: Table = NO_SHARDS) -> Job:
-    """Returns a recorded job. The manifest of a complete job has no table of shards."""
+    """Returns the job of a description. A manifest has no table of shards, so `table` is empty."""
     values = dict(description["options"])
     values["columns"] = Columns(**values["columns"])
     for name in ("models", "settings"):

@@ -15,12 +15,12 @@ import orjson
 from service.bulk.rows import Outcome, Row
 
 ROW_GROUP_ROWS = 8192
-"""Number of rows that are collected for a row group of a Parquet file."""
+"""Smallest number of rows in a row group of a Parquet file. The last group may have fewer rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputColumns:
-    """Columns of the output, beside `error`.
+    """Name of the result column, and type of the ids.
 
     Attributes:
         value: Name of the column of the results: `translation` or `vector`.
@@ -59,7 +59,7 @@ class OutputFormat(Protocol):
         """
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes the rows of chunks into a file, in order, and returns their number."""
+        """Writes the rows of chunks into a file, in order, and returns the number of rows."""
 
 
 class JsonLinesOutput:

@@ -1,6 +1,6 @@
 """Rows of the input, their results, and the isolation of rows that fail.
 
-A row that fails gets an error of its own. Its neighbours are computed as if it did not exist.
+A row that fails gets its own error. All other rows are computed as if this row did not exist.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Row:
 
     Attributes:
         id: Value of the id column, or the number of the row.
-        text: Text to compute; None if the row has none or cannot be read.
+        text: Text to compute; None if the text is null or the row cannot be read.
         source: Source language; None if it is detected or not needed.
         target: Target language; "" if it is not needed.
         error: Reason why the row cannot be read; "" for a row that can be computed.
@@ -57,7 +57,8 @@ class Outcome:
     """The result of a row.
 
     Attributes:
-        value: Translation or vector; None for an empty text without a value, and after an error.
+        value: Translation or vector. None after an error, for a null text, and for a blank text
+            to embed.
         error: Reason why the row has no value; "" if it has not failed.
     """
 

@@ -1,7 +1,7 @@
 """Measures how well the detachment score distinguishes wrong translations from right ones.
 
-Each line is scored with its own translation, and with the translation of another line. A good score
-is nearly always higher for the translation of another line.
+Each line is scored with its own translation, and with the translation of another line. If the
+score works well, it is nearly always higher for the translation of another line.
 """
 
 import random

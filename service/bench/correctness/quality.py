@@ -42,7 +42,7 @@ class QualityReport:
 
 
 class Scorer:
-    """Compares translations with a reference: line n of one with line n of the other.
+    """Compares line n of the translations with line n of the reference.
 
     Raises:
         BenchError: The optional package sacrebleu is not installed.

@@ -20,7 +20,7 @@ JOB_LIST = 1000
 
 @dataclass(frozen=True)
 class BulkReport:
-    """Windows of one run, alternately without and with lists.
+    """Figures of one run, whose windows are alternately without and with lists.
 
     Attributes:
         clients: Number of clients that send single sentences.
@@ -29,7 +29,8 @@ class BulkReport:
         p99_ratio: Median p99 of single sentences in windows with lists, divided by the median p99
             in the other windows.
         lists: Number of lists that were translated.
-        statuses: Maps each status other than 200, and each kind of error, to its number of lists.
+        statuses: Maps each status other than 200, and each kind of error, to the
+            number of lists that had it.
     """
 
     clients: int
@@ -82,7 +83,7 @@ async def run_bulk(
 ) -> BulkReport:
     """Measures alternating windows without and with clients that send lists.
 
-    In the windows with lists, one more client translates a bulk job: lists of JOB_LIST sentences.
+    In the windows with lists, one more client sends lists of JOB_LIST sentences, like a bulk job.
 
     Args:
         url: Address of the server.

@@ -13,8 +13,8 @@ CHUNK_BYTES = 65536
 TICK_SECONDS = 0.001
 """Time between two rounds of sending and receiving. A request may be late by up to this time.
 
-In each round, several requests are sent and several replies are read, which takes 0.021 ms of CPU
-time per request. A client that wakes up for each request and each reply takes 0.030 ms.
+Each round sends several requests and reads several replies. This client takes 0.021 ms of CPU time
+per request. A client that wakes up for each request and each reply takes 0.030 ms.
 """
 
 
@@ -40,8 +40,8 @@ class Connection:
         socket: The connection.
         parser: Cuts the received bytes into replies.
         unsent: Bytes of the request that are not sent yet.
-        sent: Time by perf_counter at which the request was begun; None while no request is in
-            progress.
+        sent: Time by perf_counter at which the client began to send the request; None while no
+            request is in progress.
     """
 
     def __init__(self, place: socket.socket) -> None:
@@ -61,7 +61,7 @@ class OpenLoop:
         address: Address of the server.
         requests: Endless iterator of encoded requests.
         timeout_seconds: Longest wait for replies after the last request has been sent. After
-            this time, requests without a reply have failed.
+            this time, requests without a reply count as failed.
 
     Raises:
         RequestError: The address cannot be resolved; the kind is `connect`.
@@ -109,7 +109,7 @@ class OpenLoop:
         self.selector.close()
 
     def _begin(self, results: Results) -> None:
-        """Begins the next request."""
+        """Starts to send the next request."""
         request, sent = next(self.requests), perf_counter()
         self.num_waiting += 1
         if self.idle:

@@ -1,6 +1,6 @@
 """Measures a server that gets more requests than it can compute.
 
-Each request is one sentence with a deadline in X-Request-Timeout-Ms.
+Each request has one sentence, and a deadline in the header X-Request-Timeout-Ms.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ CLIENTS = 64
 
 CAPACITY_SECONDS = 5.0
 RECOVERY_SECONDS = 10.0
-"""Length of the window after an overload, in which half of the capacity is offered."""
+"""Length of the phase after an overload, with requests at half of the capacity."""
 
 GRACE_SECONDS = 0.1
-"""A reply counts as in time if it arrives at most this long after the deadline. The server counts
-the deadline from the arrival of the request, and the client counts it from the sending."""
+"""Longest delay after the deadline with which a reply still counts as in time. The server measures
+the deadline from the arrival of the request. The client measures it from the sending."""
 
 BAD_SHARE = 0.05
 """Largest share of refused, late and failed requests in a second of normal service.
@@ -37,7 +37,10 @@ The server refuses such a sentence even at half of its capacity.
 """
 
 PATIENCE_SECONDS = 10.0
-"""A request has failed if it has no reply this long after the deadline of the last request."""
+"""Longest wait for replies after the deadline of the last request.
+
+After this time, requests without a reply count as failed.
+"""
 
 REFUSED = (429, 503)
 
@@ -58,7 +61,7 @@ class OverloadRun:
         offered_per_second: Number of requests per second that the client sends.
         in_time_per_second: Translations per second that arrived before their deadline, or at most
             GRACE_SECONDS later.
-        share_of_peak: `in_time_per_second` divided by the largest value with this deadline.
+        share_of_peak: `in_time_per_second` divided by its largest value for this deadline.
         accepted_p99_seconds: P99 of the time of accepted requests; None if no request was accepted.
             The time of a request that got 504 counts as infinite.
         late_share: Share of the accepted requests whose reply was late or an error 504.
@@ -171,7 +174,7 @@ async def run_overload(
     seconds: float,
     on_run: Callable[[OverloadRun], None] = lambda _: None,
 ) -> OverloadReport:
-    """Measures the capacity, then each deadline with each offered rate.
+    """Measures the capacity, then each combination of a deadline and an offered rate.
 
     Each round measures every rate once, so that a change in the speed of the machine affects all
     rates.
@@ -179,12 +182,14 @@ async def run_overload(
     Args:
         url: Address of the server.
         pair: Language pair.
-        sentences: Sentences to translate. Overloads use them with different marks at the end.
+        sentences: Sentences to translate. Overload runs send each
+            sentence once with every mark of END_MARKS at its end, again and again.
         factors: Offered rates, divided by the capacity.
         deadlines: Deadlines in seconds.
         rounds: Number of runs of each rate.
-        seconds: Measured seconds of each run. Before them, the client sends the same load to fill
-            the queue. This phase lasts as long as the deadline, but at most `seconds`.
+        seconds: Measured seconds of each run. Before the measurement, the client sends the same
+            load to fill the queue. This phase lasts as long as the deadline, but at most
+            `seconds`.
         on_run: Called with the figures of each run.
 
     Raises:
