@@ -132,6 +132,21 @@ def test_story_goes_from_start_to_end_on_a_phone(reader: Reader, page: Page) -> 
     assert chip["height"] >= 40
 
 
+@pytest.mark.parametrize("options", [{"reduced_motion": "no-preference"}])
+def test_quick_second_press_leaves_out_no_step(reader: Reader, page: Page) -> None:
+    """Guards against a scroll between press and click that made an earlier step the current one."""
+    opened(reader)
+    page.locator(".pager button", has_text="→").evaluate(
+        """async button => {
+          button.click();
+          button.dispatchEvent(new PointerEvent("pointerdown", { bubbles: true }));
+          await new Promise(seen => addEventListener("scroll", seen, { once: true }));
+          button.click();
+        }"""
+    )
+    expect_step(page, 2)
+
+
 def test_story_follows_scrolling(reader: Reader, page: Page) -> None:
     """Each step becomes the current one, in its order, and none is left out."""
     opened(reader)

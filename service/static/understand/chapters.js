@@ -46,7 +46,7 @@ export class Chapters {
     addEventListener('scroll', () => this.#follow(), { passive: true });
     addEventListener('scrollend', () => this.#arrive());
     for (const name of ['wheel', 'touchmove', 'pointerdown', 'keydown'])
-      addEventListener(name, () => (this.#wanted = null), { passive: true, capture: true });
+      addEventListener(name, (event) => this.#interrupt(event), { passive: true, capture: true });
   }
 
   /** Shows chapters. The current one keeps its place in the window, and the focus. */
@@ -161,6 +161,16 @@ export class Chapters {
   #arrive() {
     const top = this.#topOf(this.#wanted);
     if (top >= -1 && top < (innerHeight * LINE_SHARE) / 2) this.#wanted = null;
+  }
+
+  /**
+   * Ends the wait for a chapter when the reader scrolls. A press on a button of the story does not:
+   * the page may scroll between the press and the click, which goes on from the wanted chapter.
+   * @param {any} event A scroll, a press or a key.
+   */
+  #interrupt(event) {
+    const isPress = event.type === 'pointerdown' || [' ', 'Enter'].includes(event.key);
+    if (!isPress || !event.target.closest?.('.pager, .contents')) this.#wanted = null;
   }
 
   #enter(name) {
