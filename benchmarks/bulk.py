@@ -8,8 +8,8 @@ The rows are the lines of the source, repeated. Each repetition of a line leaves
 words. Otherwise the engine could compute a sentence once for several equal rows.
 
 - `kills` computes the rows twice: once without a break, and once with kills. A kill is `kill -9` of
-  the command or of a Ray actor, at a random number of committed rows. Then the part compares the
-  ids and texts of both outputs.
+  the command or of a Ray actor, at a random number of committed rows. Afterwards `kills`
+  compares the ids and the texts of both outputs.
 - `rate` compares the command with the engine of the section "offline", on the same cores. The CPU
   seconds are those of the whole process tree with Ray's processes, after the models have started.
 - `memory` prints the largest memory of the process tree for jobs of several sizes. The engine of
@@ -96,7 +96,7 @@ def variants(words: Sequence[str]) -> Iterator[str]:
 def start(
     args: argparse.Namespace, rows: Path, output: Path, *more: str
 ) -> subprocess.Popen[bytes]:
-    """Starts a job (the part `job` of this program) in a process of its own."""
+    """Starts `python -m benchmarks.bulk job` in a new process."""
     command = [sys.executable, "-m", "benchmarks.bulk", "job", "--source", str(rows)]
     options = ["--output", str(output), "--actors", str(args.actors), "--cpus", str(args.cpus)]
     return subprocess.Popen([*command, *options, "--pair", args.pair, *more])
@@ -287,7 +287,7 @@ def main() -> None:
     add("--beside", action="store_true", help="run the job without kills at the same time")
     add("--seed", type=int, default=1, help="seed of the choice of kills")
     add("--rounds", type=int, default=3, help="number of turns")
-    add("--sizes", default="10000,1000000", help="numbers of rows, for the part memory")
+    add("--sizes", default="10000,1000000", help="numbers of rows of the jobs, for `memory`")
     add("--actors", type=int, default=1, help="number of actors")
     add("--cpus", type=int, default=2, help="cores of each actor")
     add("--shard-rows", type=int, default=20_000, help="rows of each output file")
