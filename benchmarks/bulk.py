@@ -11,7 +11,7 @@ words. Otherwise the engine could compute a sentence once for several equal rows
   the command or of a Ray actor, at a random number of committed rows. Afterwards `kills`
   compares the ids and the texts of both outputs.
 - `rate` compares the command with the engine of the section "offline", on the same cores. The CPU
-  seconds are those of the whole process tree with Ray's processes, after the models have started.
+  seconds are those of the whole process tree with Ray's processes, in the middle part of a job.
 - `memory` prints the largest memory of the process tree for jobs of several sizes. The engine of
   these jobs has no model: it returns the texts in capitals.
 """
@@ -42,6 +42,8 @@ from service.bulk.rows import Outcome, Row
 from service.settings import Settings
 
 POLL_SECONDS = 0.1
+STARTED_SHARE = 0.1
+LOOK_SECONDS = 1.0
 MEMORY_SECONDS = 1.0
 ECHO_ENGINE = "benchmarks.bulk:EchoEngine"
 
@@ -223,18 +225,23 @@ def rate(args: argparse.Namespace, folder: Path) -> None:
 
 
 def steady(args: argparse.Namespace, rows: Path, output: Path) -> tuple[int, float, float]:
-    """Runs a job; returns rows, seconds and CPU seconds from its first row to its last chunk."""
+    """Runs a job; returns rows, seconds and CPU seconds of its middle part.
+
+    The part begins when STARTED_SHARE of the rows are committed, and ends at the last look before
+    the end of the job. When the device workers have ended, their CPU seconds since the start of
+    the job count as those of the actor.
+    """
     folder, command = OutputFolder(output), start(args, rows, output)
-    while not any(path.stat().st_size for path in folder.journal.glob("actor-*")):
-        assert command.poll() is None
-        time.sleep(POLL_SECONDS / 5)
-    begun, used = time.monotonic(), tree.cpu_seconds(command.pid)
-    ended, cpu = begun, used
-    while command.poll() is None and num_done(folder) < args.rows:
-        time.sleep(POLL_SECONDS)
-        cpu, ended = max(cpu, tree.cpu_seconds(command.pid)), time.monotonic()
+    looks = list[tuple[int, float, float]]()
+    while command.poll() is None:
+        look = time.monotonic(), tree.cpu_seconds(command.pid)
+        done = num_done(folder)
+        if STARTED_SHARE * args.rows <= done < args.rows:
+            looks.append((done, *look))
+        time.sleep(LOOK_SECONDS)
     assert command.wait() == 0
-    return args.rows, ended - begun, cpu - used
+    (done, begun, used), (later, ended, cpu) = looks[0], looks[-1]
+    return later - done, ended - begun, cpu - used
 
 
 def show(turn: int, name: str, num_rows: int, seconds: float, cpu: float) -> None:
