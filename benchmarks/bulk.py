@@ -8,8 +8,8 @@ The rows are the lines of the source, repeated. Each repetition of a line leaves
 words. Otherwise the engine could compute a sentence once for several equal rows.
 
 - `kills` computes the rows twice: once without a break, and once with kills. A kill is `kill -9` of
-  the command or of a Ray actor, at a random number of committed rows. Afterwards `kills`
-  compares the ids and the texts of both outputs.
+  the command or of a Ray actor, at a random number of committed rows. At the end, the ids and the
+  texts of both outputs are compared.
 - `rate` compares the command with the engine of the section "offline", on the same cores. The CPU
   seconds are those of the whole process tree with Ray's processes, in the middle part of a job.
 - `memory` prints the largest memory of the process tree for jobs of several sizes. The engine of
@@ -43,7 +43,7 @@ from service.settings import Settings
 
 POLL_SECONDS = 0.1
 STARTED_SHARE = 0.1
-LOOK_SECONDS = 1.0
+SAMPLE_SECONDS = 1.0
 MEMORY_SECONDS = 1.0
 ECHO_ENGINE = "benchmarks.bulk:EchoEngine"
 
@@ -227,21 +227,22 @@ def rate(args: argparse.Namespace, folder: Path) -> None:
 def steady(args: argparse.Namespace, rows: Path, output: Path) -> tuple[int, float, float]:
     """Runs a job; returns rows, seconds and CPU seconds of its middle part.
 
-    The part begins when STARTED_SHARE of the rows are committed, and ends at the last look before
-    the end of the job. When the device workers have ended, their CPU seconds since the start of
-    the job count as those of the actor.
+    The CPU seconds are sampled every SAMPLE_SECONDS. The part begins with the first sample after
+    STARTED_SHARE of the rows are committed. It ends with the last sample before all rows are
+    committed: later samples include the CPU seconds in which the device workers have started.
     """
     folder, command = OutputFolder(output), start(args, rows, output)
-    looks = list[tuple[int, float, float]]()
+    samples = list[tuple[int, float, float]]()
     while command.poll() is None:
-        look = time.monotonic(), tree.cpu_seconds(command.pid)
+        now, cpu = time.monotonic(), tree.cpu_seconds(command.pid)
         done = num_done(folder)
         if STARTED_SHARE * args.rows <= done < args.rows:
-            looks.append((done, *look))
-        time.sleep(LOOK_SECONDS)
+            samples.append((done, now, cpu))
+        time.sleep(SAMPLE_SECONDS)
     assert command.wait() == 0
-    (done, begun, used), (later, ended, cpu) = looks[0], looks[-1]
-    return later - done, ended - begun, cpu - used
+    assert len(samples) > 1, "the job is too short; raise --rows"
+    (first, begun, used), (last, ended, cpu) = samples[0], samples[-1]
+    return last - first, ended - begun, cpu - used
 
 
 def show(turn: int, name: str, num_rows: int, seconds: float, cpu: float) -> None:

@@ -40,6 +40,7 @@ BASE = {
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray then listens on the loopback only
     "RAY_raylet_start_wait_time_s": "120",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # Ray kills a proxy that starts more slowly
 }
 HAPROXY = ROOT / "deploy" / "ray" / "haproxy.env"
 LOG = WORK / "ray.log"

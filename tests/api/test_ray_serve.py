@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from benchmarks import tree
+from benchmarks.ray_cluster import BASE
 from tests.ports import free_ports
 from tests.workers import until
 
@@ -24,19 +25,13 @@ pytestmark = [
 WORKER = "service.workers.worker"
 REPLICA = "ray::ServeReplica"
 SENTENCE = {"q": "The weather is nice today.", "source": "en", "target": "pt"}
-VARIABLES = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray then listens on the loopback only
-    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # Ray kills a proxy that starts more slowly
-    "RAY_raylet_start_wait_time_s": "120",
-}
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Starts Ray and the application; gives the address of Ray Serve's proxy."""
-    before = {name: os.environ.get(name) for name in VARIABLES}
-    os.environ.update(VARIABLES)
+    before = {name: os.environ.get(name) for name in BASE}
+    os.environ.update(BASE)
     (port,) = free_ports(1)
     try:
         ray.init(
