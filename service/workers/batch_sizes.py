@@ -12,7 +12,7 @@ GPU_BATCH_TOKENS = 16_384
 """Largest number of tokens of a batch on a GPU. A GPU computes 256 tokens in less time than the
 launch of the kernels takes. No measurement has confirmed this number yet."""
 
-CAPACITY_BATCHES = 3
+CAPACITY_BATCHES = 2
 """Number of batches that a worker receives in advance, for each model and length bucket. The
 scheduler decides the order of all other texts."""
 
