@@ -194,6 +194,7 @@ def build_core(
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
     cores: int = 0,
+    rows_ahead: int = 0,
 ) -> Core:
     """Builds the core without starting it.
 
@@ -203,13 +204,14 @@ def build_core(
         start_worker: Starts a device worker.
         on_failure: Called with the reason when a model in `files` cannot be loaded.
         cores: Number of CPU cores for the workers; 0 means all available cores.
+        rows_ahead: Number of rows of each model that a worker may hold beyond its batch.
     """
     cores = cores or available_cores()
     metrics = Metrics(version("regard"), task_series())
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
-    scheduler = Scheduler(TASKS, admission, metrics)
+    scheduler = Scheduler(TASKS, admission, metrics, rows_ahead=rows_ahead)
     local = replace(files, files=tuple(each for each in files.files if kinds_of(each)))
     for name in files.names - local.names:
         metrics.add_remote_model(name)

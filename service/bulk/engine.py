@@ -30,6 +30,10 @@ POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 3600.0
 UNLIMITED = 1_000_000_000
 
+ROWS_AHEAD = 32
+"""Number of rows of each model that a device worker may hold beyond its batch. Without such rows,
+the rows of finished sentences stay empty until the actor has sent other sentences."""
+
 
 class CoreEngine:
     """The engine of an actor: a core, and the tasks that use it.
@@ -56,7 +60,9 @@ class CoreEngine:
         settings = self.settings
         self.catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
         files = self.catalog.files
-        self.core: Core = build_core(settings, files, on_failure=self._fail, cores=self.cores)
+        self.core: Core = build_core(
+            settings, files, on_failure=self._fail, cores=self.cores, rows_ahead=ROWS_AHEAD
+        )
         self.endpoints = Endpoints(settings, self.core)
         admitter = RoutingAdmitter(self.catalog, self.core, self.endpoints)
         detector = LanguageDetector(self.catalog.languages)

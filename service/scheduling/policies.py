@@ -162,7 +162,7 @@ class RowPolicy:
         key = (kind, model, 0)
         arrival = lanes.interactive.last_arrival
         has_interactive = time.perf_counter() - arrival < INTERACTIVE_SECONDS
-        free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
+        free = {worker: worker.free_rows(kind, model) for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
             # The share has at least as many rows as the next job of each lane. With a smaller
@@ -174,7 +174,7 @@ class RowPolicy:
                 bulk = worker.bulk_rows[kind, model]
                 allowed = max(int(max_rows * KEPT_SHARE), BULK_ROWS * (worker.used[key] - bulk))
                 spare = min(spare, max(0, allowed - bulk))
-            if free[worker] == max_rows:
+            if not worker.used[key]:
                 spare = max(spare, lanes.bulk.next_rows)
             jobs = lanes.take(min(share, free[worker]), spare) if share else []
             if jobs:

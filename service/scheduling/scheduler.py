@@ -59,6 +59,9 @@ class Scheduler:
         admission: Receives the number of finished tokens, to estimate waits.
         metrics: Metrics of the server.
         call_soon: Calls a function after this turn of the event loop.
+        rows_ahead: Number of rows of each model that a worker may hold beyond its batch. The
+            sentences of these rows wait in the worker, and are encoded as soon as rows are free.
+            An urgent sentence that arrives later waits behind them.
     """
 
     def __init__(
@@ -67,11 +70,13 @@ class Scheduler:
         admission: Admission,
         metrics: Metrics,
         call_soon: CallSoon = call_soon,
+        rows_ahead: int = 0,
     ) -> None:
         self.kinds = kinds
         self.admission = admission
         self.metrics = metrics
         self.call_soon = call_soon
+        self.rows_ahead = rows_ahead
         self.queues: dict[str, dict[str, Queue]] = {kind: {} for kind in kinds}
         self.workers: dict[Link, WorkerState] = {}
         self.ids = itertools.count(1)
@@ -262,8 +267,13 @@ class Scheduler:
             missing: Models that the worker still has to load.
             gpu_models: Models that the worker computes on a GPU.
         """
-        state = WorkerState(link, dict(max_rows), missing={*missing}, gpu_models={*gpu_models})
-        self.workers[link] = state
+        self.workers[link] = WorkerState(
+            link,
+            dict(max_rows),
+            missing={*missing},
+            gpu_models={*gpu_models},
+            rows_ahead=self.rows_ahead,
+        )
         self._dispatch()
 
     def worker_loaded(self, link: Link, model: str, max_rows: int, is_on_gpu: bool = False) -> None:
@@ -364,7 +374,7 @@ class Scheduler:
 
     def _free_rows(self, kind: str, model: str) -> int:
         rows = sum(worker.max_rows.get(model, 0) for worker in self.workers.values())
-        return rows - self._used_rows(kind, model)
+        return max(0, rows - self._used_rows(kind, model))
 
     def close(self) -> None:
         """Fails all unfinished jobs, and every later submission."""

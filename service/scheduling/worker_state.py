@@ -37,6 +37,7 @@ class WorkerState:
         tokens: Number of tokens of the held jobs, by task kind and model.
         missing: Models that the worker still has to load.
         gpu_models: Models that the worker computes on a GPU.
+        rows_ahead: Number of rows of each model that the worker may hold beyond its batch.
     """
 
     link: Link
@@ -47,6 +48,7 @@ class WorkerState:
     tokens: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     missing: set[str] = field(default_factory=set)
     gpu_models: set[str] = field(default_factory=set)
+    rows_ahead: int = 0
 
     def give(self, jobs: Iterable[Job]) -> None:
         """Records jobs as dispatched to the worker."""
@@ -86,6 +88,11 @@ class WorkerState:
         for key in [key for key in self.used if key[1] == model]:
             del self.used[key]
         return left
+
+    def free_rows(self, kind: str, model: str) -> int:
+        """Returns the number of rows that the worker can take for a kind and model."""
+        rows = self.max_rows.get(model, 0)
+        return rows + self.rows_ahead - self.used[kind, model, 0] if rows else 0
 
     def total_used(self, kind: str) -> int:
         """Returns the capacity that all jobs of a kind take, over all models."""

@@ -83,7 +83,7 @@ class FakeWorker:
         self.given.append(item.id)
         assert len(self.ids(ATTENTION)) <= MAX_SLOTS
         for model in MODELS:
-            assert self.used_rows(model) <= self.rows
+            assert self.used_rows(model) <= self.rows + self.scheduler.rows_ahead
 
     def ids(self, kind: str) -> list[int]:
         """Returns the ids of the items of a kind that it holds."""
@@ -134,13 +134,15 @@ def run(test: Callable[[Scheduler], Awaitable[None]]) -> None:
     assert not unhandled
 
 
-def make_scheduler(call_soon: CallSoon = lambda function: function()) -> Scheduler:
+def make_scheduler(
+    call_soon: CallSoon = lambda function: function(), rows_ahead: int = 0
+) -> Scheduler:
     """Returns a scheduler of two translation models and one embedding model.
 
     It dispatches the items of each submission at once.
     """
     metrics = Metrics(series=task_series())
-    scheduler = Scheduler(TASKS, Admission(100, 1000), metrics, call_soon)
+    scheduler = Scheduler(TASKS, Admission(100, 1000), metrics, call_soon, rows_ahead)
     for model, kinds in MODEL_KINDS.items():
         metrics.add_model(model, kinds)
         scheduler.add_model(model, kinds)

@@ -168,6 +168,25 @@ def test_worker_with_most_free_rows_gets_a_single_sentence() -> None:
     run(test)
 
 
+def test_rows_ahead_wait_in_the_workers_of_a_model() -> None:
+    async def test(_: Scheduler) -> None:
+        scheduler = make_scheduler(rows_ahead=4)
+        first, second = (FakeWorker(scheduler, name, rows=8) for name in ("a", "b"))
+        request = begin(scheduler, sentences(30))
+        await settle()
+        assert (len(first.held), len(second.held)) == (12, 12)
+        first.finish(*[*first.held][:5])
+        assert (len(first.held), len(second.held)) == (12, 12)
+        first.finish(*[*first.held][:5])
+        assert (len(first.held), len(second.held)) == (8, 12)
+        assert (slots(scheduler, "used"), slots(scheduler, "free")) == (20, 0)
+        first.finish_all()
+        second.finish_all()
+        await request
+
+    run(test)
+
+
 def test_wide_beam_is_given_to_the_worker_with_room_for_it() -> None:
     """Guards a fault: the worker's share of the rows was smaller, and so the beam waited."""
 

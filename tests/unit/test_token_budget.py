@@ -2,9 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from model.sequence import DecodingOptions
 from service.items.translation import TranslationItem
 from service.workers.executors import token_budget
 from service.workers.executors.token_budget import RECOVERY_SECONDS, TokenBudget
@@ -58,6 +60,16 @@ def test_usual_limit_holds_until_memory_runs_out_and_again_later(clock: Clock) -
     assert len(budget.take(waiting(16), [])) == 3
     clock.now += RECOVERY_SECONDS
     assert len(budget.take(waiting(16), [])) == 6
+
+
+def test_items_wait_for_rows_in_order_of_arrival(clock: Clock) -> None:
+    budget = TokenBudget()
+    wide = replace(sentence(2), options=DecodingOptions(beam_size=4))
+    items = deque([sentence(1), wide, sentence(3)])
+    assert [item.id for item in budget.take(items, [], rows=4)] == [1]
+    assert [item.id for item in budget.take(items, [], rows=3)] == []
+    assert [item.id for item in budget.take(items, [], rows=5)] == [2, 3]
+    assert not items
 
 
 @pytest.fixture

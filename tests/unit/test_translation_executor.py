@@ -74,6 +74,21 @@ def test_result_is_the_list_of_hypotheses(executor: TranslationExecutor, script:
     assert not len(executor)
 
 
+def test_items_without_free_rows_wait_in_order(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    script.num_steps = 2
+    first, late = [*range(MAX_ROWS)], [*range(MAX_ROWS, MAX_ROWS + 4)]
+    executor.add(items(*first, *late))
+    assert executor.step() == []
+    assert admitted(script) == first
+    executor.abort([first[0], late[0]])
+    assert executor.num_rows == MAX_ROWS - 1
+    done, failed = finish(executor)
+    assert admitted(script) == [*first, *late[1:]]
+    assert (sorted(done), failed) == ([*first[1:], *late[1:]], [])
+
+
 def test_waiting_items_are_encoded_together(executor: TranslationExecutor) -> None:
     executor.add(items(1, 2))
     executor.add(items(3))

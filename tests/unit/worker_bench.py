@@ -1,5 +1,6 @@
 """A worker without a socket, whose models take time by a clock that only the test moves."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,6 +104,7 @@ class FakeEngine:
         self.admit_seconds = 0.0
         self.num_steps = 0
         self.tokens_per_step = 1
+        self.free_rows = math.inf
         self.low_latency = False
         self.running: set[int] = set()
         self.stats: list[BatchStats] = []

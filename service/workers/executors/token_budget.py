@@ -1,5 +1,6 @@
 """Limits the tokens of a batch after the device has run out of memory."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -36,21 +37,27 @@ class TokenBudget:
         self.failed_tokens = max(tokens, self.failed_tokens)
         self.limit, self.changed = max(1, tokens // 2), time.monotonic()
 
-    def take(self, waiting: deque[Item], running: Iterable[Item]) -> list[Item]:
+    def take(
+        self, waiting: deque[Item], running: Iterable[Item], rows: float = math.inf
+    ) -> list[Item]:
         """Takes the oldest waiting items that fit beside the running items.
 
-        If no item is running, an item that exceeds the limit is taken alone.
+        If no item is running, an item that exceeds the limit of tokens is taken alone.
+
+        Args:
+            waiting: Items in order of arrival. The items that are taken are removed.
+            running: Items of the batch in progress.
+            rows: Largest number of rows that the items may take together.
         """
         self._recover()
         limit = min([each for each in (self.usual, self.limit) if each is not None], default=None)
-        if limit is None:
-            items = list(waiting)
-            waiting.clear()
-            return items
+        tokens = 0 if limit is None else sum(item.num_tokens for item in running)
         taken: list[Item] = []
-        tokens = sum(item.num_tokens for item in running)
-        while waiting and (not tokens or tokens + waiting[0].num_tokens <= limit):
+        while waiting and waiting[0].num_rows <= rows:
+            if limit is not None and tokens and tokens + waiting[0].num_tokens > limit:
+                break
             tokens += waiting[0].num_tokens
+            rows -= waiting[0].num_rows
             taken.append(waiting.popleft())
         return taken
 

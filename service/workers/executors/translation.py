@@ -64,7 +64,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         return bool(self.engine.stats)
 
     def add(self, items: Iterable[TranslationItem]) -> None:
-        """Takes more items; the caller makes sure that the engine has free rows for them."""
+        """Takes more items; items without free rows in the engine wait here."""
         for item in items:
             self.backlog.waiting.append(item)
             if item.is_bulk:
@@ -94,7 +94,8 @@ class TranslationExecutor(Executor[TranslationItem]):
         if backlog.retries and not backlog.running:
             self._admit(backlog.begin(take_all))
         elif backlog.waiting and not backlog.is_retry:
-            items = self.budget.take(backlog.waiting, backlog.running.values())
+            free = self.engine.free_rows
+            items = self.budget.take(backlog.waiting, backlog.running.values(), free)
             backlog.running.update((item.id, item) for item in items)
             self._admit(items)
         is_small = self.engine.num_rows < SMALL_ROWS
