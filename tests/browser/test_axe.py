@@ -111,6 +111,16 @@ def understanding(reader: Reader) -> None:
     expect(reader.page.locator("#translate")).to_be_hidden()
 
 
+def story_unfolded(reader: Reader) -> None:
+    understanding(reader)
+    expect(reader.page.locator(".chapter")).to_have_count(7)
+    expect(reader.page.locator("#cause")).to_be_visible()
+    for fold in reader.page.locator("#understand summary").all():
+        fold.click()
+    reader.page.locator("[data-chapter=roles] .term").first.click()
+    expect(reader.page.locator(".meaning:popover-open")).to_have_count(1)
+
+
 phone = high_contrast = zoomed = attention
 
 STATES: dict[str, Callable[[Reader], None]] = {
@@ -128,6 +138,7 @@ STATES: dict[str, Callable[[Reader], None]] = {
     "document": document,
     "portuguese": portuguese,
     "understanding": understanding,
+    "story unfolded": story_unfolded,
     "phone": phone,
     "high contrast": high_contrast,
     "zoomed": zoomed,

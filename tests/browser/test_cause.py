@@ -41,6 +41,8 @@ def test_parts_that_are_off_show_what_the_model_needs(reader: Reader, page: Page
     reader.open(way="understand")
     rows = page.locator("#cause tbody tr")
     expect(rows).to_have_count(len(OFF))
+    expect(rows.first).to_be_hidden()
+    reader.unfold("#cause")
     shown = [tuple(row.locator("td").all_inner_texts()) for row in rows.all()]
     expected = trials(api)
     assert shown == expected

@@ -17,10 +17,12 @@ STEPS = (
     *("tokens", "position", "roles", "scores", "scale", "mask", "softmax", "values", "sum"),
     *("heads", "concat", "norm", "forward", "encoder", "decoder", "words", "pool"),
 )
-MAIN = (
-    *("tokens", "roles", "scores", "scale", "softmax", "sum", "heads"),
-    *("decoder", "words", "pool"),
-)
+MAIN = ("roles", "scores", "softmax", "sum", "heads", "words", "pool")
+MINUTES = {MAIN: 4, STEPS: 10}  # as the page says
+WORDS_A_MINUTE = 200
+LOOK_MINUTES = 1 / 3  # for a figure
+MAX_WORDS = 50  # of the sentences of a main step
+MAX_HEIGHT = 5500  # of the page with the main steps, in pixels
 LAYER, HEAD = 1, 5  # of en-pt, where "they" looks at "kids"
 THEY = 12
 PHONE = {"viewport": {"width": 375, "height": 800}, "has_touch": True, "is_mobile": True}
@@ -58,6 +60,12 @@ def expect_step(page: Page, number: int, names: tuple[str, ...] = STEPS) -> None
     expect(page.locator(".contents [aria-current=step]")).to_have_attribute("data-step", name)
     expect(chapter(page, name)).to_have_class(re.compile("current"))
     expect(chapter(page, name).locator("h3")).to_be_in_viewport()
+
+
+def expect_no_step(page: Page, names: tuple[str, ...] = STEPS) -> None:
+    """No step is the current one yet; the page says how long the story is."""
+    text = f"{len(names)} steps, about {MINUTES[names]} minutes"
+    expect(page.locator(".pager p")).to_have_text(text)
 
 
 def decimal(value: float, digits: int = 2) -> str:
@@ -105,7 +113,7 @@ def options() -> dict[str, Any]:
 
 def test_story_goes_from_start_to_end_by_keyboard(reader: Reader, page: Page) -> None:
     opened(reader)
-    expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
+    expect_no_step(page)
     for step in range(1, len(STEPS) + 1):
         page.keyboard.press("ArrowRight")
         expect_step(page, step)
@@ -127,6 +135,7 @@ def test_story_goes_from_start_to_end_on_a_phone(reader: Reader, page: Page) -> 
     box = reader.button("Next step").bounding_box()
     assert box is not None
     assert min(box["width"], box["height"]) >= 40
+    reader.unfold("#choice details")
     chip = page.locator("label.chip").first.bounding_box()
     assert chip is not None
     assert chip["height"] >= 40
@@ -157,7 +166,7 @@ def test_story_follows_scrolling(reader: Reader, page: Page) -> None:
         )
         expect_step(page, step)
     page.evaluate("scrollTo(0, 0)")
-    expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
+    expect_no_step(page)
 
 
 def test_story_starts_with_its_main_steps(reader: Reader, page: Page) -> None:
@@ -172,7 +181,7 @@ def test_story_starts_with_its_main_steps(reader: Reader, page: Page) -> None:
     page.locator(".contents [data-step=mask]").click()
     reader.choose("extent", "main")
     expect_chapters(page, MAIN)
-    expect(page.locator(".pager p")).to_have_text(f"The story has {len(MAIN)} steps")
+    expect_no_step(page, MAIN)
     page.goto("about:blank")
     reader.open(way="understand", step="mask")
     expect_chapters(page, STEPS)
@@ -192,11 +201,13 @@ def test_story_moves_smoothly_to_a_far_step(reader: Reader, page: Page) -> None:
 
 def test_arrow_keys_in_a_field_belong_to_the_field(reader: Reader, page: Page) -> None:
     opened(reader)
+    reader.unfold("#choice details")
     page.get_by_label("Sentence of the story, in English").press("ArrowRight")
     reader.unfold("#toy details")
     page.get_by_label("pool, number 1", exact=True).press("ArrowRight")
     page.locator(".sentence .word").first.press("ArrowRight")
-    expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
+    page.locator("#choice summary").press("ArrowRight")
+    expect_no_step(page)
 
 
 def test_link_restores_the_step_and_the_token(reader: Reader, page: Page) -> None:
@@ -215,10 +226,11 @@ def test_link_restores_the_step_and_the_token(reader: Reader, page: Page) -> Non
 
 
 def test_token_is_chosen_by_keyboard(reader: Reader, page: Page) -> None:
-    opened(reader, lesson=POOL)
+    opened(reader, lesson=POOL).locator("#choice summary").press("Enter")
     page.locator(".chips input:checked").focus()
     page.keyboard.press("ArrowRight")
-    expect(chapter(page, "tokens")).to_contain_text("The story follows “beat”")
+    expect(page.locator(".followed")).to_contain_text("You follow “beat” in the sentence “pool")
+    expect(chapter(page, "tokens").locator(".here b")).to_have_text("▁beat")
     expect(page.locator(".chips input:checked")).to_have_value("1")
     expect(page.locator(".chips input:checked")).to_be_focused()
     expect(chapter(page, "scores")).to_contain_text("The query of “beat”")
@@ -237,10 +249,13 @@ def test_token_without_a_translation_is_named(reader: Reader, page: Page, api: A
     text = "The dog chased the cat because it was hungry."
     tokens = api.attention(text)["source"]["tokens"]
     opened(reader, lesson=text, token=tokens.index("▁it"))
-    expect(chapter(page, "decoder")).to_contain_text("No word of this translation stands for “it”.")
+    for name in ("decoder", "words"):
+        expect(chapter(page, name)).to_contain_text("No word of this translation stands for “it”.")
+    reader.unfold("#choice details")
     page.locator(".chips input:checked").focus()
     page.keyboard.press("ArrowRight")
-    expect(chapter(page, "decoder")).not_to_contain_text("stands for")
+    for name in ("decoder", "words"):
+        expect(chapter(page, name)).not_to_contain_text("stands for")
 
 
 def test_step_stays_while_content_above_it_grows(reader: Reader, page: Page) -> None:
@@ -266,19 +281,20 @@ def test_story_follows_a_jump_of_the_page(reader: Reader, page: Page) -> None:
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     expect(page.locator(".pager p")).to_contain_text(f"Step {len(STEPS)} of {len(STEPS)}: ")
     page.evaluate("scrollTo(0, 0)")
-    expect(page.locator(".pager p")).to_have_text(f"The story has {len(STEPS)} steps")
+    expect_no_step(page)
 
 
 def test_long_table_shows_all_tokens_on_request(reader: Reader, page: Page) -> None:
     """In all steps at once, and also for another token."""
     opened(reader)
     rows = chapter(page, "scores").locator("tbody tr")
-    expect(rows.locator("visible=true")).to_have_count(6)
+    expect(rows.locator("visible=true")).to_have_count(4)
     expect(rows.filter(has_text="kids")).to_be_visible()
     chapter(page, "scores").get_by_role("button", name="All 18 tokens").click()
     for name in ("scores", "softmax", "decoder"):
         shown = chapter(page, name).locator("tbody tr").locator("visible=true")
         expect(shown).to_have_count(18)
+    reader.unfold("#choice details")
     page.locator("label.chip").first.click()
     expect(chapter(page, "scores")).to_contain_text("The query of “The”")
     expect(chapter(page, "softmax").get_by_role("button", name="Fewer tokens")).to_be_visible()
@@ -293,9 +309,10 @@ def test_terms_of_the_story_explain_themselves(reader: Reader, page: Page) -> No
 def test_own_sentence_is_followed(reader: Reader, page: Page, api: Api) -> None:
     opened(reader)
     text = "The dog sleeps."
+    reader.unfold("#choice details")
     page.get_by_label("Sentence of the story, in English").fill(text)
     page.keyboard.press("Enter")
-    expect(chapter(page, "tokens")).to_contain_text("The story follows “The”")
+    expect(page.locator(".followed")).to_have_text(f"You follow “The” in the sentence “{text}”")
     tokens = api.attention(text)["source"]["tokens"]
     expect(page.locator("label.chip")).to_have_count(len(tokens))
 
@@ -304,15 +321,15 @@ def test_own_sentence_is_followed(reader: Reader, page: Page, api: Api) -> None:
 def sentence(api: Api) -> Any:
     """The weights and probabilities of the sentence of the kids."""
     body: dict[str, Any] = {"kinds": ["encoder", "cross"], "layers": "all", "reduce": "none"}
-    return api.attention(KIDS, **body, probabilities={"top_k": 6})
+    return api.attention(KIDS, **body, probabilities={"top_k": 4})
 
 
 def test_numbers_of_tokens_and_vectors_are_the_servers(
     reader: Reader, page: Page, api: Api, sentence: Any
 ) -> None:
     opened(reader)
-    ids = [f"number {i}" for i in sentence["source"]["ids"]]
-    expect(page.locator("label.chip small")).to_have_text(ids)
+    ids = [str(i) for i in sentence["source"]["ids"]]
+    expect(chapter(page, "tokens").locator(".chip small")).to_have_text(ids)
     reply = steps_of(api, layer=LAYER, head=HEAD)
     block, own = reply["block"], reply["vectors"]
     embedding = block["embedding"]
@@ -357,8 +374,10 @@ def test_mask_and_scale_compare_the_same_scores(reader: Reader, page: Page, api:
     raw = np.exp(scores - scores.max())
     share = percent(max(row["weight"] for row in rows))
     raw_share = percent(float(raw.max() / raw.sum()))
-    expect(chapter(page, "scale")).to_contain_text(f"“kids” will get {share}.")
-    expect(chapter(page, "scale")).to_contain_text(f"it would get {raw_share}.")
+    for name in ("scale", "softmax"):
+        expect(chapter(page, name)).to_contain_text(f"“kids” gets {share}.")
+        expect(chapter(page, name)).to_contain_text(f"it would get {raw_share}.")
+    expect(chapter(page, "softmax").locator("tfoot td.share")).to_have_text("100 %")
 
 
 def test_numbers_of_all_layers_are_the_servers(reader: Reader, page: Page, sentence: Any) -> None:
@@ -385,6 +404,9 @@ def test_numbers_of_the_decoder_are_the_servers(reader: Reader, page: Page, sent
     probabilities = [percent(math.exp(log)) for log in likeliest["log_probs"][place]]
     assert column(page, "words", 1) == probabilities
     expect(chapter(page, "words")).to_contain_text(f"took “eles”, with {probabilities[0]}")
+    expect(chapter(page, "words").locator("details")).to_contain_text(
+        f"wrote “eles”, one of its heads gave {percent(row.max())} to “they”."
+    )
 
 
 def test_wrong_sense_of_a_word_is_explained_with_the_servers_numbers(
@@ -394,12 +416,12 @@ def test_wrong_sense_of_a_word_is_explained_with_the_servers_numbers(
     shown = chapter(page, "pool")
     expect(shown.get_by_role("heading")).to_have_text("Why “piscina”?")
     whole = api.attention(POOL, kinds=["encoder"], layers="all", reduce="none", level="word")
-    item = api.attention(POOL, probabilities={"top_k": 6})
+    item = api.attention(POOL, probabilities={"top_k": 4})
     likeliest = item["probabilities"]["likeliest"]
     assert column(page, "pool", 0) == likeliest["tokens"][0]
     assert column(page, "pool", 1) == [percent(math.exp(x)) for x in likeliest["log_probs"][0]]
     most = np.array(whole["attentions"][0]["data"])[:, :, 0, 2].max()
-    expect(shown).to_contain_text(f"from “pool” to “badminton” is {percent(float(most))}")
+    expect(shown).to_contain_text(f"gives {percent(float(most))} from “pool” to “badminton”")
     other = api.attention(POOL, target_text="bilhar bate badminton", probabilities={})
     logs = other["probabilities"]["log_probs"][: other["target"]["tokens"].index("▁bate")]
     expect(shown).to_contain_text(f"“bilhar”, the game, has {percent(math.exp(sum(logs)))}")
@@ -424,7 +446,7 @@ def test_summary_leads_back_to_the_steps(reader: Reader, page: Page) -> None:
     [
         (KIDS, "roles"),
         ("I like Natural Language Processing , a lot !", "sum"),
-        ("Hi, How are you?", "scale"),
+        ("Hi, How are you?", "softmax"),
         ("Action gets results", "scores"),
     ],
 )
@@ -454,8 +476,12 @@ def test_example_opens_in_the_translator(reader: Reader, page: Page) -> None:
 @pytest.mark.parametrize("options", [{"locale": "pt-BR", "reduced_motion": "reduce"}])
 def test_story_speaks_portuguese(reader: Reader, page: Page) -> None:
     page.goto("/#way=understand&step=roles")
-    expect(page.get_by_role("heading", name="× W_Q, W_K, W_V: três papéis")).to_be_focused()
-    expect(page.locator(".pager p")).to_contain_text("Passo 2 de 10")
+    title = "Três papéis: consulta, chave, valor"
+    expect(page.get_by_role("heading", name=title)).to_be_focused()
+    expect(page.locator(".pager p")).to_contain_text("Passo 1 de 7")
+    expect(chapter(page, "softmax").locator("summary")).to_have_text(
+        ["Por que a raiz de 32?", "Mais sobre este passo"]
+    )
     expect(page.get_by_role("heading", name="Atenção em cinco frases")).to_be_visible()
 
 
@@ -483,3 +509,118 @@ def test_example_opens_a_search_in_translate(reader: Reader, page: Page) -> None
     expect(best).to_contain_text("Layer 2, head 2: ")
     expect(best).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#search > summary")).to_be_in_viewport()
+
+
+def sentences(page: Page, names: tuple[str, ...]) -> dict[str, int]:
+    """The words of the sentences of each step, without those in folds and in figures."""
+    texts = {
+        name: chapter(page, name).locator(".content > p:not(.sum, .chips)").all_inner_texts()
+        for name in names
+    }
+    return {name: len(" ".join(parts).split()) for name, parts in texts.items()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"viewport": {"width": 1280, "height": 720}},
+        {"viewport": {"width": 1280, "height": 720}, "locale": "pt-BR"},
+    ],
+)
+def test_main_steps_are_short(page: Page) -> None:
+    page.goto("/#way=understand")
+    expect_chapters(page, MAIN)
+    expect(page.locator("#cause")).to_be_visible()
+    words = sentences(page, MAIN)
+    assert all(0 < count <= MAX_WORDS for count in words.values()), words
+    assert page.evaluate("document.documentElement.scrollHeight") <= MAX_HEIGHT
+
+
+@pytest.mark.parametrize("names", [MAIN, STEPS], ids=["main", "all"])
+def test_story_says_how_long_it_takes(reader: Reader, page: Page, names: tuple[str, ...]) -> None:
+    reader.open(way="understand", whole="yes" if names is STEPS else "no")
+    expect_chapters(page, names)
+    minutes = sum(sentences(page, names).values()) / WORDS_A_MINUTE + len(names) * LOOK_MINUTES
+    assert minutes == pytest.approx(MINUTES[names], rel=0.15)
+    expect_no_step(page, names)
+    label = "Main steps" if names is MAIN else "All steps"
+    expect(page.locator("#extent")).to_contain_text(
+        f"{label}: {len(names)}, about {MINUTES[names]} minutes"
+    )
+
+
+def test_progress_is_seen_in_a_bar(reader: Reader, page: Page) -> None:
+    reader.open(way="understand", step="sum")
+    expect_step(page, MAIN.index("sum") + 1, MAIN)
+    bar = page.locator(".pager progress")
+    assert bar.evaluate("bar => [bar.value, bar.max]") == [MAIN.index("sum") + 1, len(MAIN)]
+    page.evaluate("scrollTo(0, 0)")
+    expect_no_step(page, MAIN)
+    assert bar.evaluate("bar => bar.value") == 0
+
+
+def test_folds_of_a_step_are_closed_and_open_by_keyboard(reader: Reader, page: Page) -> None:
+    """An open fold stays open for another token, and closes no other."""
+    reader.open(way="understand")
+    expect_chapters(page, MAIN)
+    folds = page.locator(".chapter details")
+    assert folds.count() >= len(MAIN) - 2
+    assert not folds.evaluate_all("all => all.some(fold => fold.open)")
+    step = chapter(page, "softmax")
+    coins, more = step.get_by_text("Toss 32 coins"), step.get_by_text("the number e = 2.718")
+    expect(coins).to_be_hidden()
+    step.locator("summary", has_text="Why the root of 32?").press("Enter")
+    expect(coins).to_be_visible()
+    expect(more).to_be_hidden()
+    step.locator("summary", has_text="More about this step").press("Space")
+    expect(more).to_be_visible()
+    page.locator("#choice summary").press("Enter")
+    page.locator(".chips input:checked").press("ArrowLeft")
+    expect(step).to_contain_text("“so” gives")
+    expect(coins).to_be_visible()
+    expect(chapter(page, "roles").locator("details > p").first).to_be_hidden()
+
+
+def test_fold_opens_where_it_stands(reader: Reader, page: Page) -> None:
+    """Also in a step above the current one, whose place the page keeps."""
+    reader.open(way="understand", step="scores")
+    expect_step(page, 2, MAIN)
+    page.mouse.wheel(0, -200)
+    summary = chapter(page, "roles").locator("summary")
+    expect(summary).to_be_in_viewport()
+    expect_step(page, 2, MAIN)
+    before = summary.bounding_box()
+    summary.click()
+    current = page.locator(".contents [aria-current=step]")
+    expect(current).to_have_attribute("data-step", "roles")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert summary.bounding_box() == before
+
+
+def test_link_to_another_step_keeps_all_steps(reader: Reader, page: Page) -> None:
+    """Also when the reader goes on from it to a main step."""
+    reader.open(way="understand", step="scale")
+    expect_chapters(page, STEPS)
+    expect_step(page, STEPS.index("scale") + 1)
+    page.keyboard.press("ArrowLeft")
+    expect_step(page, STEPS.index("scores") + 1)
+    expect_chapters(page, STEPS)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("The dog chased the cat because it was hungry.", "because"),
+        ("She was tired, so she slept.", "so"),
+    ],
+)
+def test_head_that_looks_at_a_small_word_is_commented(
+    reader: Reader, page: Page, text: str, word: str
+) -> None:
+    reader.open(way="understand", lesson=text)
+    comment = f"Heads often look at words that tell us nothing, such as “{word}”."
+    expect(chapter(page, "scores")).to_contain_text(f"“{word}” has the largest")
+    expect(chapter(page, "scores")).to_contain_text(comment)
+    reader.open(way="understand", lesson=KIDS)
+    expect(chapter(page, "scores")).to_contain_text("“kids” has the largest")
+    expect(chapter(page, "scores")).not_to_contain_text("Heads often look")

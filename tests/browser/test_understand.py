@@ -138,7 +138,24 @@ def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: A
     assert max(swapped, key=lambda word: swapped[word]) == "lions"
     expect_arc(page, "first", swapped)
     expect_arc(page, "second", shares(api, LIONS, **TRANSLATOR))
-    expect(page.locator(".verdict").last).to_contain_text("It says “kids”, whoever was scared.")
+    verdict = page.locator(".verdict").last
+    expect(verdict).to_contain_text(
+        "Now the “lions” are scared, but this head still looks at “kids”"
+    )
+    reader.button("Swap kids and lions").press("Enter")
+    expect(verdict).to_be_hidden()
+
+
+def test_result_of_the_swap_is_told_after_the_swap(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(way="understand")
+    expect_arc(page, "second", shares(api, KIDS, **TRANSLATOR))
+    twist = page.locator(".twist")
+    told = ("wherever that stands", "The swap exchanges", "still looks at")
+    for text in told:
+        expect(twist).not_to_contain_text(text)
+    reader.button("Swap them here").click()
+    for text in told:
+        expect(twist).to_contain_text(text)
 
 
 def row_of(api: Api, text: str, word: str, **head: Any) -> tuple[str, float, float]:
@@ -192,9 +209,9 @@ def test_swap_is_shown_in_the_translation(reader: Reader, page: Page, api: Api) 
     expect(page.locator(".translation q")).to_have_text(written[KIDS])
     sentence = page.locator(".translation p").first
     expect(sentence).to_have_text(f"Its translation of this sentence: {written[KIDS]}")
-    expect(page.locator(".translation")).to_contain_text("is “eles” in all four sentences")
     reader.button("Swap kids and lions").click()
     expect(page.locator(".translation q")).to_have_text(written[LIONS])
+    expect(page.locator(".translation")).to_contain_text("is “eles” in all four sentences")
 
 
 def middle(locator: Locator) -> float:
@@ -230,8 +247,12 @@ def test_turned_sentence_shows_that_the_head_follows_the_subject(
 
 def test_table_has_both_heads_on_all_sentences(reader: Reader, page: Page, api: Api) -> None:
     reader.open(way="understand")
-    rows = page.locator("#opening tbody tr")
+    fold = page.locator("#opening details", has_text="Both heads on all four sentences")
+    rows = fold.locator("tbody tr")
     expect(rows).to_have_count(4)
+    expect(rows.first).to_be_hidden()
+    fold.locator("summary").press("Enter")
+    expect(rows.first).to_be_visible()
     for row, (text, scared) in zip(rows.all(), FORMS.items(), strict=True):
         found = [shares(api, text, **head) for head in (EMBEDDER, TRANSLATOR)]
         words = [max(known, key=lambda word: known[word]) for known in found]

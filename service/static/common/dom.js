@@ -41,6 +41,10 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** Creates a fold that is closed at first. */
+export const folded = (title, ...content) =>
+  element('details', {}, element('summary', { text: title }), ...content);
+
 /** Sets an attribute; null and false remove it. */
 export function setAttribute(node, name, value) {
   if (value === null || value === false) node.removeAttribute(name);

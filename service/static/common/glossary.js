@@ -1,12 +1,13 @@
 // Terms that explain themselves: a button in the text opens one sentence where it stands.
 
 import { glossary } from '../strings/glossary.js';
-import { element } from './dom.js';
+import { byId, element } from './dom.js';
 import { speaker } from './strings.js';
 
 const say = speaker(glossary);
 
 const MARGIN = 8; // Pixels between the meaning and the edges of the window.
+const GAP = 6; // Pixels above and below the meaning.
 
 /** The terms of strings/glossary.js. */
 export const TERMS = Object.freeze([
@@ -15,7 +16,12 @@ export const TERMS = Object.freeze([
   ...['cosine', 'pooling', 'encoder', 'decoder', 'vector', 'training'],
 ]);
 
-/** @type {Object<string, {node: HTMLElement, opener: HTMLElement|null}>} */
+/**
+ * A meaning, the button that has opened it, and the paragraph below which it stands.
+ * @typedef {{node: HTMLElement, opener: HTMLElement|null, block: HTMLElement|null}} Meaning
+ */
+
+/** @type {Object<string, Meaning>} */
 const meanings = {};
 
 /**
@@ -47,26 +53,41 @@ export function term(name, label = say(`${name}_term`)) {
 function makeMeaning(name) {
   const node = element('p', { class: 'meaning', id: `meaning-${name}`, popover: 'auto' });
   node.textContent = say(name);
-  /** @type {{node: HTMLElement, opener: HTMLElement|null}} */
-  const meaning = { node, opener: null };
+  /** @type {Meaning} */
+  const meaning = { node, opener: null, block: null };
+  const growth = new ResizeObserver(() => place(meaning)); // What is above it may grow.
   node.addEventListener('toggle', (event) => {
     const isOpen = /** @type {ToggleEvent} */ (event).newState === 'open';
     meaning.opener?.setAttribute('aria-expanded', String(isOpen));
-    if (isOpen && meaning.opener) place(node, meaning.opener);
+    if (isOpen) {
+      place(meaning);
+      node.scrollIntoView({ block: 'nearest' });
+      growth.observe(document.body);
+    } else {
+      growth.disconnect();
+      meaning.block?.style.removeProperty('margin-bottom');
+    }
   });
-  document.body.append(node);
+  byId('main').append(node);
   return meaning;
 }
 
-/** Puts a meaning below the paragraph of its term if the window has room, else below the term. */
-function place(meaning, button) {
-  const box = button.getBoundingClientRect();
-  const end = (button.closest('p, li') ?? button).getBoundingClientRect().bottom;
-  const bottom = end + 4 + meaning.offsetHeight <= innerHeight ? end : box.bottom;
-  const room = document.documentElement.clientWidth - meaning.offsetWidth - MARGIN;
+/**
+ * Puts a meaning below the paragraph of its term, and moves what follows down: it covers no text.
+ * @param {Meaning} meaning
+ */
+function place(meaning) {
+  const { node, opener } = meaning;
+  if (!opener?.isConnected) return;
+  const block = /** @type {HTMLElement} */ (opener.closest('p, li') ?? opener);
+  meaning.block = block;
+  block.style.setProperty('margin-bottom', `${node.offsetHeight + 2 * GAP}px`);
+  const box = opener.getBoundingClientRect();
+  const { bottom } = block.getBoundingClientRect();
+  const room = document.documentElement.clientWidth - node.offsetWidth - MARGIN;
   const left = Math.max(MARGIN, Math.min(box.left, room));
-  meaning.style.setProperty('left', `${left + scrollX}px`);
-  meaning.style.setProperty('top', `${bottom + 4 + scrollY}px`);
+  node.style.setProperty('left', `${left + scrollX}px`);
+  node.style.setProperty('top', `${bottom + GAP + scrollY}px`);
 }
 
 /** Reports whether a meaning is open; Escape then closes it and does nothing else. */

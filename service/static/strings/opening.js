@@ -33,7 +33,7 @@ export const opening = {
     twist:
       'The translator of this server is another model. It has a head that also links “they” to a noun. Swap the words, and watch it.',
     twistSame:
-      'It says “{word}”, whoever was scared. It links “they” to the word “kids”, wherever that stands.',
+      'Now the “{scared}” are scared, but this head still looks at “{word}”. It links “they” to the word “kids”, wherever that stands.',
     twistOther: 'Here it looks at “{word}”.',
     tableTitle: 'Both heads on all four sentences',
     tableSentence: 'Sentence',
@@ -84,7 +84,7 @@ export const opening = {
     twist:
       'O tradutor deste servidor é outro modelo. Ele tem uma cabeça que também liga “they” a um substantivo. Troque as palavras e observe.',
     twistSame:
-      'Ela diz “{word}”, não importa quem teve medo. Ela liga “they” à palavra “kids”, onde quer que esteja.',
+      'Agora quem tem medo são “{scared}”, mas esta cabeça ainda olha para “{word}”. Ela liga “they” à palavra “kids”, onde quer que esteja.',
     twistOther: 'Aqui ela olha para “{word}”.',
     tableTitle: 'As duas cabeças nas quatro frases',
     tableSentence: 'Frase',

@@ -4,19 +4,25 @@
 export const story = {
   en: {
     title: 'The story: from a word to a translation',
-    lead: 'Follow one token through the translator of this server. Scroll, or use the arrow keys ← and →. Every number comes from the model.',
+    lead:
+      'Follow one word through the translator of this server. Every number comes from the model. Scroll, or use the arrow keys ← and →.',
+    follows: 'You follow “{token}” in the sentence “{text}”',
+    choose: 'Choose another sentence or word',
+    chooseText:
+      'All numbers change with the word. The story then shows the head in which it looks most at another word.',
+    about: 'More about this step',
     steps: 'Steps of the story',
     sentence: 'Sentence of the story, in English',
     use: 'Use this sentence',
     before: 'Previous step',
     after: 'Next step',
     link: 'Link to this step',
-    mainSteps: 'Main steps: {count}',
-    allSteps: 'All steps: {count}',
+    mainSteps: 'Main steps: {count}, about {minutes} minutes',
+    allSteps: 'All steps: {count}, about {minutes} minutes',
     all: 'All {count} tokens',
     fewer: 'Fewer tokens',
     progress: 'Step {number} of {count}: {title}',
-    progressNone: 'The story has {count} steps',
+    progressNone: '{count} steps, about {minutes} minutes',
     waiting: 'The model computes …',
     noModel: 'This server does not translate from English, so there is no model for the story.',
     noAttention: 'The model {model} does not show its attention, so there is no story.',
@@ -25,24 +31,28 @@ export const story = {
     group_layer: 'One layer',
     group_model: 'The whole model',
     more: '… {count} numbers',
+    figures:
+      'The stripes show all numbers: blue above 0, grey below. Written numbers are rounded, so a sum can differ in its last digit.',
     token: 'Token',
-    id: 'number {id}',
     follow: 'Token to follow',
     tokens_title: 'Tokens: words become pieces',
     tokens_text:
-      'A model does not read letters. It cuts the text into tokens, and each token has a number in its list. “▁” marks the start of a word; many words are cut into several pieces. Other models mark a later piece of a word with “##”.',
-    tokens_choose: 'The story follows “{token}”. Choose another token, and all numbers change: the story then shows the head in which that token looks most at another word.',
+      'A model does not read letters. It cuts the text into tokens. The small number of a token is its place in the list of all tokens that the model knows.',
+    tokens_more:
+      '“▁” marks the start of a word; many words are cut into several pieces. Other models mark a later piece of a word with “##”.',
     position_title: 'Position: where does it stand?',
     position_text:
-      'Each token has a [[vector]]: a list of {size} numbers, learned in training from many examples. Attention itself knows no order, so a second vector tells the place in the sentence. Both are added. The stripes are all the numbers: blue above 0, grey below. Written numbers are rounded, so a sum can differ in its last digit.',
+      'Each token has a [[vector]]: a list of {size} numbers, learned in training from many examples. Attention itself knows no order, so a second vector tells the place in the sentence. Both are added.',
     position_none:
       'Each token has a vector: a list of {size} numbers, learned in training. This model adds no vector for the place in the sentence.',
     position_token: '“{token}”',
     position_place: '+ place {place}',
     position_sum: '= sum',
-    roles_title: '× W_Q, W_K, W_V: three roles',
+    roles_title: 'Three roles: query, key, value',
     roles_text:
-      'W_Q, W_K and W_V are three tables of numbers that the model learned in [[training]]; the W stands for weights. Multiplied by them, the [[vector]] x of “{token}” becomes three short ones. The [[query]] q is what “{token}” looks for. The [[key]] k is what it offers to the words that look. The [[value]] v is what it gives to them.',
+      'Each [[token]], a word or a part of it, becomes a list of numbers: its [[vector]] x. From x come three short lists. With the [[query]] q, “{token}” looks for other tokens. With the [[key]] k, other tokens find it, and they get its [[value]] v.',
+    roles_tables:
+      'The three lists come from three tables of numbers, W_Q, W_K and W_V, that the model learned in [[training]]; the W stands for weights. The model multiplies x by each of them.',
     roles_place:
       'These are the tables of [[head]] {head} in [[layer]] {layer}. In this head, “{token}” looks strongly at another word: “{most}”. A model has several layers, one after the other. The layers before this one have changed the vector, so x is no longer the vector that the token started with.',
     roles_placeFirst: 'These are the tables of [[head]] {head} in [[layer]] 1. In this head, “{token}” looks strongly at another word: “{most}”.',
@@ -50,17 +60,19 @@ export const story = {
     roles_q: 'q: looks for',
     roles_k: 'k: offers',
     roles_v: 'v: gives',
-    scores_title: 'q · k: who fits?',
+    scores_title: 'q · k: which key fits?',
     scores_text:
-      'The query of “{token}” meets the key of every token. Their numbers are multiplied one by one, and the {size} products are added. The sum is the score: the larger, the better they fit. “{most}” has {score}.',
+      'The query of “{token}” is compared with the key of every token. Their numbers are multiplied one by one, and the {size} products are added. The sum is the score: the larger it is, the better they fit. “{most}” has the largest, {score}.',
+    scores_idle: 'Heads often look at words that tell us nothing, such as “{most}”.',
     scores_sum: '{products} + … = {score}',
     scores_column: 'q · k',
     scale_title: '÷ √{size}: keep the scores small',
     scale_text:
-      'Each score is a sum of {size} products. Before [[training]], all numbers are random: some products are above 0, some below, and many cancel out. Toss {size} coins, and add 1 for heads and −1 for tails: the sum is hardly ever {size}. It is usually a few steps from 0, about √{size} = {root}. So a sum of {size} products is about √{size} times as large as one product, and dividing by √{size} makes it as small as one again. Only a trained head makes a score large, as here.',
+      'Each score is a sum of {size} products. Before [[training]], they are random: about half are below 0, and many cancel out. Toss {size} coins, and add 1 for one side and −1 for the other. The sum is usually about √{size} = {root} away from 0, not {size}. So a sum of {size} products is about √{size} times as large as one. Dividing by √{size} undoes that.',
     scale_why:
-      'Why keep the scores small? From large scores, the next step gives almost all to one token. A small change of the scores then changes nothing in the result. But training works by small changes: it tries which of them help. So it would get stuck.',
-    scale_compare: 'In this sentence, “{most}” will get {share}. Without the division, it would get {raw}.',
+      'From large scores, softmax gives almost all to one token. A small change of the scores then changes nothing in the result. But training works by small changes: it tries which of them help. So it would get stuck. Only a trained head makes a score large, as here.',
+    scale_compare:
+      'In this sentence, “{most}” gets {share}. Without the division, it would get {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Mask: do not look ahead',
     mask_text:
@@ -68,35 +80,40 @@ export const story = {
     mask_here:
       'Here we are in the [[encoder]], the part that reads. It may see the whole sentence, so nothing is masked, and the next step uses the scores above. The table only shows which scores a mask would hide from “{token}”.',
     mask_column: 'with a mask',
-    softmax_title: 'softmax: shares of 100 %',
+    softmax_title: 'Softmax: from scores to shares',
     softmax_text:
-      'Softmax takes the number e = 2.718 to the power of each score, and divides each result by their total. A score that is larger by 1 thus gets a share that is 2.7 times as large. No share is below 0, and together they are 1. These shares are the attention. “{token}” gives {share} to “{most}”. The opening above counts words: it adds the shares of the tokens of a word.',
+      '[[softmax|Softmax]] turns the scores into shares of 100 %: the attention. “{token}” gives {share} to “{most}”. First, each score is divided by √{size}, so that it stays small. From large scores, softmax would give almost all to one token, and [[training]], which works by small changes, would get stuck.',
+    softmax_root: 'Why the root of {size}?',
+    softmax_more:
+      'Softmax takes the number e = 2.718 to the power of each score, and divides each result by their total. A score that is larger by 1 thus gets a share that is 2.7 times as large. The opening above counts words: it adds the shares of the tokens of a word.',
     softmax_column: 'share',
     softmax_total: 'together',
     values_title: '× v: take a part of each',
     values_text:
       'Each token hands over its value v, multiplied by its share. “{most}” hands over {share} of its value; a token with a share near 0 gives almost nothing.',
     values_column: 'share × v',
-    sum_title: 'Sum: what the token takes home',
+    sum_title: 'Sum: a mix of the values',
     sum_text:
-      'Each token hands over its value v, multiplied by its share, and all these are added, number by number. The sum z is what “{token}” takes from the sentence in this head. Its largest part comes from “{most}”.',
+      'Each token gives its value v, multiplied by its share. All these are added, number by number. The sum z is the information that “{token}” takes from the sentence in this head. Its largest part comes from “{most}”.',
     sum_rest: '+ the other {count}',
     sum_z: '= z',
     heads_title: 'Heads: several looks at once',
     heads_text:
-      'Layer {layer} has {count} heads, which do all this at the same time. Each has its own W_Q, W_K and W_V, so each can look for something else. Some agree all the same.',
-    heads_end:
-      '“⟨end⟩” is no word. A head that finds nothing to look at often looks there.',
+      'A [[head]] does all this with tables of its own, so each head can look for something else. [[layer|Layer]] {layer} has {count} heads, which work at the same time.',
+    heads_end: '“⟨end⟩” is no word: a head that finds nothing to look at often looks there.',
     heads_column: 'Head',
     heads_most: '“{token}” looks most at',
     concat_title: 'Side by side, × W_O',
     concat_text:
-      'The sums z of all {count} heads are put side by side: {count} × {size} = {total} numbers. One more table of learned numbers, W_O, mixes them into one vector for “{token}”, and a learned vector b is added.',
+      'The sums z of all {count} heads are put side by side: {count} × {size} = {total} numbers. One more table of learned numbers, W_O, mixes them into one vector for “{token}”.',
+    concat_more: 'After W_O, the model adds a vector b, which it also learned.',
     concat_all: 'z of all heads',
-    concat_result: '× W_O (+ b)',
+    concat_result: '× W_O',
     norm_title: 'Add & norm: keep the old, level the new',
     norm_text:
-      'The result is added to the vector x that came in, so the token does not forget itself. Norm then shifts and stretches the whole vector, so that its numbers do not grow from layer to layer. So a number can shrink here although something was added. Some models norm before the attention.',
+      'The result is added to the vector x that came in, so the token does not forget itself. Norm then shifts and stretches the whole vector, so that its numbers do not grow from layer to layer.',
+    norm_more:
+      'A number can shrink here although something was added, because norm changes them all. Some models norm before the attention.',
     norm_in: 'x of “{token}”',
     norm_attention: '+ attention',
     norm_out: 'added, normed',
@@ -113,40 +130,49 @@ export const story = {
     encoder_most: 'mean of the heads: most at',
     decoder_title: 'Decoder: write, and look back',
     decoder_text:
-      'The [[decoder]] writes the translation token by token. Before each token, it makes a query from the words that it has written so far, and compares this query with the keys of the text. That is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}. We show this head because no other head of its layer looks more at “{token}”.',
+      'The [[decoder]] writes the translation token by token. Before each token, it makes a query from the words that it has written so far, and compares this query with the keys of the text. That is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}.',
+    decoder_more:
+      'The step shows this head because no other head of its layer looks more at “{token}”.',
     decoder_unaligned:
-      'No word of this translation stands for “{token}”. So this step and the next show the first word that the decoder wrote.',
+      'No word of this translation stands for “{token}”. So this step shows the first word that the decoder wrote.',
     decoder_place: 'Decoder layer {layer}, head {head}',
     words_title: 'The next word: probabilities',
     words_text:
-      'At the end the vector of the decoder is compared with every token that could come next. Each gets a score, and softmax makes probabilities of the scores. After “{before}” the model took “{written}”, with {share}.',
-    words_first: 'At the end the vector of the decoder is compared with every token that could come next. Each gets a score, and softmax makes probabilities of the scores. As the first token the model took “{written}”, with {share}.',
+      'The [[decoder]] writes the translation token by token, and looks at the text in the same way. Every token that could come next gets a score, and softmax makes probabilities of the scores. After “{before}” the model took “{written}”, with {share}.',
+    words_first:
+      'The [[decoder]] writes the translation token by token, and looks at the text in the same way. Every token that could come next gets a score, and softmax makes probabilities of the scores. As the first token the model took “{written}”, with {share}.',
+    words_more:
+      'The heads of the decoder compare its queries with the keys of the text: this is cross-attention. Before the decoder wrote “{written}”, one of its heads gave {share} to “{most}”.',
     words_candidate: 'Candidate',
     words_probability: 'Probability',
     pool_title: 'Why “{written}”?',
     pool_text:
-      'Last, another sentence. In “pool beats badminton” the game of pool is meant. The model writes “{translation}”: a pool to swim in. These were its candidates for “pool”:',
+      'In “pool beats badminton”, “pool” is a game. The model writes “{translation}”: a pool to swim in. One head gives {share} from “pool” to “badminton”. Attention shows where a head looks, not why a word comes out. The likely reason: in [[training]], “pool” was mostly for swimming.',
     pool_other: '“bilhar”, the game, has {share}.',
     pool_context:
-      'Yet it knows the game: “{text}” becomes “{translation}”. So the words around “pool” matter, and “badminton” alone did not change the choice. The most that a head gives from “pool” to “badminton” is {share}. That shows where it looked, not why the choice stayed.',
-    pool_moral:
-      'A model knows what its training texts showed. “pool” was probably mostly for swimming there. Attention can bring words together, but training decides what follows from it.',
+      'Yet the model knows the game: “{text}” becomes “{translation}”. So the words around “pool” matter, but “badminton” alone did not change the choice. Attention can bring words together; training decides what follows from it.',
   },
   pt: {
     title: 'A história: de uma palavra à tradução',
-    lead: 'Siga um token pelo tradutor deste servidor. Role a página, ou use as setas ← e →. Todos os números vêm do modelo.',
+    lead:
+      'Siga uma palavra pelo tradutor deste servidor. Todos os números vêm do modelo. Role a página, ou use as setas ← e →.',
+    follows: 'Você segue “{token}” na frase “{text}”',
+    choose: 'Escolher outra frase ou palavra',
+    chooseText:
+      'Todos os números mudam com a palavra. A história mostra então a cabeça em que ela mais olha para outra palavra.',
+    about: 'Mais sobre este passo',
     steps: 'Passos da história',
     sentence: 'Frase da história, em inglês',
     use: 'Usar esta frase',
     before: 'Passo anterior',
     after: 'Próximo passo',
     link: 'Link deste passo',
-    mainSteps: 'Passos principais: {count}',
-    allSteps: 'Todos os passos: {count}',
+    mainSteps: 'Passos principais: {count}, cerca de {minutes} minutos',
+    allSteps: 'Todos os passos: {count}, cerca de {minutes} minutos',
     all: 'Todos os {count} tokens',
     fewer: 'Menos tokens',
     progress: 'Passo {number} de {count}: {title}',
-    progressNone: 'A história tem {count} passos',
+    progressNone: '{count} passos, cerca de {minutes} minutos',
     waiting: 'O modelo está calculando …',
     noModel: 'Este servidor não traduz do inglês, então não há modelo para a história.',
     noAttention: 'O modelo {model} não mostra a sua atenção, então não há história.',
@@ -155,24 +181,28 @@ export const story = {
     group_layer: 'Uma camada',
     group_model: 'O modelo inteiro',
     more: '… {count} números',
+    figures:
+      'As faixas mostram todos os números: azul acima de 0, cinza abaixo. Os números escritos são arredondados, então uma soma pode diferir no último dígito.',
     token: 'Token',
-    id: 'número {id}',
     follow: 'Token a seguir',
     tokens_title: 'Tokens: palavras viram pedaços',
     tokens_text:
-      'Um modelo não lê letras. Ele corta o texto em tokens, e cada token tem um número na sua lista. “▁” marca o começo de uma palavra; muitas palavras são cortadas em vários pedaços. Outros modelos marcam com “##” um pedaço do meio de uma palavra.',
-    tokens_choose: 'A história segue “{token}”. Escolha outro token, e todos os números mudam: a história mostra então a cabeça em que ele mais olha para outra palavra.',
+      'Um modelo não lê letras. Ele corta o texto em tokens. O número pequeno de um token é o seu lugar na lista de todos os tokens que o modelo conhece.',
+    tokens_more:
+      '“▁” marca o começo de uma palavra; muitas palavras são cortadas em vários pedaços. Outros modelos marcam com “##” um pedaço do meio de uma palavra.',
     position_title: 'Posição: onde ele está?',
     position_text:
-      'Cada token tem um [[vector|vetor]]: uma lista de {size} números, aprendida no treino com muitos exemplos. A atenção sozinha não conhece a ordem, então um segundo vetor diz o lugar na frase. Os dois são somados. As faixas são todos os números: azul acima de 0, cinza abaixo. Os números escritos são arredondados, então uma soma pode diferir no último dígito.',
+      'Cada token tem um [[vector|vetor]]: uma lista de {size} números, aprendida no treino com muitos exemplos. A atenção sozinha não conhece a ordem, então um segundo vetor diz o lugar na frase. Os dois são somados.',
     position_none:
       'Cada token tem um vetor: uma lista de {size} números, aprendida no treino. Este modelo não soma um vetor para o lugar na frase.',
     position_token: '“{token}”',
     position_place: '+ lugar {place}',
     position_sum: '= soma',
-    roles_title: '× W_Q, W_K, W_V: três papéis',
+    roles_title: 'Três papéis: consulta, chave, valor',
     roles_text:
-      'W_Q, W_K e W_V são três tabelas de números que o modelo aprendeu no [[training|treino]]; o W vem de “weights”, pesos. Multiplicado por elas, o [[vector|vetor]] x de “{token}” dá três vetores curtos. A [[query|consulta]] q é o que “{token}” procura. A [[key|chave]] k é o que ele oferece às palavras que procuram. O [[value|valor]] v é o que ele dá a elas.',
+      'Cada [[token]], uma palavra ou parte dela, vira uma lista de números: o seu [[vector|vetor]] x. De x vêm três listas curtas. Com a [[query|consulta]] q, “{token}” procura outros tokens. Com a [[key|chave]] k, outros tokens o acham, e recebem o seu [[value|valor]] v.',
+    roles_tables:
+      'As três listas vêm de três tabelas de números, W_Q, W_K e W_V, que o modelo aprendeu no [[training|treino]]; o W vem de “weights”, pesos. O modelo multiplica x por cada uma delas.',
     roles_place:
       'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] {layer}. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”. Um modelo tem várias camadas, uma depois da outra. As camadas anteriores já mudaram o vetor, então x não é mais o vetor com que o token começou.',
     roles_placeFirst: 'Estas são as tabelas da [[head|cabeça]] {head} da [[layer|camada]] 1. Nesta cabeça, “{token}” olha muito para outra palavra: “{most}”.',
@@ -180,17 +210,18 @@ export const story = {
     roles_q: 'q: procura',
     roles_k: 'k: oferece',
     roles_v: 'v: dá',
-    scores_title: 'q · k: quem combina?',
+    scores_title: 'q · k: qual chave combina?',
     scores_text:
-      'A consulta de “{token}” encontra a chave de cada token. Os números são multiplicados um a um, e os {size} produtos são somados. A soma é a pontuação: quanto maior, melhor combinam. “{most}” tem {score}.',
+      'A consulta de “{token}” é comparada com a chave de cada token. Os números são multiplicados um a um, e os {size} produtos são somados. A soma é a pontuação: quanto maior, melhor combinam. “{most}” tem a maior, {score}.',
+    scores_idle: 'Cabeças muitas vezes olham para palavras que não nos dizem nada, como “{most}”.',
     scores_sum: '{products} + … = {score}',
     scores_column: 'q · k',
     scale_title: '÷ √{size}: manter as pontuações pequenas',
     scale_text:
-      'Cada pontuação é uma soma de {size} produtos. Antes do [[training|treino]], todos os números são ao acaso: alguns produtos estão acima de 0, outros abaixo, e muitos se cancelam. Jogue {size} moedas, e some 1 para cara e −1 para coroa: a soma quase nunca é {size}. Em geral ela fica a alguns passos de 0, cerca de √{size} = {root}. Uma soma de {size} produtos é então cerca de √{size} vezes maior que um produto, e dividir por √{size} a deixa pequena como um só. Apenas uma cabeça treinada faz uma pontuação grande, como aqui.',
+      'Cada pontuação é uma soma de {size} produtos. Antes do [[training|treino]], eles são ao acaso: cerca de metade está abaixo de 0, e muitos se cancelam. Jogue {size} moedas, e some 1 para um lado e −1 para o outro. A soma costuma ficar a cerca de √{size} = {root} de 0, não a {size}. Uma soma de {size} produtos é então cerca de √{size} vezes maior que um só. Dividir por √{size} desfaz isso.',
     scale_why:
-      'Por que pontuações pequenas? Com pontuações grandes, o próximo passo dá quase tudo a um só token. Uma pequena mudança das pontuações então não muda nada no resultado. Mas o treino trabalha com pequenas mudanças: ele vê quais ajudam. Assim, ele ficaria parado.',
-    scale_compare: 'Nesta frase, “{most}” vai receber {share}. Sem a divisão, receberia {raw}.',
+      'Com pontuações grandes, a softmax dá quase tudo a um só token. Uma pequena mudança das pontuações então não muda nada no resultado. Mas o treino trabalha com pequenas mudanças: ele vê quais ajudam. Assim, ele ficaria parado. Apenas uma cabeça treinada faz uma pontuação grande, como aqui.',
+    scale_compare: 'Nesta frase, “{most}” recebe {share}. Sem a divisão, receberia {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Máscara: não olhar adiante',
     mask_text:
@@ -198,35 +229,41 @@ export const story = {
     mask_here:
       'Aqui estamos no [[encoder|codificador]], a parte que lê. Ele pode ver a frase inteira, então nada tem máscara, e o próximo passo usa as pontuações acima. A tabela só mostra quais pontuações uma máscara esconderia de “{token}”.',
     mask_column: 'com máscara',
-    softmax_title: 'softmax: partes de 100 %',
+    softmax_title: 'Softmax: das pontuações às partes',
     softmax_text:
-      'A softmax eleva o número e = 2,718 a cada pontuação, e divide cada resultado pelo total deles. Uma pontuação maior em 1 recebe assim uma parte 2,7 vezes maior. Nenhuma parte é menor que 0, e juntas somam 1. Estas partes são a atenção. “{token}” dá {share} a “{most}”. A abertura acima conta palavras: ela soma as partes dos tokens de uma palavra.',
+      'A [[softmax]] transforma as pontuações em partes de 100 %: a atenção. “{token}” dá {share} a “{most}”. Antes, cada pontuação é dividida por √{size}, para ficar pequena. Com pontuações grandes, a softmax daria quase tudo a um só token, e o [[training|treino]], que trabalha com pequenas mudanças, ficaria parado.',
+    softmax_root: 'Por que a raiz de {size}?',
+    softmax_more:
+      'A softmax eleva o número e = 2,718 a cada pontuação, e divide cada resultado pelo total deles. Uma pontuação maior em 1 recebe assim uma parte 2,7 vezes maior. A abertura acima conta palavras: ela soma as partes dos tokens de uma palavra.',
     softmax_column: 'parte',
     softmax_total: 'juntas',
     values_title: '× v: levar uma parte de cada um',
     values_text:
       'Cada token entrega o seu valor v, multiplicado pela sua parte. “{most}” entrega {share} do seu valor; um token com parte perto de 0 não dá quase nada.',
     values_column: 'parte × v',
-    sum_title: 'Soma: o que o token leva',
+    sum_title: 'Soma: uma mistura dos valores',
     sum_text:
-      'Cada token entrega o seu valor v, multiplicado pela sua parte, e tudo é somado, número por número. A soma z é o que “{token}” tira da frase nesta cabeça. A maior parte dela vem de “{most}”.',
+      'Cada token dá o seu valor v, multiplicado pela sua parte. Tudo é somado, número por número. A soma z é a informação que “{token}” tira da frase nesta cabeça. A maior parte dela vem de “{most}”.',
     sum_rest: '+ os outros {count}',
     sum_z: '= z',
     heads_title: 'Cabeças: vários olhares ao mesmo tempo',
     heads_text:
-      'A camada {layer} tem {count} cabeças, que fazem tudo isto ao mesmo tempo. Cada uma tem o seu W_Q, W_K e W_V, então cada uma pode procurar outra coisa. Mesmo assim, algumas concordam.',
+      'Uma [[head|cabeça]] faz tudo isto com as suas próprias tabelas, então cada cabeça pode procurar outra coisa. A [[layer|camada]] {layer} tem {count} cabeças, que trabalham ao mesmo tempo.',
     heads_end:
-      '“⟨fim⟩” não é palavra. Uma cabeça que não acha nada para olhar muitas vezes olha para lá.',
+      '“⟨fim⟩” não é palavra: uma cabeça que não acha nada para olhar muitas vezes olha para lá.',
     heads_column: 'Cabeça',
     heads_most: '“{token}” olha mais para',
     concat_title: 'Lado a lado, × W_O',
     concat_text:
-      'As somas z de todas as {count} cabeças são postas lado a lado: {count} × {size} = {total} números. Mais uma tabela de números aprendidos, W_O, mistura tudo em um vetor para “{token}”, e um vetor aprendido b é somado.',
+      'As somas z de todas as {count} cabeças são postas lado a lado: {count} × {size} = {total} números. Mais uma tabela de números aprendidos, W_O, mistura tudo em um vetor para “{token}”.',
+    concat_more: 'Depois de W_O, o modelo soma um vetor b, que também aprendeu.',
     concat_all: 'z de todas',
-    concat_result: '× W_O (+ b)',
+    concat_result: '× W_O',
     norm_title: 'Somar e normalizar: guardar o antigo',
     norm_text:
-      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização desloca e estica o vetor inteiro, para que os números não cresçam de camada em camada. Por isso um número pode diminuir aqui, embora algo tenha sido somado. Alguns modelos normalizam antes da atenção.',
+      'O resultado é somado ao vetor x que entrou, assim o token não se esquece de si. A normalização desloca e estica o vetor inteiro, para que os números não cresçam de camada em camada.',
+    norm_more:
+      'Um número pode diminuir aqui embora algo tenha sido somado, porque a normalização muda todos. Alguns modelos normalizam antes da atenção.',
     norm_in: 'x de “{token}”',
     norm_attention: '+ atenção',
     norm_out: 'normalizado',
@@ -243,23 +280,26 @@ export const story = {
     encoder_most: 'média das cabeças: mais para',
     decoder_title: 'Decodificador: escrever e olhar para trás',
     decoder_text:
-      'O [[decoder|decodificador]] escreve a tradução token por token. Antes de cada token, ele faz uma consulta com as palavras que já escreveu, e a compara com as chaves do texto. Isto é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}. Mostramos esta cabeça porque nenhuma outra da sua camada olha mais para “{token}”.',
+      'O [[decoder|decodificador]] escreve a tradução token por token. Antes de cada token, ele faz uma consulta com as palavras que já escreveu, e a compara com as chaves do texto. Isto é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}.',
+    decoder_more:
+      'O passo mostra esta cabeça porque nenhuma outra da sua camada olha mais para “{token}”.',
     decoder_unaligned:
-      'Nenhuma palavra desta tradução corresponde a “{token}”. Por isso este passo e o próximo mostram a primeira palavra que o decodificador escreveu.',
+      'Nenhuma palavra desta tradução corresponde a “{token}”. Por isso este passo mostra a primeira palavra que o decodificador escreveu.',
     decoder_place: 'Camada {layer} do decodificador, cabeça {head}',
     words_title: 'A próxima palavra: probabilidades',
     words_text:
-      'No fim, o vetor do decodificador é comparado com cada token que poderia vir. Cada um recebe uma pontuação, e a softmax transforma as pontuações em probabilidades. Depois de “{before}” o modelo escolheu “{written}”, com {share}.',
-    words_first: 'No fim, o vetor do decodificador é comparado com cada token que poderia vir. Cada um recebe uma pontuação, e a softmax transforma as pontuações em probabilidades. Como primeiro token o modelo escolheu “{written}”, com {share}.',
+      'O [[decoder|decodificador]] escreve a tradução token por token, e olha para o texto do mesmo jeito. Cada token que poderia vir recebe uma pontuação, e a softmax transforma as pontuações em probabilidades. Depois de “{before}” o modelo escolheu “{written}”, com {share}.',
+    words_first:
+      'O [[decoder|decodificador]] escreve a tradução token por token, e olha para o texto do mesmo jeito. Cada token que poderia vir recebe uma pontuação, e a softmax transforma as pontuações em probabilidades. Como primeiro token o modelo escolheu “{written}”, com {share}.',
+    words_more:
+      'As cabeças do decodificador comparam as consultas dele com as chaves do texto: isto é a atenção cruzada. Antes de o decodificador escrever “{written}”, uma das suas cabeças deu {share} a “{most}”.',
     words_candidate: 'Candidato',
     words_probability: 'Probabilidade',
     pool_title: 'Por que “{written}”?',
     pool_text:
-      'Por fim, outra frase. Em “pool beats badminton”, “pool” é o jogo (sinuca, bilhar). O modelo escreve “{translation}”, a de nadar. Estes eram os candidatos para “pool”:',
+      'Em “pool beats badminton”, “pool” é bilhar, um jogo. O modelo escreve “{translation}”. Uma cabeça dá {share} de “pool” a “badminton”. A atenção mostra para onde uma cabeça olha, não por que uma palavra sai. A razão provável: no [[training|treino]], “pool” era quase sempre piscina.',
     pool_other: '“bilhar”, o jogo, tem {share}.',
     pool_context:
-      'Mas ele conhece o jogo: “{text}” vira “{translation}”. Então as palavras em volta de “pool” importam, e só “badminton” não mudou a escolha. O máximo que uma cabeça dá de “pool” a “badminton” é {share}. Isso mostra para onde ela olhou, não por que a escolha não mudou.',
-    pool_moral:
-      'Um modelo sabe o que os textos do treino mostraram. Lá “pool” era provavelmente quase sempre piscina. A atenção pode juntar palavras, mas o treino decide o que resulta disso.',
+      'Mas o modelo conhece o jogo: “{text}” vira “{translation}”. Então as palavras em volta de “pool” importam, mas só “badminton” não mudou a escolha. A atenção pode juntar palavras; o treino decide o que resulta disso.',
   },
 };

@@ -1,7 +1,7 @@
 // The test of causes: the probability of “eles” without a head, or without a word.
 
 import { post } from '../common/api.js';
-import { element } from '../common/dom.js';
+import { element, folded } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { percent } from '../common/text.js';
 import { cause } from '../strings/cause.js';
@@ -49,19 +49,18 @@ export async function readCause(signal) {
   }));
 }
 
-/** A table of the trials, and what they say. */
+/** A table of the trials, and what they say, in a fold. */
 export class Cause {
   constructor() {
     this.table = element('table');
     this.verdicts = element('ul', { class: 'points' });
-    this.root = element(
-      'div',
-      { id: 'cause', hidden: true },
-      element('h3', { text: say('title') }),
+    this.root = folded(
+      say('title'),
       element('p', { text: say('lead') }),
       scrolling(say('caption'), this.table),
       this.verdicts,
     );
+    Object.assign(this.root, { id: 'cause', hidden: true });
   }
 
   /**

@@ -23,6 +23,7 @@ export class Chapters {
   #wanted = null;
   #top = null; // Place of the current chapter in the document.
   #nodes = new Map();
+  #minutes = 0;
 
   /**
    * @param {function(string|null): void} reached Called when another chapter is current.
@@ -31,15 +32,17 @@ export class Chapters {
   constructor(reached, link) {
     this.reached = reached;
     this.contents = element('nav', { class: 'contents', 'aria-label': say('steps') });
-    this.list = element('div', { class: 'chapters' });
+    this.list = element('div', { class: 'chapters', onclick: (event) => this.#touch(event) });
     this.before = element('button', { type: 'button', onclick: () => this.#go(-1) }, '←');
     this.after = element('button', { type: 'button', onclick: () => this.#go(1) }, '→');
     setAttribute(this.before, 'aria-label', say('before'));
     setAttribute(this.after, 'aria-label', say('after'));
     this.progress = element('p');
+    this.bar = element('progress', { 'aria-hidden': 'true' });
     const copy = element('button', { type: 'button', class: 'quiet', text: say('link') });
     makeCopy(copy, link);
-    const pager = element('div', { class: 'pager' }, this.before, this.progress, copy, this.after);
+    const parts = [this.bar, this.before, this.progress, copy, this.after];
+    const pager = element('div', { class: 'pager' }, ...parts);
     this.root = element('div', { class: 'story', hidden: true }, this.contents, this.list, pager);
     new ResizeObserver(() => this.#keepPlace()).observe(document.body);
     document.addEventListener('keydown', (event) => this.#press(event));
@@ -49,8 +52,13 @@ export class Chapters {
       addEventListener(name, (event) => this.#interrupt(event), { passive: true, capture: true });
   }
 
-  /** Shows chapters. The current one keeps its place in the window, and the focus. */
-  show(chapters) {
+  /**
+   * Shows chapters. The current one keeps its place in the window, and the focus.
+   * @param {Shown[]} chapters
+   * @param {number} minutes Time that they take to read.
+   */
+  show(chapters, minutes = 0) {
+    this.#minutes = minutes;
     const names = chapters.map(({ name }) => name);
     const before = this.#topOf(this.#current);
     this.root.hidden = chapters.length === 0;
@@ -106,6 +114,13 @@ export class Chapters {
   #go(by) {
     const next = this.#names[this.#names.indexOf(this.#current) + by];
     if (next) this.#choose(next);
+  }
+
+  /** Makes the chapter of a click the current one, so that a fold in it opens without a jump. */
+  #touch({ target }) {
+    const chapter = target.closest('.chapter');
+    this.#wanted = null;
+    if (chapter) this.#enter(chapter.dataset.chapter);
   }
 
   #press(event) {
@@ -192,10 +207,9 @@ export class Chapters {
     this.after.disabled = index === this.#names.length - 1;
     const title = this.#nodes.get(this.#current)?.querySelector('h3').textContent;
     const count = this.#names.length;
-    setText(
-      this.progress,
-      title ? say('progress', { number: index + 1, count, title }) : say('progressNone', { count }),
-    );
+    const values = { number: index + 1, count, title, minutes: this.#minutes };
+    setText(this.progress, say(title ? 'progress' : 'progressNone', values));
+    Object.assign(this.bar, { max: Math.max(1, count), value: index + 1 });
   }
 
   #scrollTo(name, behavior = isCalm() ? 'auto' : 'smooth') {
@@ -215,9 +229,9 @@ function chapterNode({ name }) {
   );
 }
 
-/** Replaces the content; the focus stays on the radio button that has been chosen in it. */
+/** Replaces the content; the folds that the reader has opened in it stay open. */
 function replaceContent(node, content) {
-  const hadFocus = node.contains(document.activeElement);
+  const open = [...node.querySelectorAll('details')].map((fold) => fold.open);
   node.replaceChildren(...content);
-  if (hadFocus) node.querySelector('input:checked')?.focus({ preventScroll: true });
+  node.querySelectorAll('details').forEach((fold, index) => (fold.open = open[index] ?? false));
 }

@@ -3,7 +3,7 @@
 import { post } from '../common/api.js';
 import { FORMS, TRANSLATOR_HEAD } from './kids.js';
 
-const CANDIDATES = 6;
+const CANDIDATES = 4;
 const PRONOUNS = ['▁they', '▁it', '▁she', '▁he'];
 const POOL = 'pool beats badminton';
 const POOL_GAME = 'bilhar bate badminton';

@@ -1,6 +1,6 @@
 // The figures of the story: vectors that can be read, tables of tokens, and bars.
 
-import { element, tokenParts } from '../common/dom.js';
+import { element, folded, tokenParts } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { speaker } from '../common/strings.js';
 import { scaleOf, strip } from '../common/strip.js';
@@ -12,7 +12,7 @@ const say = speaker(story);
 
 const SHOWN = 3; // Numbers of a vector that are written out.
 const MANY_ROWS = 9; // A table with more rows is long.
-const FEW_ROWS = 6; // Rows of a long table that are shown at first.
+const FEW_ROWS = 4; // Rows of a long table that are shown at first.
 
 /** Writes a number with two decimals, and a number near 0 without a sign. */
 export const short = (value) => decimal(Math.abs(value) < 0.005 ? 0 : value, 2);
@@ -72,7 +72,7 @@ export function tokenTable(title, tokens, columns, { most, shares, total = null 
     ),
   );
   const parts = [element('thead', {}, head), element('tbody', {}, ...rows)];
-  if (total) parts.push(element('tfoot', {}, totalRow(total)));
+  if (total) parts.push(element('tfoot', {}, totalRow(total, columns)));
   const table = scrolling(title, element('table', {}, ...parts));
   return isLong ? element('div', {}, table, rowsButton(tokens.length)) : table;
 }
@@ -127,13 +127,23 @@ function headRow(names) {
   return element('tr', {}, ...heads);
 }
 
-/** @param {string[]} texts */
-function totalRow(texts) {
+/**
+ * @param {string[]} texts
+ * @param {Array<{class?: string}>} columns
+ */
+function totalRow(texts, columns) {
   const [name, ...cells] = texts;
   const head = element('th', { scope: 'row', text: name });
-  return element('tr', {}, head, ...cells.map((text) => element('td', { text })));
+  const kinds = columns.map(({ class: kind }) => kind ?? null);
+  return element('tr', {}, head, ...cells.map((text, i) => element('td', { text, class: kinds[i] })));
 }
 
 /** Shows paragraphs of text with their terms; empty ones are left out. */
 export const paragraphs = (...texts) =>
   texts.filter(Boolean).map((text) => element('p', {}, ...withTerms(text)));
+
+/** Shows what a step has beyond its main text, in a fold. */
+export const more = (...texts) => folded(say('about'), ...paragraphs(...texts));
+
+/** Puts folds side by side; an open one takes the whole width. */
+export const folds = (...details) => element('div', { class: 'folds' }, ...details);

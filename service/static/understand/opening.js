@@ -1,7 +1,7 @@
 // The opening of Understand: who are “they”? Two heads answer, and their answers differ.
 
 import { Latest } from '../common/api.js';
-import { element, setText } from '../common/dom.js';
+import { element, folded, setText } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
@@ -59,9 +59,9 @@ export class Opening {
     this.evidence = element(
       'div',
       { hidden: true },
-      scrolling(say('tableTitle'), this.table),
       element('h3', { text: say('tellsTitle') }),
       this.tells,
+      folded(say('tableTitle'), scrolling(say('tableTitle'), this.table)),
       this.cause.root,
     );
     this.root = element(
@@ -158,8 +158,8 @@ export class Opening {
     const from = chosenWord(view);
     if (embedder) this.first.show(embedder, sentence, from, (word) => verdict(word, sentence, view));
     else setText(this.first.readout, '');
-    if (translator) this.second.show(translator, sentence, from, twistVerdict(translator));
-    this.translation.replaceChildren(...translationParts(translator, sentence));
+    if (translator) this.second.show(translator, sentence, from, twistVerdict(translator, sentence, view));
+    this.translation.replaceChildren(...translationParts(translator, sentence, view));
     this.table.replaceChildren(...tableParts([embedder, translator].filter(Boolean), view));
     this.tells.replaceChildren(...this.#points());
   }
@@ -205,9 +205,11 @@ function verdict(word, sentence, { swapped }) {
   return say(word === first ? 'first' : 'differs', { word, scared });
 }
 
-function twistVerdict({ readings }) {
+/** Says what the second head does with the swap; nothing before the reader has swapped the nouns. */
+function twistVerdict({ readings }, { scared }, { swapped }) {
   const answers = new Set([...readings.values()].map(({ they: [{ word }] }) => word));
-  return (word) => say(answers.size === 1 && word === 'kids' ? 'twistSame' : 'twistOther', { word });
+  const name = answers.size === 1 && answers.has('kids') ? 'twistSame' : 'twistOther';
+  return (word) => (swapped ? say(name, { word, scared }) : '');
 }
 
 /** Returns the table of all sentences and heads; the shown sentence is bold. */
@@ -217,9 +219,8 @@ function tableParts(answers, view) {
   );
   const names = [say('tableSentence'), say('tableScared'), ...heads];
   const head = element('tr', {}, ...names.map((text) => element('th', { scope: 'col', text })));
-  const caption = element('caption', { text: say('tableTitle') });
   const rows = kids.FORMS.map((form) => tableRow(form, answers, view));
-  return [caption, element('thead', {}, head), element('tbody', {}, ...rows)];
+  return [element('thead', {}, head), element('tbody', {}, ...rows)];
 }
 
 function tableRow({ text, scared, swapped, turned }, answers, view) {
@@ -237,15 +238,15 @@ function tableRow({ text, scared, swapped, turned }, answers, view) {
   );
 }
 
-/** Returns the translation of the sentence, and what the swap does to its word for `they`. */
-function translationParts(translator, { text }) {
+/** Returns the translation of the sentence, and what the swap has done to its word for `they`. */
+function translationParts(translator, { text }, { swapped }) {
   const written = translator?.readings.get(text)?.translation;
   if (!written) return [];
   const quoted = element('q', { lang: 'pt', text: written });
   const shown = element('p', {}, say('translates'), ' ', quoted);
   const pronouns = [...translator.readings.values()].map(({ translation }) => pronounOf(translation));
   const [pronoun] = pronouns;
-  const isSame = pronoun !== null && pronouns.every((other) => other === pronoun);
+  const isSame = swapped && pronoun !== null && pronouns.every((other) => other === pronoun);
   return [shown, ...(isSame ? [element('p', { text: say('pronounSame', { pronoun }) })] : [])];
 }
 

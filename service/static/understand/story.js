@@ -7,14 +7,13 @@ import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { story } from '../strings/story.js';
 import { Chapters } from './chapters.js';
-import { chaptersOf, isWhole, titleOf } from './chapters/list.js';
+import { chaptersOf, isWhole, minutesOf, titleOf } from './chapters/list.js';
 import { readPool, readSentence, readToken, usualToken } from './facts.js';
 import { TRANSLATOR_HEAD, sentenceOf } from './kids.js';
+import { Lesson, MOST_CHARACTERS, SOURCE } from './lesson.js';
 
 const say = speaker(story);
 
-const MOST_CHARACTERS = 120;
-const SOURCE = 'en';
 const USUAL_TARGET = 'pt';
 
 /** Returns the sentence of a view's story: the reader's own, or the one of the opening. */
@@ -52,18 +51,19 @@ export class Story {
       { class: 'radios', id: 'extent', hidden: true },
       element('legend', { class: 'unseen', text: say('steps') }),
     );
-    this.field = element('input', {
-      ...{ id: 'lesson', type: 'text', lang: SOURCE, maxlength: MOST_CHARACTERS },
-      ...{ autocomplete: 'off', spellcheck: 'false' },
-    });
+    this.lesson = new Lesson(
+      (text) => this.#use(text),
+      (token) => this.store.set({ token }),
+    );
     const link = () => linkTo(this.store.view);
-    this.chapters = new Chapters((step) => this.store.set({ step }), link);
+    this.chapters = new Chapters((step) => this.#reach(step), link);
+    this.lesson.root.addEventListener('click', () => this.#reach(null));
     this.root = element(
       'section',
       { id: 'story', 'aria-labelledby': 'story-title', 'aria-busy': 'false' },
       element('h2', { id: 'story-title', text: say('title') }),
       element('p', { class: 'lead', text: say('lead') }),
-      this.#form(),
+      this.lesson.root,
       this.extent,
       notice,
       this.status,
@@ -77,26 +77,22 @@ export class Story {
     const key = JSON.stringify([text, view.token]);
     if (key !== this.#shown) {
       this.#shown = key;
-      if (this.field.value !== text) this.field.value = text;
+      this.lesson.read(text);
       this.#load(text, view.token);
     } else if (this.#facts !== null && isWhole(view) !== this.#isWhole) this.#render(this.#facts);
     this.chapters.goTo(view.step);
   }
 
-  #form() {
-    const onsubmit = (event) => {
-      event.preventDefault();
-      const lesson = this.field.value.trim() || null;
-      const isUsual = lesson === sentenceOf(this.store.view).text;
-      this.store.set({ lesson: isUsual ? null : lesson, token: null });
-    };
-    return element(
-      'form',
-      { class: 'lesson', onsubmit },
-      element('label', { for: 'lesson', text: say('sentence') }),
-      this.field,
-      element('button', { type: 'submit', text: say('use') }),
-    );
+  /** Notes the current step. All steps stay if a step beyond the main ones has brought them. */
+  #reach(step) {
+    const { view } = this.store;
+    if (view.step !== step) this.store.set({ step, whole: isWhole(view) });
+  }
+
+  /** Takes a sentence of the reader; an empty one stands for that of the opening. */
+  #use(text) {
+    const isUsual = text === '' || text === sentenceOf(this.store.view).text;
+    this.store.set({ lesson: isUsual ? null : text, token: null });
   }
 
   async #load(text, token) {
@@ -133,6 +129,7 @@ export class Story {
     setText(this.status, words);
     this.#facts = null;
     this.extent.hidden = true;
+    this.lesson.show(null);
     this.chapters.show([]);
   }
 
@@ -140,14 +137,14 @@ export class Story {
     setText(this.status, '');
     this.#facts = facts;
     this.#isWhole = isWhole(this.store.view);
+    this.lesson.show(facts);
     this.#renderExtent(facts);
-    const follow = (token) => this.store.set({ token });
     const chapters = chaptersOf(facts, this.#isWhole).map((chapter) => ({
       ...{ name: chapter.name, group: say(`group_${chapter.group}`) },
       title: titleOf(chapter, facts),
-      content: chapter.content(facts, follow),
+      content: chapter.content(facts),
     }));
-    this.chapters.show(chapters);
+    this.chapters.show(chapters, minutesOf(this.#isWhole));
     this.chapters.goTo(this.store.view.step);
   }
 
@@ -155,7 +152,9 @@ export class Story {
   #renderExtent(facts) {
     const options = [false, true].map((isAll) => ({
       value: isAll ? 'whole' : 'main',
-      label: say(isAll ? 'allSteps' : 'mainSteps', { count: chaptersOf(facts, isAll).length }),
+      label: say(isAll ? 'allSteps' : 'mainSteps', {
+        ...{ count: chaptersOf(facts, isAll).length, minutes: minutesOf(isAll) },
+      }),
     }));
     this.extent.hidden = false;
     renderRadios(this.extent, 'extent', options, this.#isWhole ? 'whole' : 'main', (value) => {

@@ -13,7 +13,7 @@ const SENTENCES = ['roles', 'softmax', 'sum', 'heads', 'words'];
 const EXAMPLES = [
   { name: 'kids', view: { step: 'roles' } },
   { name: 'nlp', view: { step: 'sum' } },
-  { name: 'hi', view: { step: 'scale' } },
+  { name: 'hi', view: { step: 'softmax' } },
   { name: 'action', view: { step: 'scores' } },
 ];
 const TRANSLATED = Object.freeze({

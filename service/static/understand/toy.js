@@ -1,6 +1,6 @@
 // A toy: attention of three words of four numbers, computed in the browser from typed numbers.
 
-import { element, setAttribute, setText } from '../common/dom.js';
+import { element, folded, setAttribute, setText } from '../common/dom.js';
 import { dot, product, softmax, transposed } from '../common/matrix.js';
 import { speaker } from '../common/strings.js';
 import { decimal, localized, percent } from '../common/text.js';
@@ -63,10 +63,8 @@ export class Toy {
   }
 
   #folded(reset) {
-    return element(
-      'details',
-      {},
-      element('summary', { text: say('open') }),
+    return folded(
+      say('open'),
       element('h3', { text: say('matrix') }),
       element('p', { text: say('matrixText') }),
       scrolling(say('matrix'), this.#table()),

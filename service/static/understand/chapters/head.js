@@ -1,15 +1,20 @@
 // The chapters of the story about one head: from query, key and value to their sum.
 
 import { dot, softmax } from '../../common/matrix.js';
-import { element } from '../../common/dom.js';
+import { element, folded } from '../../common/dom.js';
 import { speaker } from '../../common/strings.js';
 import { percent, spoken } from '../../common/text.js';
 import { story } from '../../strings/story.js';
-import { bar, firstNumbers, paragraphs, short, tokenTable, vectorRows } from '../figures.js';
+import { bar, firstNumbers, folds, more, paragraphs, short, tokenTable, vectorRows } from '../figures.js';
 
 const say = speaker(story);
 
 const PARTS = 3; // Tokens whose parts of the sum are shown.
+
+/** Words that say little to a reader, although heads look at them. */
+const SMALL_WORDS = new Set(
+  'a an the and or but so if as because that of to in on at for with from was were is are'.split(' '),
+);
 
 /** Returns the names and numbers that the texts of these chapters use. */
 function known({ steps }) {
@@ -28,16 +33,18 @@ export function roles(facts) {
   const { q, k, v } = steps.vectors;
   const place = { head: head + 1, layer: layer + 1, token, most };
   return [
-    ...paragraphs(
-      say('roles_text', { token }),
-      layer === 0 ? say('roles_placeFirst', place) : say('roles_place', place),
-    ),
+    ...paragraphs(say('roles_text', { token })),
     vectorRows([[say('roles_x', { token }), steps.block.input]]),
     vectorRows([
       [say('roles_q'), q],
       [say('roles_k'), k[steps.query.index]],
       [say('roles_v'), v[steps.query.index]],
     ]),
+    more(
+      say('roles_tables'),
+      layer === 0 ? say('roles_placeFirst', place) : say('roles_place', place),
+      say('figures'),
+    ),
   ];
 }
 
@@ -49,7 +56,10 @@ export function scores(facts) {
   const products = [0, 1, 2].map((i) => `${short(q[i])} × ${short(key[i])}`).join(' + ');
   const score = short(top.score);
   return [
-    ...paragraphs(say('scores_text', { token, most, size, score })),
+    ...paragraphs(
+      say('scores_text', { token, most, size, score }),
+      SMALL_WORDS.has(most.toLowerCase()) ? say('scores_idle', { most }) : '',
+    ),
     element('p', { class: 'sum', text: say('scores_sum', { products, score }) }),
     tokenTable(
       say('scores_title'),
@@ -62,20 +72,27 @@ export function scores(facts) {
 
 /** Shows the scores divided by the root of the vectors' size. */
 export function scale(facts) {
-  const { rows, size, top, most, names, shares, share } = known(facts);
-  const raw = percent(softmax(rows.map((row) => row.score))[top.key]);
+  const { rows, size, top, names, shares } = known(facts);
   const columns = [
     { name: say('scores_column'), cells: rows.map((row) => short(row.score)) },
     { name: say('scale_column', { size }), cells: rows.map((row) => short(row.scaled)) },
   ];
   return [
-    ...paragraphs(
-      say('scale_text', { size, root: short(Math.sqrt(size)) }),
-      say('scale_why'),
-      say('scale_compare', { most, share, raw }),
-    ),
+    ...paragraphs(rootText(facts), say('scale_why'), compareText(facts)),
     tokenTable(say('scale_title', { size }), names, columns, { most: top.key, shares }),
   ];
+}
+
+/** Says why the scores are divided by the root, and by no other number. */
+function rootText({ steps: { head_dim: size } }) {
+  return say('scale_text', { size, root: short(Math.sqrt(size)) });
+}
+
+/** Compares the largest share with the one that it would be without the division. */
+function compareText(facts) {
+  const { rows, top, most, share } = known(facts);
+  const raw = percent(softmax(rows.map((row) => row.score))[top.key]);
+  return say('scale_compare', { most, share, raw });
 }
 
 /** Shows which scores a mask would hide. */
@@ -99,17 +116,21 @@ export function mask(facts) {
 /** Shows the shares that softmax makes of the scores. */
 export function weights(facts) {
   const { rows, size, top, token, most, names, shares, share } = known(facts);
-  const total = short(rows.reduce((sum, { weight }) => sum + weight, 0));
+  const total = percent(rows.reduce((sum, { weight }) => sum + weight, 0));
   const columns = [
     { name: say('scale_column', { size }), cells: rows.map((row) => short(row.scaled)) },
     { name: say('softmax_column'), cells: rows.map((row) => bar(row.weight)), class: 'share' },
   ];
   return [
-    ...paragraphs(say('softmax_text', { token, most, share })),
+    ...paragraphs(say('softmax_text', { token, most, share, size })),
     tokenTable(say('softmax_title'), names, columns, {
       ...{ most: top.key, shares },
       total: [say('softmax_total'), '', total],
     }),
+    folds(
+      folded(say('softmax_root', { size }), ...paragraphs(rootText(facts), compareText(facts))),
+      more(say('softmax_more')),
+    ),
   ];
 }
 

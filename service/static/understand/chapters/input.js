@@ -1,36 +1,30 @@
-// The first chapters of the story: a text becomes vectors.
+// The chapters of the story about a text that becomes vectors.
 
 import { element, tokenParts } from '../../common/dom.js';
 import { speaker } from '../../common/strings.js';
 import { spoken, tokenName } from '../../common/text.js';
 import { story } from '../../strings/story.js';
-import { paragraphs, vectorRows } from '../figures.js';
+import { more, paragraphs, vectorRows } from '../figures.js';
 
 const say = speaker(story);
 
-/** Shows the tokens as radio buttons: the story follows the chosen one. */
-export function tokens({ item, token }, follow) {
-  const chips = item.source.tokens.map((name, index) => {
-    const input = element('input', {
-      ...{ type: 'radio', name: 'token', value: index, class: 'unseen' },
-      onchange: () => follow(index),
-    });
-    input.checked = index === token;
-    const id = element('small', { text: say('id', { id: item.source.ids[index] }) });
-    return element('label', { class: 'chip' }, input, chipText(name, id));
-  });
-  const legend = element('legend', { class: 'unseen', text: say('follow') });
-  return [
-    ...paragraphs(
-      say('tokens_text'),
-      say('tokens_choose', { token: spoken(item.source.tokens[token]) }),
+/** Shows the tokens of the sentence with their numbers. */
+export function tokens({ item: { source }, token }) {
+  const chips = source.tokens.map((name, index) =>
+    element(
+      'span',
+      { class: index === token ? 'chip here' : 'chip' },
+      element('b', {}, ...tokenParts(tokenName(name))),
+      ' ',
+      element('small', { text: String(source.ids[index]) }),
     ),
-    element('fieldset', { class: 'chips' }, legend, ...chips),
+  );
+  return [
+    ...paragraphs(say('tokens_text')),
+    element('p', { class: 'chips' }, ...chips),
+    more(say('tokens_more')),
   ];
 }
-
-const chipText = (name, id) =>
-  element('span', {}, element('b', {}, ...tokenParts(tokenName(name))), id);
 
 /** Shows the sum of the token's vector and its position's vector. */
 export function position({ steps, token }) {
@@ -48,5 +42,6 @@ export function position({ steps, token }) {
   return [
     ...paragraphs(place ? say('position_text', { size }) : say('position_none', { size })),
     vectorRows(vectors),
+    more(say('figures')),
   ];
 }

@@ -3,7 +3,7 @@
 import { speaker } from '../../common/strings.js';
 import { spoken } from '../../common/text.js';
 import { story } from '../../strings/story.js';
-import { lookTable, paragraphs, vectorRows } from '../figures.js';
+import { lookTable, more, paragraphs, vectorRows } from '../figures.js';
 
 const say = speaker(story);
 
@@ -46,6 +46,7 @@ export function concat({ steps, encoder, layer }) {
       [say('concat_all'), concatenated],
       [say('concat_result'), steps.block.attention],
     ]),
+    more(say('concat_more')),
   ];
 }
 
@@ -59,6 +60,7 @@ export function norm({ steps }) {
       [say('norm_attention'), attention],
       [say('norm_out'), attended],
     ]),
+    more(say('norm_more')),
   ];
 }
 

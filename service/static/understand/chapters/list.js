@@ -16,16 +16,16 @@ const say = speaker(story);
  * @property {string} name
  * @property {string} group
  * @property {boolean} [isMain] Whether it is among the main steps.
- * @property {function(Object, function(number): void): Array<Node>} content
+ * @property {function(Object): Array<Node>} content
  */
 
 /** @type {Chapter[]} */
 const ALL = [
-  { name: 'tokens', group: 'input', isMain: true, content: input.tokens },
+  { name: 'tokens', group: 'input', content: input.tokens },
   { name: 'position', group: 'input', content: input.position },
   { name: 'roles', group: 'head', isMain: true, content: head.roles },
   { name: 'scores', group: 'head', isMain: true, content: head.scores },
-  { name: 'scale', group: 'head', isMain: true, content: head.scale },
+  { name: 'scale', group: 'head', content: head.scale },
   { name: 'mask', group: 'head', content: head.mask },
   { name: 'softmax', group: 'head', isMain: true, content: head.weights },
   { name: 'values', group: 'head', content: head.values },
@@ -35,10 +35,13 @@ const ALL = [
   { name: 'norm', group: 'layer', content: layer.norm },
   { name: 'forward', group: 'layer', content: layer.forward },
   { name: 'encoder', group: 'model', content: model.encoder },
-  { name: 'decoder', group: 'model', isMain: true, content: model.decoder },
+  { name: 'decoder', group: 'model', content: model.decoder },
   { name: 'words', group: 'model', isMain: true, content: model.words },
   { name: 'pool', group: 'model', isMain: true, content: model.pool },
 ];
+
+/** Returns the minutes that the main chapters, or all, take. A test measures them. */
+export const minutesOf = (isWhole) => (isWhole ? 10 : 4);
 
 /** Reports whether a view has all chapters: by choice, or because it shows a step beyond the main ones. */
 export function isWhole({ whole, step }) {

@@ -4,7 +4,7 @@ import { element, tokenParts } from '../../common/dom.js';
 import { speaker } from '../../common/strings.js';
 import { percent, spoken, tokenName } from '../../common/text.js';
 import { story } from '../../strings/story.js';
-import { bar, lookTable, paragraphs, tokenTable } from '../figures.js';
+import { bar, lookTable, more, paragraphs, tokenTable } from '../figures.js';
 import { mostOf } from './layer.js';
 
 const say = speaker(story);
@@ -35,22 +35,30 @@ const meanOf = (rows) =>
 export function decoder({ item, cross, tokens, token, written }) {
   const { place, isAligned, layer, head } = written;
   const row = cross[layer][head][place];
-  const { token: most, share } = mostOf(row, tokens);
   const name = spoken(tokens[token]);
-  const values = { written: spoken(item.target.tokens[place]), most: spoken(most) };
   const columns = [{ name: say('softmax_column'), cells: row.map(bar), class: 'share' }];
   return [
     ...paragraphs(
       isAligned ? '' : say('decoder_unaligned', { token: name }),
-      say('decoder_text', { ...values, token: name, share: percent(share) }),
+      say('decoder_text', crossValues({ item, cross, tokens, written })),
     ),
     writtenTokens(item.target.tokens, place),
     element('p', {
       class: 'hint',
       text: say('decoder_place', { layer: layer + 1, head: head + 1 }),
     }),
-    tokenTable(say('decoder_title'), tokens, columns, { most: row.indexOf(share), shares: row }),
+    tokenTable(say('decoder_title'), tokens, columns, {
+      ...{ most: row.indexOf(Math.max(...row)), shares: row },
+    }),
+    more(say('decoder_more', { token: name })),
   ];
+}
+
+/** Returns where the decoder's head looks before it writes a token, for the texts. */
+function crossValues({ item, cross, tokens, written: { place, layer, head } }) {
+  const { token: most, share } = mostOf(cross[layer][head][place], tokens);
+  const written = spoken(item.target.tokens[place]);
+  return { written, most: spoken(most), share: percent(share) };
 }
 
 function writtenTokens(tokens, place) {
@@ -62,16 +70,20 @@ function writtenTokens(tokens, place) {
 }
 
 /** Shows the probabilities of the candidates at the place of the token's translation. */
-export function words({ item, written: { place } }) {
+export function words(facts) {
+  const { item, tokens, token } = facts;
+  const { place, isAligned } = facts.written;
   const { target, probabilities } = item;
   const written = spoken(target.tokens[place]);
   const share = percent(Math.exp(probabilities.log_probs[place]));
   const before = place > 0 ? spoken(target.tokens[place - 1]) : '';
   return [
     ...paragraphs(
+      isAligned ? '' : say('decoder_unaligned', { token: spoken(tokens[token]) }),
       before ? say('words_text', { before, written, share }) : say('words_first', { written, share }),
     ),
     candidates(say('words_title'), probabilities, place, target.tokens[place]),
+    more(say('words_more', crossValues(facts))),
   ];
 }
 
@@ -88,14 +100,10 @@ function candidates(title, { likeliest }, place, taken) {
 /** Shows how the model takes the wrong sense of a word, and what that says about it. */
 export function pool({ pool: facts }) {
   const written = spoken(facts.written);
-  const context = { ...facts.context, share: percent(facts.most) };
+  const { translation, most } = facts;
   return [
-    ...paragraphs(say('pool_text', { translation: facts.translation })),
+    ...paragraphs(say('pool_text', { translation, share: percent(most) })),
     candidates(say('pool_title', { written }), facts.probabilities, 0, facts.written),
-    ...paragraphs(
-      say('pool_other', { share: percent(facts.game) }),
-      say('pool_context', context),
-      say('pool_moral'),
-    ),
+    more(say('pool_other', { share: percent(facts.game) }), say('pool_context', facts.context)),
   ];
 }
