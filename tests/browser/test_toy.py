@@ -56,7 +56,7 @@ def test_toy_starts_with_the_numbers_of_the_explanation(reader: Reader, page: Pa
     assert_follows(page, FIRST)
     steps = page.locator("#toy")
     expect(steps).to_contain_text("0.5 × 0.5 + 0.1 × 0.1 + 0.1 × 0.2 + 0.2 × 0.1 = 0.30")
-    expect(steps).to_contain_text("The number of “pool” for sport went from 0.50 to 0.38.")
+    expect(steps).to_contain_text("The number of “pool” for sport went from 0.50 to 0.38: a mix")
 
 
 def test_toy_follows_what_is_typed(reader: Reader, page: Page) -> None:

@@ -1,5 +1,6 @@
 """The second way in: the page that explains attention, from its opening on."""
 
+import itertools
 import math
 import re
 from typing import Any
@@ -143,7 +144,7 @@ def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: A
         "Now the “lions” are scared, but this head still looks at “kids”"
     )
     reader.button("Swap kids and lions").press("Enter")
-    expect(verdict).to_be_hidden()
+    expect(verdict).to_contain_text("The “kids” are scared, and this head looks at them. But")
 
 
 def test_result_of_the_swap_is_told_after_the_swap(reader: Reader, page: Page, api: Api) -> None:
@@ -156,6 +157,31 @@ def test_result_of_the_swap_is_told_after_the_swap(reader: Reader, page: Page, a
     reader.button("Swap them here").click()
     for text in told:
         expect(twist).to_contain_text(text)
+
+
+def test_second_head_is_explained_after_each_change(reader: Reader, page: Page) -> None:
+    """Guards a fault: back at scared kids, no text said that the head looks at kids anyway."""
+    reader.open(way="understand")
+    twist = page.locator(".twist")
+    expect(twist).not_to_contain_text("all four sentences")
+    reader.button("Say the same as “The lions scared the kids”").click()
+    expect(twist).to_contain_text("this head looks at them. But it does so in all four sentences")
+    reader.button("Swap them here").click()
+    expect(twist).to_contain_text("this head still looks at “kids”")
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 390, "height": 844}}])
+def test_share_of_an_arc_stays_on_a_phone(page: Page) -> None:
+    """Guards a fault: the share of the second head stood beyond the right edge."""
+    for swapped, turned in itertools.product(("no", "yes"), repeat=2):
+        page.goto("about:blank")
+        page.goto(f"/#way=understand&swapped={swapped}&turned={turned}")
+        for name in ("first", "second"):
+            label = scene(page, name).locator("svg text")
+            expect(label).to_be_visible()
+            box = label.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= 390
 
 
 def row_of(api: Api, text: str, word: str, **head: Any) -> tuple[str, float, float]:

@@ -7,9 +7,9 @@ export const glossary = {
     layer:
       'A layer is one round of work on all tokens; the model has several, and the page counts them from 1.',
     head_term: 'head',
-    head: 'A head is one way of looking: it gives each token a share for every token, and mixes what they offer by these shares. A layer has several heads.',
+    head: 'A head is one way of looking: it gives each token a share for every token, and mixes their values by these shares. A layer has several heads.',
     token_term: 'token',
-    token: 'A token is a piece of text that the model handles as one unit: a word or a part of a word.',
+    token: 'A token is a piece of text that the model handles as one unit: a word or a part of a word. The sign ▁ marks the start of a word.',
     mark_term: 'the sign ▁',
     mark: 'The sign ▁ stands at the start of a word; a token without it continues the word before it.',
     cls_term: '[CLS]',
@@ -61,9 +61,9 @@ export const glossary = {
     layer:
       'Uma camada é uma rodada de trabalho sobre todos os tokens; o modelo tem várias, e a página as conta a partir de 1.',
     head_term: 'cabeça',
-    head: 'Uma cabeça é um jeito de olhar: ela dá a cada token uma parte de cada token, e mistura o que eles oferecem conforme essas partes. Uma camada tem várias cabeças.',
+    head: 'Uma cabeça é um jeito de olhar: ela dá a cada token uma parte de cada token, e mistura os valores deles conforme essas partes. Uma camada tem várias cabeças.',
     token_term: 'token',
-    token: 'Um token é um pedaço de texto que o modelo trata como uma unidade: uma palavra ou parte dela.',
+    token: 'Um token é um pedaço de texto que o modelo trata como uma unidade: uma palavra ou parte dela. O sinal ▁ marca o começo de uma palavra.',
     mark_term: 'o sinal ▁',
     mark: 'O sinal ▁ fica no começo de uma palavra; um token sem ele continua a palavra anterior.',
     cls_term: '[CLS]',

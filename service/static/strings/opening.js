@@ -34,6 +34,8 @@ export const opening = {
       'The translator of this server is another model. It has a head that also links “they” to a noun. Swap the words, and watch it.',
     twistSame:
       'Now the “{scared}” are scared, but this head still looks at “{word}”. It links “they” to the word “kids”, wherever that stands.',
+    twistAgrees:
+      'The “{scared}” are scared, and this head looks at them. But it does so in all four sentences: it links “they” to the word “{word}”, wherever that stands.',
     twistOther: 'Here it looks at “{word}”.',
     tableTitle: 'Both heads on all four sentences',
     tableSentence: 'Sentence',
@@ -45,7 +47,7 @@ export const opening = {
     oneOfMany:
       'It does not tell you the whole story. These are two heads. This translator has {heads} of them in its [[encoder]] alone, and they disagree.',
     notWhy:
-      'It does not tell you why. In the first sentence the translator’s head gives nearly all to “kids”, in Portuguese “crianças”. That word is feminine and needs the pronoun “elas” (they). The model wrote the masculine “eles”, with a probability of {he}; “elas” had {she}.',
+      'It does not tell you why. In “The kids were scared of the lions”, the translator’s head gives nearly all to “kids”, in Portuguese “crianças”. That word is feminine and needs the pronoun “elas” (they). The model wrote the masculine “eles”, with a probability of {he}; “elas” had {she}.',
     noEmbedder:
       'This server does not serve {model}, so the first head cannot be shown. The translator’s head is below.',
     noTranslator:
@@ -85,6 +87,8 @@ export const opening = {
       'O tradutor deste servidor é outro modelo. Ele tem uma cabeça que também liga “they” a um substantivo. Troque as palavras e observe.',
     twistSame:
       'Agora quem tem medo são “{scared}”, mas esta cabeça ainda olha para “{word}”. Ela liga “they” à palavra “kids”, onde quer que esteja.',
+    twistAgrees:
+      'Quem tem medo são “{scared}”, e esta cabeça olha para essa palavra. Mas ela faz isso nas quatro frases: liga “they” à palavra “{word}”, onde quer que esteja.',
     twistOther: 'Aqui ela olha para “{word}”.',
     tableTitle: 'As duas cabeças nas quatro frases',
     tableSentence: 'Frase',
@@ -96,7 +100,7 @@ export const opening = {
     oneOfMany:
       'Ela não conta a história inteira. Estas são duas cabeças. Só no [[encoder|codificador]] deste tradutor há {heads}, e elas discordam.',
     notWhy:
-      'Ela não diz por quê. Na primeira frase, a cabeça do tradutor dá quase tudo a “kids”, as crianças. “Crianças” pede “elas”. O modelo escreveu “eles”, com uma probabilidade de {he}; “elas” tinha {she}.',
+      'Ela não diz por quê. Em “The kids were scared of the lions”, a cabeça do tradutor dá quase tudo a “kids”, as crianças. “Crianças” pede “elas”. O modelo escreveu “eles”, com uma probabilidade de {he}; “elas” tinha {she}.',
     noEmbedder:
       'Este servidor não oferece {model}, então a primeira cabeça não pode ser mostrada. A cabeça do tradutor está abaixo.',
     noTranslator:

@@ -7,6 +7,8 @@ export const story = {
     lead:
       'Follow one word through the translator of this server. Every number comes from the model. Scroll, or use the arrow keys ← and →.',
     follows: 'You follow “{token}” in the sentence “{text}”',
+    followsOpening:
+      'You follow “{token}” in the sentence as it now stands above: “{text}” If you swap its words, all numbers change.',
     choose: 'Choose another sentence or word',
     chooseText:
       'All numbers change with the word. The story then shows the head in which it looks most at another word.',
@@ -50,7 +52,7 @@ export const story = {
     position_sum: '= sum',
     roles_title: 'Three roles: query, key, value',
     roles_text:
-      'Each [[token]], a word or a part of it, becomes a list of numbers: its [[vector]] x. From x come three short lists. With the [[query]] q, “{token}” looks for other tokens. With the [[key]] k, other tokens find it, and they get its [[value]] v.',
+      'Each [[token]], a word or a part of it, becomes a [[vector]] x: a list of numbers. Three learned tables turn x into three short lists. With the [[query]] q, “{token}” looks for other tokens. Its [[key]] k is compared with their queries. Its [[value]] v goes to tokens that look at it.',
     roles_tables:
       'The three lists come from three tables of numbers, W_Q, W_K and W_V, that the model learned in [[training]]; the W stands for weights. The model multiplies x by each of them.',
     roles_place:
@@ -82,7 +84,7 @@ export const story = {
     mask_column: 'with a mask',
     softmax_title: 'Softmax: from scores to shares',
     softmax_text:
-      '[[softmax|Softmax]] turns the scores into shares of 100 %: the attention. “{token}” gives {share} to “{most}”. First, each score is divided by √{size}, so that it stays small. From large scores, softmax would give almost all to one token, and [[training]], which works by small changes, would get stuck.',
+      '[[softmax|Softmax]] turns the scores into shares of 100 %: the attention. “{token}” gives {share} to “{most}”. First, each score is divided by √{size}, so that it stays small. From large scores, softmax would give almost all to one token. Small changes would then change nothing, and [[training]], which tries small changes, would get stuck.',
     softmax_root: 'Why the root of {size}?',
     softmax_more:
       'Softmax takes the number e = 2.718 to the power of each score, and divides each result by their total. A score that is larger by 1 thus gets a share that is 2.7 times as large. The opening above counts words: it adds the shares of the tokens of a word.',
@@ -94,7 +96,7 @@ export const story = {
     values_column: 'share × v',
     sum_title: 'Sum: a mix of the values',
     sum_text:
-      'Each token gives its value v, multiplied by its share. All these are added, number by number. The sum z is the information that “{token}” takes from the sentence in this head. Its largest part comes from “{most}”.',
+      'Each token gives its value v, multiplied by its share. All these are added, number by number. The sum z is the information that “{token}” takes from the sentence in this head. Its largest part comes from “{most}”. Written numbers are rounded.',
     sum_rest: '+ the other {count}',
     sum_z: '= z',
     heads_title: 'Heads: several looks at once',
@@ -157,6 +159,8 @@ export const story = {
     lead:
       'Siga uma palavra pelo tradutor deste servidor. Todos os números vêm do modelo. Role a página, ou use as setas ← e →.',
     follows: 'Você segue “{token}” na frase “{text}”',
+    followsOpening:
+      'Você segue “{token}” na frase como ela está agora acima: “{text}” Se você trocar as palavras, todos os números mudam.',
     choose: 'Escolher outra frase ou palavra',
     chooseText:
       'Todos os números mudam com a palavra. A história mostra então a cabeça em que ela mais olha para outra palavra.',
@@ -200,7 +204,7 @@ export const story = {
     position_sum: '= soma',
     roles_title: 'Três papéis: consulta, chave, valor',
     roles_text:
-      'Cada [[token]], uma palavra ou parte dela, vira uma lista de números: o seu [[vector|vetor]] x. De x vêm três listas curtas. Com a [[query|consulta]] q, “{token}” procura outros tokens. Com a [[key|chave]] k, outros tokens o acham, e recebem o seu [[value|valor]] v.',
+      'Cada [[token]], uma palavra ou parte dela, vira um [[vector|vetor]] x: uma lista de números. Três tabelas aprendidas fazem de x três listas curtas. Com a [[query|consulta]] q, “{token}” procura outros tokens. A sua [[key|chave]] k é comparada com as consultas deles. O seu [[value|valor]] v vai aos tokens que o procuram.',
     roles_tables:
       'As três listas vêm de três tabelas de números, W_Q, W_K e W_V, que o modelo aprendeu no [[training|treino]]; o W vem de “weights”, pesos. O modelo multiplica x por cada uma delas.',
     roles_place:
@@ -231,7 +235,7 @@ export const story = {
     mask_column: 'com máscara',
     softmax_title: 'Softmax: das pontuações às partes',
     softmax_text:
-      'A [[softmax]] transforma as pontuações em partes de 100 %: a atenção. “{token}” dá {share} a “{most}”. Antes, cada pontuação é dividida por √{size}, para ficar pequena. Com pontuações grandes, a softmax daria quase tudo a um só token, e o [[training|treino]], que trabalha com pequenas mudanças, ficaria parado.',
+      'A [[softmax]] transforma as pontuações em partes de 100 %: a atenção. “{token}” dá {share} a “{most}”. Antes, cada pontuação é dividida por √{size}, para ficar pequena. Com pontuações grandes, a softmax daria quase tudo a um só token. Pequenas mudanças então não mudariam nada, e o [[training|treino]], que tenta pequenas mudanças, ficaria parado.',
     softmax_root: 'Por que a raiz de {size}?',
     softmax_more:
       'A softmax eleva o número e = 2,718 a cada pontuação, e divide cada resultado pelo total deles. Uma pontuação maior em 1 recebe assim uma parte 2,7 vezes maior. A abertura acima conta palavras: ela soma as partes dos tokens de uma palavra.',
@@ -243,7 +247,7 @@ export const story = {
     values_column: 'parte × v',
     sum_title: 'Soma: uma mistura dos valores',
     sum_text:
-      'Cada token dá o seu valor v, multiplicado pela sua parte. Tudo é somado, número por número. A soma z é a informação que “{token}” tira da frase nesta cabeça. A maior parte dela vem de “{most}”.',
+      'Cada token dá o seu valor v, multiplicado pela sua parte. Tudo é somado, número por número. A soma z é a informação que “{token}” tira da frase nesta cabeça. A maior parte dela vem de “{most}”. Os números escritos são arredondados.',
     sum_rest: '+ os outros {count}',
     sum_z: '= z',
     heads_title: 'Cabeças: vários olhares ao mesmo tempo',

@@ -19,10 +19,10 @@ export const toy = {
       'Each row is compared with each row. Multiply the numbers of two rows one by one, and add. For all rows, this is written A · Aᵀ. Of rows of about the same size, those with a large sum are alike. For “{first}” and “{second}”: {sum} = {score}.',
     weights: 'softmax: shares of each row',
     weightsText:
-      'Softmax takes 2.718 to the power of each sum and divides by the total of the row. The shares then add up to 1, and sums that differ little give shares that differ little. “{first}” takes {second} from “{secondWord}” and {third} from “{thirdWord}”.',
+      'Softmax takes the number e = 2.718 to the power of each sum and divides by the total of the row. Any number above 1 would do; e is the usual one. The shares then add up to 1, and sums that differ little give shares that differ little. “{first}” takes {second} from “{secondWord}” and {third} from “{thirdWord}”.',
     output: 'Shares × A: the words, mixed',
     outputText:
-      'Each new row is a mix of all rows of A, by these shares. That is attention. The number of “{first}” for {number} went from {before} to {after}.',
+      'Each new row is a mix of all rows of A, by these shares. That is attention. The number of “{first}” for {number} went from {before} to {after}: a mix lies between the numbers of the three words.',
     rest: 'With the first numbers, all shares are nearly equal, so the rows become alike. Larger numbers make the shares differ more. In the toy, one row plays three parts: it asks, it is compared, and it is mixed. A real model has three tables of learned numbers, W_Q, W_K and W_V, which make three rows of it: query, key and value. The story below shows them.',
   },
   pt: {
@@ -42,10 +42,10 @@ export const toy = {
       'Cada linha é comparada com cada linha. Multiplique os números de duas linhas um a um, e some. Para todas as linhas, isso se escreve A · Aᵀ. Entre linhas de tamanho parecido, as de soma grande são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
     weights: 'softmax: partes de cada linha',
     weightsText:
-      'A softmax eleva 2,718 a cada soma e divide pelo total da linha. As partes então somam 1, e somas pouco diferentes dão partes pouco diferentes. “{first}” tira {second} de “{secondWord}” e {third} de “{thirdWord}”.',
+      'A softmax eleva o número e = 2,718 a cada soma e divide pelo total da linha. Qualquer número acima de 1 serviria; e é o usual. As partes então somam 1, e somas pouco diferentes dão partes pouco diferentes. “{first}” tira {second} de “{secondWord}” e {third} de “{thirdWord}”.',
     output: 'Partes × A: as palavras misturadas',
     outputText:
-      'Cada linha nova é uma mistura de todas as linhas de A, conforme essas partes. Isto é atenção. O número de “{first}” para {number} foi de {before} para {after}.',
+      'Cada linha nova é uma mistura de todas as linhas de A, conforme essas partes. Isto é atenção. O número de “{first}” para {number} foi de {before} para {after}: uma mistura fica entre os números das três palavras.',
     rest: 'Com os primeiros números, todas as partes são quase iguais, então as linhas ficam parecidas. Com números maiores, as partes ficam mais diferentes. No brinquedo, uma linha faz três papéis: pergunta, é comparada e é misturada. Um modelo de verdade tem três tabelas de números aprendidos, W_Q, W_K e W_V, que fazem dela três linhas: consulta, chave e valor. A história abaixo mostra isso.',
   },
 };

@@ -9,7 +9,7 @@ const say = speaker(story);
 
 // The current chapter lies under a line across the window, a little above its middle.
 const LINE_SHARE = 0.42;
-const OWN_KEYS = 'input, textarea, select, summary, [role="application"], .scroll, .sentence';
+const OWN_KEYS = 'input, textarea, select, [role="application"], .scroll, .sentence';
 
 /**
  * A chapter as it is shown.

@@ -55,8 +55,10 @@ export function vectorRows(vectors, size = null) {
  * @param {number} rows.most Row that is emphasised; -1 for none.
  * @param {number[]} rows.shares Shares of the tokens.
  * @param {string[]|null} [rows.total] Last row, if any.
+ * @param {(function(number[]): string[])|null} [rows.rest] Returns the cells of a row that stands for
+ *   the rows that are not shown.
  */
-export function tokenTable(title, tokens, columns, { most, shares, total = null }) {
+export function tokenTable(title, tokens, columns, { most, shares, total = null, rest = null }) {
   const isLong = tokens.length > MANY_ROWS;
   const least = [...shares].sort((a, b) => b - a)[isLong ? FEW_ROWS - 1 : tokens.length - 1];
   const head = headRow([say('token'), ...columns.map(({ name }) => name)]);
@@ -71,6 +73,12 @@ export function tokenTable(title, tokens, columns, { most, shares, total = null 
       ),
     ),
   );
+  const hidden = shares.flatMap((share, row) => (share < least ? [row] : []));
+  if (rest && hidden.length > 0) {
+    const others = totalRow([say('sum_rest', { count: hidden.length }), ...rest(hidden)], columns);
+    others.classList.add('rest');
+    rows.push(others);
+  }
   const parts = [element('thead', {}, head), element('tbody', {}, ...rows)];
   if (total) parts.push(element('tfoot', {}, totalRow(total, columns)));
   const table = scrolling(title, element('table', {}, ...parts));

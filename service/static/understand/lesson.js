@@ -57,13 +57,14 @@ export class Lesson {
   /**
    * Shows the tokens of the sentence, and the one that the story follows.
    * @param {{text: string, tokens: string[], token: number}|null} facts Null if there is no story.
+   * @param {boolean} isOwn Whether the reader has written the sentence.
    */
-  show(facts) {
+  show(facts, isOwn = false) {
     this.line.hidden = facts === null;
     this.chips.hidden = facts === null;
     if (facts === null) return;
     const { text, tokens, token } = facts;
-    setText(this.line, say('follows', { token: spoken(tokens[token]), text }));
+    setText(this.line, say(isOwn ? 'follows' : 'followsOpening', { token: spoken(tokens[token]), text }));
     const key = JSON.stringify(tokens);
     if (key !== this.#shown) {
       this.#shown = key;

@@ -29,6 +29,7 @@ export class Opening {
   /** @type {Answers|null} */
   #answers = null;
   #isAsked = false;
+  #isChanged = false; // Whether the reader has changed the sentence.
 
   constructor() {
     /** @type {Store|null} */
@@ -158,8 +159,13 @@ export class Opening {
     const from = chosenWord(view);
     if (embedder) this.first.show(embedder, sentence, from, (word) => verdict(word, sentence, view));
     else setText(this.first.readout, '');
-    if (translator) this.second.show(translator, sentence, from, twistVerdict(translator, sentence, view));
-    this.translation.replaceChildren(...translationParts(translator, sentence, view));
+    this.#isChanged ||= view.swapped || view.turned;
+    const isChanged = this.#isChanged;
+    if (translator) {
+      const twist = (word) => (isChanged ? twistVerdict(translator, sentence, word) : '');
+      this.second.show(translator, sentence, from, twist);
+    }
+    this.translation.replaceChildren(...translationParts(translator, sentence, isChanged));
     this.table.replaceChildren(...tableParts([embedder, translator].filter(Boolean), view));
     this.tells.replaceChildren(...this.#points());
   }
@@ -205,11 +211,11 @@ function verdict(word, sentence, { swapped }) {
   return say(word === first ? 'first' : 'differs', { word, scared });
 }
 
-/** Says what the second head does with the swap; nothing before the reader has swapped the nouns. */
-function twistVerdict({ readings }, { scared }, { swapped }) {
+/** Says at what the second head looks, and whether it looks at the same word in all sentences. */
+function twistVerdict({ readings }, { scared }, word) {
   const answers = new Set([...readings.values()].map(({ they: [{ word }] }) => word));
-  const name = answers.size === 1 && answers.has('kids') ? 'twistSame' : 'twistOther';
-  return (word) => (swapped ? say(name, { word, scared }) : '');
+  if (answers.size > 1 || !answers.has('kids')) return say('twistOther', { word });
+  return say(word === scared ? 'twistAgrees' : 'twistSame', { word, scared });
 }
 
 /** Returns the table of all sentences and heads; the shown sentence is bold. */
@@ -238,15 +244,15 @@ function tableRow({ text, scared, swapped, turned }, answers, view) {
   );
 }
 
-/** Returns the translation of the sentence, and what the swap has done to its word for `they`. */
-function translationParts(translator, { text }, { swapped }) {
+/** Returns the translation, and what the changes have done to its word for `they`, if there are any. */
+function translationParts(translator, { text }, isChanged) {
   const written = translator?.readings.get(text)?.translation;
   if (!written) return [];
   const quoted = element('q', { lang: 'pt', text: written });
   const shown = element('p', {}, say('translates'), ' ', quoted);
   const pronouns = [...translator.readings.values()].map(({ translation }) => pronounOf(translation));
   const [pronoun] = pronouns;
-  const isSame = swapped && pronoun !== null && pronouns.every((other) => other === pronoun);
+  const isSame = isChanged && pronoun !== null && pronouns.every((other) => other === pronoun);
   return [shown, ...(isSame ? [element('p', { text: say('pronounSame', { pronoun }) })] : [])];
 }
 

@@ -5,6 +5,7 @@ import { percent } from '../common/text.js';
 import { piecesOf } from './kids.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
+const HALF_LABEL = 24; // Pixels; half of the widest label, “100 %”.
 const LIFT = 46; // Height of the arc above the words, in pixels.
 const MIN_WIDTH = 1.5;
 const MORE_WIDTH = 5; // Width of an arc of 100 %, above the least width.
@@ -117,6 +118,7 @@ export class Scene {
     this.drawing.classList.toggle('new', isNew);
     const [start, end] = [from, to].map(boxIn);
     const curve = end.bottom < start.top ? betweenLines(start, end) : aboveLine(start, end);
+    curve.label.x = Math.min(curve.label.x, frame.width - HALF_LABEL);
     this.drawing.replaceChildren(...arcParts(curve, arc.share));
   }
 }

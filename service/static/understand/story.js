@@ -137,7 +137,7 @@ export class Story {
     setText(this.status, '');
     this.#facts = facts;
     this.#isWhole = isWhole(this.store.view);
-    this.lesson.show(facts);
+    this.lesson.show(facts, Boolean(this.store.view.lesson?.trim()));
     this.#renderExtent(facts);
     const chapters = chaptersOf(facts, this.#isWhole).map((chapter) => ({
       ...{ name: chapter.name, group: say(`group_${chapter.group}`) },

@@ -125,6 +125,7 @@ export function weights(facts) {
     ...paragraphs(say('softmax_text', { token, most, share, size })),
     tokenTable(say('softmax_title'), names, columns, {
       ...{ most: top.key, shares },
+      rest: (hidden) => ['', percent(hidden.reduce((sum, row) => sum + shares[row], 0))],
       total: [say('softmax_total'), '', total],
     }),
     folds(
