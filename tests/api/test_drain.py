@@ -114,7 +114,8 @@ def test_second_signal_ends_at_once_even_with_a_stopped_worker(
         server.process.send_signal(signal.SIGTERM)
         until(lambda: get(url).status_code == 503)
         children = server.children()
-        assert len(children) == (1 if http_workers == "1" else 3), server.text
+        # The device worker and the HTTP workers. An HTTP worker that did not listen yet has ended.
+        assert len(children) in ({1} if http_workers == "1" else {2, 3}), server.text
         for pid in children:
             os.kill(pid, signal.SIGSTOP)
         began = time.monotonic()
