@@ -55,7 +55,7 @@ function makeMeaning(name) {
   node.textContent = say(name);
   /** @type {Meaning} */
   const meaning = { node, opener: null, block: null };
-  const growth = new ResizeObserver(() => place(meaning)); // What is above it may grow.
+  const growth = new ResizeObserver(() => place(meaning)); // Content above the meaning may grow.
   node.addEventListener('toggle', (event) => {
     const isOpen = /** @type {ToggleEvent} */ (event).newState === 'open';
     meaning.opener?.setAttribute('aria-expanded', String(isOpen));
@@ -73,7 +73,7 @@ function makeMeaning(name) {
 }
 
 /**
- * Puts a meaning below the paragraph of its term, and moves what follows down: it covers no text.
+ * Puts a meaning below the paragraph of its term, and moves the content after the paragraph down.
  * @param {Meaning} meaning
  */
 function place(meaning) {

@@ -49,7 +49,7 @@ export async function readCause(signal) {
   }));
 }
 
-/** A table of the trials, and what they say, in a fold. */
+/** A fold with a table of the trials, and a conclusion from each. */
 export class Cause {
   constructor() {
     this.table = element('table');

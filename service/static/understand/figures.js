@@ -150,7 +150,7 @@ function totalRow(texts, columns) {
 export const paragraphs = (...texts) =>
   texts.filter(Boolean).map((text) => element('p', {}, ...withTerms(text)));
 
-/** Shows what a step has beyond its main text, in a fold. */
+/** Shows the details of a step in a fold. */
 export const more = (...texts) => folded(say('about'), ...paragraphs(...texts));
 
 /** Puts folds side by side; an open one takes the whole width. */

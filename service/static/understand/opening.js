@@ -211,7 +211,7 @@ function verdict(word, sentence, { swapped }) {
   return say(word === first ? 'first' : 'differs', { word, scared });
 }
 
-/** Says at what the second head looks, and whether it looks at the same word in all sentences. */
+/** Names the word at which the second head looks, and compares the four sentences. */
 function twistVerdict({ readings }, { scared }, word) {
   const answers = new Set([...readings.values()].map(({ they: [{ word }] }) => word));
   if (answers.size > 1 || !answers.has('kids')) return say('twistOther', { word });
@@ -244,7 +244,7 @@ function tableRow({ text, scared, swapped, turned }, answers, view) {
   );
 }
 
-/** Returns the translation, and what the changes have done to its word for `they`, if there are any. */
+/** Returns the translation. After a change, a sentence about its word for `they` is added. */
 function translationParts(translator, { text }, isChanged) {
   const written = translator?.readings.get(text)?.translation;
   if (!written) return [];

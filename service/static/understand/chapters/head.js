@@ -43,6 +43,7 @@ export function roles(facts) {
     more(
       say('roles_tables'),
       layer === 0 ? say('roles_placeFirst', place) : say('roles_place', place),
+      say('tokens_more'),
       say('figures'),
     ),
   ];
@@ -83,12 +84,12 @@ export function scale(facts) {
   ];
 }
 
-/** Says why the scores are divided by the root, and by no other number. */
+/** Explains the division of the scores by the root. */
 function rootText({ steps: { head_dim: size } }) {
   return say('scale_text', { size, root: short(Math.sqrt(size)) });
 }
 
-/** Compares the largest share with the one that it would be without the division. */
+/** Compares the largest share with and without the division. */
 function compareText(facts) {
   const { rows, top, most, share } = known(facts);
   const raw = percent(softmax(rows.map((row) => row.score))[top.key]);

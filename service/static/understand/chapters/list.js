@@ -40,7 +40,7 @@ const ALL = [
   { name: 'pool', group: 'model', isMain: true, content: model.pool },
 ];
 
-/** Returns the minutes that the main chapters, or all, take. A test measures them. */
+/** Returns the reading time of the main chapters, or of all, in minutes. A test computes it too. */
 export const minutesOf = (isWhole) => (isWhole ? 10 : 4);
 
 /** Reports whether a view has all chapters: by choice, or because it shows a step beyond the main ones. */

@@ -54,7 +54,7 @@ export function decoder({ item, cross, tokens, token, written }) {
   ];
 }
 
-/** Returns where the decoder's head looks before it writes a token, for the texts. */
+/** Returns the token that gets most from the decoder's head before a token is written, and its share. */
 function crossValues({ item, cross, tokens, written: { place, layer, head } }) {
   const { token: most, share } = mostOf(cross[layer][head][place], tokens);
   const written = spoken(item.target.tokens[place]);
