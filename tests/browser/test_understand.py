@@ -123,7 +123,7 @@ def test_opening_shows_the_heads_of_both_models(reader: Reader, page: Page, api:
     expect_arc(page, "second", second)
     place = page.locator(".place").first
     expect(place).to_contain_text(
-        "This is head 2 of layer 4 of the model all-MiniLM-L6-v2, which compares sentences."
+        "This is head 2 of layer 4 of a model that compares sentences (all-MiniLM-L6-v2)."
     )
     expect(place).to_contain_text(f"“lions” gets {percent(first['lions'])}")
 

@@ -18,8 +18,8 @@ export const opening = {
     pronounSame:
       'The swap exchanges the two nouns in the translation. The word for “they” is “{pronoun}” in all four sentences, so the translation does not show whom the model means.',
     place: 'This is head {head} of layer {layer} of {kind}. “{other}” gets {share}, and the other words share the rest.',
-    embedder: 'the model {model}, which compares sentences',
-    translator: 'the model {model}, the translator of this server from English to Portuguese',
+    embedder: 'a model that compares sentences ({model})',
+    translator: 'the translator of this server from English to Portuguese ({model})',
     waiting: 'The model reads the sentence …',
     agrees:
       'The head looks at the word that you mean, too: the ones who were scared. Does it understand fear, or does it take the first noun? Try both buttons.',
@@ -71,8 +71,8 @@ export const opening = {
       'A troca inverte os dois substantivos na tradução. A palavra para “they” é “{pronoun}” nas quatro frases, então a tradução não mostra de quem o modelo fala.',
     place:
       'Esta é a cabeça {head} da camada {layer} {kind}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
-    embedder: 'do modelo {model}, que compara frases',
-    translator: 'do modelo {model}, o tradutor deste servidor do inglês para o português',
+    embedder: 'de um modelo que compara frases ({model})',
+    translator: 'do tradutor deste servidor do inglês para o português ({model})',
     waiting: 'O modelo está lendo a frase …',
     agrees:
       'A cabeça olha para a mesma palavra que você: quem tinha medo. Ela entende o medo, ou só escolhe o primeiro substantivo? Experimente os dois botões.',

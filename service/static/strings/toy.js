@@ -14,13 +14,13 @@ export const toy = {
     cell: '{word}, number {index}',
     invalid: 'Write a number from −10 to 10, such as 0.5.',
     reset: 'Back to the first numbers',
-    scores: 'A · Aᵀ: how alike are two words?',
+    scores: 'How alike are two words? A · Aᵀ',
     scoresText:
-      'Each row is compared with each row. Multiply the numbers of two rows one by one, and add. For all rows, this is written A · Aᵀ. Of rows of about the same size, those with a large sum are alike. For “{first}” and “{second}”: {sum} = {score}.',
-    weights: 'softmax: shares of each row',
+      'Each row is compared with each row: multiply their numbers one by one, and add. A · Aᵀ is the short name for all these sums. Of rows of about the same size, those with a large sum are alike. For “{first}” and “{second}”: {sum} = {score}.',
+    weights: 'Shares of each row: softmax',
     weightsText:
       'Softmax takes the number e = 2.718 to the power of each sum and divides by the total of the row. Any number above 1 would do; e is the usual one. The shares then add up to 1, and sums that differ little give shares that differ little. “{first}” takes {second} from “{secondWord}” and {third} from “{thirdWord}”.',
-    output: 'Shares × A: the words, mixed',
+    output: 'The words, mixed: shares × A',
     outputText:
       'Each new row is a mix of all rows of A, by these shares. That is attention. The number of “{first}” for {number} went from {before} to {after}: a mix lies between the numbers of the three words.',
     rest: 'With the first numbers, all shares are nearly equal, so the rows become alike. Larger numbers make the shares differ more. In the toy, one row plays three parts: it asks, it is compared, and it is mixed. A real model has three tables of learned numbers, W_Q, W_K and W_V, which make three rows of it: query, key and value. The story below shows them.',
@@ -37,13 +37,13 @@ export const toy = {
     cell: '{word}, número {index}',
     invalid: 'Escreva um número de −10 a 10, como 0,5.',
     reset: 'Voltar aos primeiros números',
-    scores: 'A · Aᵀ: duas palavras são parecidas?',
+    scores: 'Duas palavras são parecidas? A · Aᵀ',
     scoresText:
-      'Cada linha é comparada com cada linha. Multiplique os números de duas linhas um a um, e some. Para todas as linhas, isso se escreve A · Aᵀ. Entre linhas de tamanho parecido, as de soma grande são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
-    weights: 'softmax: partes de cada linha',
+      'Cada linha é comparada com cada linha: multiplique os números um a um, e some. A · Aᵀ é o nome curto de todas essas somas. Entre linhas de tamanho parecido, as de soma grande são parecidas. Para “{first}” e “{second}”: {sum} = {score}.',
+    weights: 'Partes de cada linha: softmax',
     weightsText:
       'A softmax eleva o número e = 2,718 a cada soma e divide pelo total da linha. Qualquer número acima de 1 serviria; e é o usual. As partes então somam 1, e somas pouco diferentes dão partes pouco diferentes. “{first}” tira {second} de “{secondWord}” e {third} de “{thirdWord}”.',
-    output: 'Partes × A: as palavras misturadas',
+    output: 'As palavras misturadas: partes × A',
     outputText:
       'Cada linha nova é uma mistura de todas as linhas de A, conforme essas partes. Isto é atenção. O número de “{first}” para {number} foi de {before} para {after}: uma mistura fica entre os números das três palavras.',
     rest: 'Com os primeiros números, todas as partes são quase iguais, então as linhas ficam parecidas. Com números maiores, as partes ficam mais diferentes. No brinquedo, uma linha faz três papéis: pergunta, é comparada e é misturada. Um modelo de verdade tem três tabelas de números aprendidos, W_Q, W_K e W_V, que fazem dela três linhas: consulta, chave e valor. A história abaixo mostra isso.',
