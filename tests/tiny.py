@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
-from model.backends.base import ModelRunner
+from model.backends.base import ModelRunner, Scores
+from model.backends.native.library import address, check, int32
+from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.quantize import quantize_floats
 from model.config import DecoderKind, ModelConfig, NormPosition
@@ -164,6 +166,24 @@ def tiny_shortlist(candidates: int = 4) -> Shortlist:
     return Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
 
 
+def next_scores(runner: ModelRunner, source: list[int]) -> Scores:
+    """Decodes one token of row 0, and returns the log-probabilities from which it was chosen."""
+    if not isinstance(runner, NativeRunner):
+        return runner.decode(1, [[0]], np.ones(1, np.int64), 1).wait().scores[0]
+    runner.decode(1, [], np.ones(1, np.int64), 1)
+    return native_scores(runner, [0], source)
+
+
+def native_scores(runner: NativeRunner, rows: list[int], source: list[int]) -> Scores:
+    """Returns the log-probabilities of rows of one source, after a call that decoded one token."""
+    size = runner.config.target_vocab_size
+    ids = np.arange(size) if runner.shortlist is None else runner.shortlist.ids(source)
+    wanted, logits = int32(rows), np.empty((len(rows), len(ids)), np.float32)
+    places = address(wanted), address(logits)
+    check(runner.library.batch_logits(runner.batch, len(rows), *places, len(ids)))
+    return Scores.of_columns(torch.log_softmax(torch.from_numpy(logits), dim=-1), ids)
+
+
 def forced_log_probs(
     runner: ModelRunner, source: list[int], target: list[int]
 ) -> NDArray[np.float32]:
@@ -175,7 +195,7 @@ def forced_log_probs(
     with torch.inference_mode():
         runner.enter(0, [Sequence(0, source)])
         for step, token in enumerate(target):
-            (scores,) = runner.decode(1, [[0]], np.ones(1, np.int64), 1).wait().scores
+            scores = next_scores(runner, source)
             log_probs[step, scores.ids[0]] = scores.log_probs[0].numpy()
             runner.set_tokens([0], [token])
         runner.leave(0, 1)

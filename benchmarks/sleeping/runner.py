@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.sleeping.pace import Pace
 from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import CompletedStep, Decoded, DecodeStep, ForcedDecoder
+from model.backends.base import CompletedStep, Decoded, DecodeStep, ForcedDecoder, Searcher
 from model.config import ModelConfig
 from model.precision import Precision
 from model.sequence import BatchStats, Sequence
@@ -31,6 +31,7 @@ class SleepingRunner:
     """
 
     forced_decoder: ForcedDecoder | None = None
+    searcher: Searcher | None = None
     shortlist: Shortlist | None = None
     pipeline_depth = 0
     tokens_per_call = 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -36,6 +37,33 @@ class Scores:
     def of_columns(cls, log_probs: Tensor, ids: Ids) -> "Scores":
         """Returns scores (k, U) whose columns have the same ids (U) in all rows."""
         return cls(log_probs, np.broadcast_to(ids, log_probs.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Continuations:
+    """The best continuations of the k live hypotheses of one search, best first, at most 2k.
+
+    A continuation is a live hypothesis plus one token.
+
+    Attributes:
+        totals: Sum of the log-probabilities of each continuation; -inf if there is none.
+        parents: Index of each continuation's hypothesis among the rows of its search.
+        ids: Last token of each continuation.
+    """
+
+    totals: list[float]
+    parents: list[int]
+    ids: list[int]
+
+    @classmethod
+    def of_scores(cls, scores: Scores, totals: list[float]) -> "Continuations":
+        """Returns the best continuations of hypotheses with these sums of log-probabilities."""
+        rows, width = scores.log_probs.shape
+        sums = scores.log_probs.double().cpu() + torch.tensor(totals, dtype=torch.float64)[:, None]
+        best = sums.flatten().topk(min(2 * rows, sums.numel()))
+        parents, columns = np.divmod(best.indices.numpy(), width)
+        ids = scores.ids[parents, columns]
+        return cls(best.values.tolist(), parents.tolist(), ids.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +119,28 @@ class ForcedDecoder(Protocol):
         """
 
 
+class Searcher(Protocol):
+    """Decodes several tokens of each hypothesis of searches in one call."""
+
+    def search(
+        self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
+    ) -> list[list[Continuations]]:
+        """Decodes `steps` tokens of the rows of searches. All other rows stay as they are.
+
+        After each token, the k rows of a search continue with its k best continuations that do
+        not end in EOS. If there are only j < k of these, the other k - j rows repeat the best one
+        with a total of -inf. If there is none, all rows continue the first row with EOS.
+
+        Args:
+            groups: Row numbers of each search.
+            totals: Sum of the log-probabilities of the hypothesis in each of these rows.
+            steps: Number of tokens, at least 1. No row may exceed its length limit.
+
+        Returns:
+            For each token, the best continuations of each search.
+        """
+
+
 class ModelRunner(Protocol):
     """Runs a model on its device, and holds the decoding state of all rows.
 
@@ -112,6 +162,10 @@ class ModelRunner(Protocol):
     pipeline_depth: int
     tokens_per_call: int
 
+    @property
+    def searcher(self) -> Searcher | None:
+        """Decodes the rows of searches if `tokens_per_call` is above 1, else None."""
+
     def clear(self) -> None:
         """Frees every row. Call it after an error in the middle of a step."""
 
@@ -128,14 +182,14 @@ class ModelRunner(Protocol):
         """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per decoded row.
 
         A runner that decodes one token per call decodes all these rows. A runner that decodes
-        several tokens per call leaves out the rows with a `remaining` of 0.
+        several tokens per call leaves out the rows with a `remaining` of 0. Its `searcher` decodes
+        the rows of searches.
         Each row continues with the most probable token of its previous step, unless `set_tokens`
         has replaced this token.
 
         Args:
             rows: Number of rows in use.
-            scored: Groups of rows that need log-probabilities. If there is a group, the call
-                decodes one token per row.
+            scored: Groups of rows that need log-probabilities; empty if there is a `searcher`.
             remaining: Number of tokens that each row may still get (B,). A runner that decodes
                 several tokens per call ends a row after this number, or at EOS.
             max_tokens: Maximum number of tokens that this call decodes per row, at least 1.

@@ -13,7 +13,14 @@ from model.architectures.embedding import NO_TOKEN
 from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import CompletedStep, Decoded, ForcedDecoder, Scores, first_token
+from model.backends.base import (
+    CompletedStep,
+    Decoded,
+    ForcedDecoder,
+    Scores,
+    Searcher,
+    first_token,
+)
 from model.backends.padded_encoder import encode_padded
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache
@@ -48,6 +55,7 @@ class TorchRunner:
     pipeline_depth = 0
     tokens_per_call = 1
     forced_decoder: ForcedDecoder | None = None
+    searcher: Searcher | None = None
 
     def __init__(
         self, model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None

@@ -3,10 +3,7 @@
 import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from model.architectures.shortlist import Ids
+from model.backends.base import Continuations
 from model.sequence import DecodingOptions, Hypothesis
 
 
@@ -67,6 +64,11 @@ class BeamSearch:
         return [beam.tokens[-1] for beam in self.live]
 
     @property
+    def totals(self) -> list[float]:
+        """Returns the sum of the log-probabilities of each row's hypothesis."""
+        return [beam.total for beam in self.live]
+
+    @property
     def length(self) -> int:
         """Returns the number of tokens of every live hypothesis."""
         return len(self.live[0].tokens)
@@ -82,27 +84,19 @@ class BeamSearch:
         attainable = best_live / float(self.length**self.options.length_penalty)
         return self._score(self.finished[-1]) >= attainable
 
-    def advance(self, log_probs: Tensor, ids: Ids) -> None:
-        """Extends the live hypotheses by one token, and keeps the best.
+    def take(self, best: Continuations) -> None:
+        """Keeps the best continuations of the live hypotheses; those with EOS are finished.
 
         Args:
-            log_probs: Log-probabilities (beam_size, U) of U tokens in each row; -inf for a
-                forbidden token. The U tokens include the 2 * beam_size most probable tokens of the
-                row.
-            ids: Vocabulary ids to which the log-probabilities belong (beam_size, U).
+            best: The 2 * beam_size best continuations, or all continuations if there are fewer.
         """
-        width = log_probs.shape[1]
-        totals = torch.tensor([beam.total for beam in self.live], dtype=torch.float64)
-        scores = log_probs.double().cpu() + totals[:, None]  # (beam_size, U)
-        best = scores.flatten().topk(min(2 * self.num_rows, scores.numel()))
-        candidates = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         live: list[tuple[Beam, int]] = []
-        for rank, (total, index) in enumerate(candidates):
+        continuations = zip(best.totals, best.parents, best.ids, strict=True)
+        for rank, (total, parent, token) in enumerate(continuations):
             if total == -math.inf:
                 break
-            parent, column = divmod(index, width)
-            beam = self.live[parent].extend(int(ids[parent, column]), total)
-            if beam.tokens[-1] != self.eos_id:
+            beam = self.live[parent].extend(token, total)
+            if token != self.eos_id:
                 live.append((beam, parent))
             elif rank < self.num_rows:
                 self._finish(beam)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from model.architectures.shortlist import Ids
-from model.backends.base import Decoded, DecodeStep, ModelRunner
+from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner, Searcher
 from model.engine.greedy_rows import GreedyRows
 from model.engine.search import Search, new_search
 from model.errors import (
@@ -28,6 +28,15 @@ LOW_LATENCY_TOKENS = 8
 
 On a CPU such a step takes 1 to 6 ms for up to 16 rows of a small model.
 """
+
+SEARCH_TOKENS = 8
+"""Maximum number of tokens that a `Searcher` decodes in one call. A search that ends earlier has
+computed the rest in vain."""
+
+SEARCH_ROW_TOKENS = 128
+"""Number of tokens of all rows of searches after which other rows are decoded. These tokens take
+about as long as a low-latency step of 16 rows. A second decoding, which usually has two rows, thus
+ends in one step."""
 
 
 @dataclass(eq=False, slots=True)
@@ -194,8 +203,8 @@ class Engine:
         if not self.owners:
             return []
         searching = list(self.searching.values())
-        if searching and self.runner.tokens_per_call > 1:
-            return self._step_apart(searching)
+        if searching and self.runner.searcher is not None:
+            return self._step_apart(self.runner.searcher)
         depth = 0 if searching else self.runner.pipeline_depth
         finished = self._collect(depth)
         if self.owners:
@@ -203,23 +212,45 @@ class Engine:
             finished += self._collect(depth, searching)
         return finished
 
-    def _step_apart(self, searching: list[RunningSearch]) -> list[Finished]:
-        """Decodes the rows of searches, one token per call, and then all other rows in one call.
-
-        A call with searches decodes one token per row. If all rows were in this call, one beam
-        search would slow down all other sequences of the batch.
-        """
+    def _step_apart(self, searcher: Searcher) -> list[Finished]:
+        """Decodes the rows of searches, and then all other rows in one call."""
         finished: list[Finished] = []
-        for _ in range(self.tokens_per_step):
-            if not searching:
-                break
-            self._launch(searching, self.greedy.is_search(self.num_rows))
-            finished += self._collect(0, searching)
-            searching = [running for running in searching if running.rows]
+        steps = 0
+        while (searching := list(self.searching.values())) and steps < self._search_steps:
+            left = [each.search.max_tokens - each.search.length for each in searching]
+            count = min(SEARCH_TOKENS, *left)
+            finished += self._search(searcher, searching, count)
+            steps += count
         remaining = self.greedy.remaining(self.num_rows)
         if remaining.any():
             self._launch([], remaining)
             finished += self._collect(0)
+        return finished
+
+    @property
+    def _search_steps(self) -> int:
+        """Number of tokens after which searches wait for the other rows."""
+        rows = sum(len(each.rows) for each in self.searching.values())
+        return max(self.tokens_per_step, SEARCH_ROW_TOKENS // rows)
+
+    def _search(
+        self, searcher: Searcher, searching: list[RunningSearch], steps: int
+    ) -> list[Finished]:
+        """Decodes `steps` tokens of each hypothesis, and releases the searches that end."""
+        groups = [each.rows for each in searching]
+        found = searcher.search(groups, [each.search.totals for each in searching], steps)
+        num_rows = sum(map(len, groups))
+        for step in found:
+            live = 0
+            for each, best in zip(searching, step, strict=True):
+                if not each.search.is_finished:
+                    each.search.take(best)
+                    live += len(each.rows)
+            if live:
+                self.stats.append(BatchStats("decode", live, live, num_rows - live))
+        ended = [each for each in searching if each.search.is_finished]
+        finished = [Finished(each.sequence.id, each.search.hypotheses()) for each in ended]
+        self._release([*ended])
         return finished
 
     def _launch(self, searching: list[RunningSearch], remaining: Ids) -> None:
@@ -244,7 +275,7 @@ class Engine:
             for count in counts[counts > 0].tolist()
         ]
         for running, scores in zip(searching, decoded.scores, strict=True):
-            running.search.advance(scores.log_probs, scores.ids)
+            running.search.take(Continuations.of_scores(scores, running.search.totals))
         self._reorder(searching)
         found = [running for running in searching if running.search.is_finished]
         finished = [Finished(r.sequence.id, r.search.hypotheses()) for r in found]

@@ -1,8 +1,6 @@
 """Implements greedy search with scores."""
 
-from torch import Tensor
-
-from model.architectures.shortlist import Ids
+from model.backends.base import Continuations
 from model.engine.beam import normalized_score
 from model.sequence import DecodingOptions, Hypothesis
 
@@ -24,11 +22,22 @@ class GreedySearch:
         self.max_tokens = max_tokens
         self.tokens: list[int] = []
         self.log_probs: list[float] = []
+        self.total = 0.0
 
     @property
     def is_finished(self) -> bool:
         """Returns whether the target has reached EOS or the length limit."""
-        return self.tokens[-1] == self.eos_id or len(self.tokens) >= self.max_tokens
+        return self.tokens[-1:] == [self.eos_id] or len(self.tokens) >= self.max_tokens
+
+    @property
+    def totals(self) -> list[float]:
+        """Returns the sum of the log-probabilities of the only row."""
+        return [self.total]
+
+    @property
+    def length(self) -> int:
+        """Returns the number of tokens so far."""
+        return len(self.tokens)
 
     @property
     def next_tokens(self) -> list[int]:
@@ -40,11 +49,11 @@ class GreedySearch:
         """Returns None: a greedy search never reorders its row."""
         return None
 
-    def advance(self, log_probs: Tensor, ids: Ids) -> None:
-        """Appends the most probable token, given log-probabilities (1, U) and their ids (1, U)."""
-        column = int(log_probs[0].argmax())
-        self.tokens.append(int(ids[0, column]))
-        self.log_probs.append(float(log_probs[0, column]))
+    def take(self, best: Continuations) -> None:
+        """Appends the token of the best continuation."""
+        self.tokens.append(best.ids[0])
+        self.log_probs.append(best.totals[0] - self.total)
+        self.total = best.totals[0]
 
     def hypotheses(self) -> list[Hypothesis]:
         """Returns the only hypothesis."""

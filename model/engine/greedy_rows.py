@@ -43,11 +43,6 @@ class GreedyRows:
         left: Ids = self.limits[:rows] - self.lengths[:rows]
         return left
 
-    def is_search(self, rows: int) -> Ids:
-        """Returns 1 for each of the first `rows` rows that belongs to a search, else 0 (B,)."""
-        searches: Ids = np.equal(self.limits[:rows], 0).astype(np.int64)
-        return searches
-
     def append(self, rows: Ids, best: NDArray[np.integer]) -> list[int]:
         """Appends tokens best[i] to row rows[i], unless the row is freed or belongs to a search.
 

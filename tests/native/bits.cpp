@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <deque>
 
-#include "batch.h"
+#include "beams.h"
 #include "text_encoder.h"
 
 using namespace regard;
@@ -139,6 +139,17 @@ void translate(Random& random, DecoderKind decoder, bool is_pre_norm, bool has_s
     for (int i = 0; i < 24; i++) batch.decode(ROWS, 1, left.data(), last.data(), best.data());
     batch.logits(ROWS, rows.data(), logits.data(), VOCAB);
     print_hash("later logits", logits.data(), logits.size());
+    int32_t beams[] = {2, 3, 1}, searching[] = {2, 1, 5, 7, 6, 8};
+    std::vector<double> totals = {0, NEVER, 0, NEVER, NEVER, 0}, best_totals(STEPS * 12);
+    std::vector<int32_t> parents(STEPS * 12), ids(STEPS * 12);
+    Searches searches = {3, beams, searching, STEPS, last.data(), totals.data(),
+                         best_totals.data(), parents.data(), ids.data()};
+    BeamRun(batch, searches).run();
+    print_hash("searches", parents.data(), parents.size());
+    print_hash("ids of searches", ids.data(), ids.size());
+    // The logarithms of C libraries may differ in the last bits.
+    std::vector<float> rounded(best_totals.begin(), best_totals.end());
+    print_hash("totals of searches", rounded.data(), rounded.size());
 }
 
 void encode(Random& random, int width, int heads, Activation activation, bool is_relative) {

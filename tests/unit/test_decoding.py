@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from model.backends.base import Continuations, Scores
 from model.engine.beam import Beam, BeamSearch, normalized_score
 from model.engine.greedy import GreedySearch
 from model.engine.search import Search, new_search
@@ -24,7 +25,8 @@ PENALTIES = [0.0, 0.6, 1.0, 2.0]
 
 def advance(search: Search, log_probs: Tensor) -> None:
     """Advances a search by log-probabilities (k, U) of IDS."""
-    search.advance(log_probs, np.broadcast_to(IDS, log_probs.shape))
+    scores = Scores.of_columns(log_probs, IDS)
+    search.take(Continuations.of_scores(scores, search.totals))
 
 
 class FakeModel:

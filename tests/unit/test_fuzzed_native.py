@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
-from model.backends.native.library import LIBRARIES, Library, address, int32
+from model.backends.native.library import LIBRARIES, Library, Searches, address, int32
 from model.backends.native.runner import NativeRunner
 from model.backends.native.text_runner import NativeTextEncoder, TextBatch
 from model.config import Activation, DecoderKind, NormPosition
@@ -152,7 +153,7 @@ class RawCalls:
 
 
 class TranslatorCalls(RawCalls):
-    names = ("enter", "decode", "logits", "hidden", "attention", "copy", "leave")
+    names = ("enter", "decode", "search", "logits", "hidden", "attention", "copy", "leave")
 
     def __init__(self, chance: random.Random, library: Library) -> None:
         super().__init__(chance, library)
@@ -181,6 +182,19 @@ class TranslatorCalls(RawCalls):
         best = np.zeros((8, steps), np.int32)
         places = address(left), address(tokens), address(best)
         return self.library.batch_decode(self.batch, self.number(8), steps, *places)
+
+    def search(self) -> Any:
+        rows = int32(self.chance.sample(range(8), self.chance.randint(1, 8)))
+        if self.chance.random() < 0.1:
+            rows = self.numbers(len(rows), 7)
+        first = self.chance.randint(0, len(rows))
+        beams = int32([each for each in (first, len(rows) - first) if each])
+        steps, tokens = self.chance.randint(1, 5), int32(self.valid_ids()[:8])
+        totals, best = np.zeros(len(rows)), np.empty((steps, 2 * len(rows)))
+        parents, ids = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int32)
+        arrays: list[NDArray[Any]] = [tokens, totals, best, parents, ids]
+        searches = Searches(len(beams), address(beams), address(rows), steps, *map(address, arrays))
+        return self.library.batch_search(self.batch, ctypes.byref(searches))
 
     def logits(self) -> Any:
         count = self.chance.randint(0, 8)

@@ -78,7 +78,6 @@ def test_several_tokens_at_once_go_up_to_the_end_of_each_row() -> None:
 def test_rows_of_a_search_have_no_tokens_left() -> None:
     rows = new_rows(0, 3)
     assert rows.remaining(2).tolist() == [0, 3]
-    assert rows.is_search(2).tolist() == [1, 0]
 
 
 def test_a_row_that_was_not_decoded_stays_as_it_is() -> None:

@@ -1,6 +1,8 @@
 """The native runner on tiny models: the same as PyTorch, and the same bits in any company."""
 
 import random
+from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,9 +12,10 @@ import torch
 from torch import nn
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Shortlist
+from model.architectures.shortlist import Ids, Shortlist
+from model.backends.base import CompletedStep
 from model.backends.native import runner as native
-from model.backends.native.library import LIBRARIES, Library, check, load_libraries
+from model.backends.native.library import LIBRARIES, Library, address, check, int32, load_libraries
 from model.backends.native.runner import NativeRunner, can_serve
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
@@ -25,8 +28,10 @@ from model.precision import select_precision
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from tests.tiny import (
     LIMITS,
+    assert_same_hypotheses,
     forced_log_probs,
     greedy_ids,
+    native_scores,
     quantized,
     tiny_config,
     tiny_model,
@@ -140,6 +145,40 @@ def test_beams_are_those_of_pytorch(library: Library, changes: dict[str, Any]) -
     found = translate(native_engine(model, library, shortlist), sequences)
     same = [[h.tokens for h in found[i]] == [h.tokens for h in wanted[i]] for i in range(12)]
     assert sum(same) >= 8
+
+
+class SteppingRunner(NativeRunner):
+    """Decodes one token per call, and leaves the searches to Python."""
+
+    tokens_per_call = 1
+
+    @property
+    def searcher(self) -> None:  # type: ignore[override]
+        return None
+
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
+    ) -> CompletedStep:
+        step = super().decode(rows, [], np.ones(rows, np.int64), 1).wait()
+        scores = [native_scores(self, group, self.sources[group[0]]) for group in scored]
+        return CompletedStep(replace(step, scores=scores))
+
+
+@each_library
+@pytest.mark.parametrize("has_shortlist", [True, False])
+@each_kind
+def test_searches_are_those_of_python(
+    library: Library, has_shortlist: bool, changes: dict[str, Any]
+) -> None:
+    model = int8_model(max_length_factor=1.5, **changes)
+    shortlist = tiny_shortlist(8) if has_shortlist else None
+    options = [DecodingOptions(1, return_scores=True), DecodingOptions(2), DecodingOptions(5, 5)]
+    sequences = [Sequence(i, s, options[i % 3]) for i, s in enumerate(tiny_sources(30))]
+    stepping = Engine(SteppingRunner(model, LIMITS, shortlist, library), LIMITS)
+    wanted = translate(stepping, sequences)
+    found = translate(native_engine(model, library, shortlist), sequences)
+    for number in wanted:
+        assert_same_hypotheses(found[number], wanted[number])
 
 
 @each_library
@@ -294,9 +333,12 @@ def test_logits_that_do_not_fit_are_refused(
 ) -> None:
     runner = NativeRunner(int8_model(), LIMITS, None, library)
     runner.enter(0, [Sequence(0, tiny_sources(1)[0])])
-    runner.every_id = runner.every_id[:-1]
-    with pytest.raises(RuntimeError, match="refused its arguments"):
-        runner.decode(1, [[0]], np.ones(1, np.int64), 1)
+    runner.decode(1, [], np.ones(1, np.int64), 1)
+    size = runner.config.target_vocab_size
+    row, logits = int32([0]), np.empty(size, np.float32)
+    places = address(row), address(logits)
+    assert library.batch_logits(runner.batch, 1, *places, size - 1) == -2
+    assert library.batch_logits(runner.batch, 1, *places, size) == 0
 
 
 @each_library

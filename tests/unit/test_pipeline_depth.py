@@ -1,5 +1,6 @@
 """The engine over a runner that runs ahead of it: no token ever reaches another sequence."""
 
+import math
 import random
 from collections.abc import Sequence as SequenceOf
 from typing import cast
@@ -10,7 +11,7 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids
-from model.backends.base import Decoded, DecodeStep, ModelRunner, Scores
+from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner, Scores
 from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
 from tests.tiny import tiny_config
@@ -42,6 +43,7 @@ class AheadRunner:
     def __init__(self, pipeline_depth: int, tokens_per_call: int = 1) -> None:
         self.pipeline_depth = pipeline_depth
         self.tokens_per_call = tokens_per_call
+        self.searcher = self if tokens_per_call > 1 else None
         self.model = cast("EncoderDecoder", type("Model", (), {"config": CONFIG}))
         self.clear()
 
@@ -63,7 +65,8 @@ class AheadRunner:
         assert FREE_ROW not in self.rows[:rows]
         assert set(self.rows[rows:]) <= {FREE_ROW}
         assert self.tokens_per_call == 1 or remaining.max() >= 1
-        best = np.full((rows, 1 if scored else min(self.tokens_per_call, max_tokens)), -1)
+        assert not (scored and self.searcher)
+        best = np.full((rows, min(self.tokens_per_call, max_tokens)), -1)
         for row, left in enumerate(remaining.tolist()):
             best[row] = self._tokens(row, left, best.shape[1])
         ids = np.arange(VOCAB)
@@ -71,6 +74,28 @@ class AheadRunner:
         pending = PendingStep(self, Decoded(best, scores))
         self.under_way.append(pending)
         return pending
+
+    def search(
+        self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
+    ) -> list[list[Continuations]]:
+        sums = [*map(list, totals)]
+        return [[self._continue(*each) for each in zip(groups, sums, strict=True)]] + (
+            [] if steps == 1 else self.search(groups, sums, steps - 1)
+        )
+
+    def _continue(self, group: list[int], totals: list[float]) -> Continuations:
+        """Continues the rows with their best continuations that do not end; updates the totals."""
+        rows = np.array([self._tokens(row, 1, 1)[0] for row in group])
+        scores = Scores.of_columns(self.log_probs(rows), np.arange(VOCAB))
+        best = Continuations.of_scores(scores, totals)
+        found = zip(best.totals, best.parents, best.ids, strict=True)
+        live = [(total, parent) for total, parent, token in found if token and total > -math.inf]
+        live += [(-math.inf, live[0][1])] * len(group)
+        states = [self.rows[row] for row in group]
+        for index, row in enumerate(group):
+            totals[index], parent = live[index]
+            self.rows[row] = states[parent]
+        return best
 
     def _tokens(self, row: int, left: int, steps: int) -> list[int]:
         """Returns up to `steps` tokens, and -1 once the row has ended or is left out."""
@@ -196,7 +221,7 @@ def test_a_search_does_not_shorten_the_calls_of_other_sequences() -> None:
     engine.step()
     assert engine.greedy.remaining(2).tolist() == [5, 0]  # of a limit of 8
     rows = [stats.rows for stats in engine.drain_stats() if stats.phase == "decode"]
-    assert rows == [1] * 6
+    assert rows == [1] * (5 + 3)  # the whole search, and three tokens of the other sequence
 
 
 def test_a_search_sees_every_step_before_the_next() -> None:

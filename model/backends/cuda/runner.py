@@ -28,6 +28,7 @@ from model.backends.base import (
     DecodeStep,
     ForcedDecoder,
     Scores,
+    Searcher,
     first_token,
 )
 from model.backends.cuda.graphs import Function, Graphs, Shape
@@ -102,6 +103,7 @@ class CudaRunner:
     pipeline_depth = 1
     tokens_per_call = 1
     forced_decoder: ForcedDecoder | None = None
+    searcher: Searcher | None = None
     shortlist: Shortlist | None = None
 
     def __init__(self, model: EncoderDecoder, limits: EngineLimits) -> None:

@@ -146,7 +146,26 @@ class TextWeights(Structure):
     ]
 
 
-STRUCTURES = (MatrixSpec, WeightList, Sizes, Weights, ShortlistSpec, TextSizes, TextWeights)
+class Searches(Structure):
+    """Mirrors Searches in beams.h."""
+
+    _fields_ = [
+        ("count", c_int32),
+        ("beams", c_void_p),
+        ("rows", c_void_p),
+        ("steps", c_int32),
+        ("tokens", c_void_p),
+        ("totals", c_void_p),
+        ("best_totals", c_void_p),
+        ("parents", c_void_p),
+        ("ids", c_void_p),
+    ]
+
+
+STRUCTURES = (
+    *(MatrixSpec, WeightList, Sizes, Weights, ShortlistSpec),
+    *(TextSizes, TextWeights, Searches),
+)
 """The structures of all calls, in the order of regard_structures in batch.cpp."""
 
 OUT_OF_MEMORY = -1
@@ -165,6 +184,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_delete": (None, [c_void_p]),
     "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 5]),
     "batch_decode": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
+    "batch_search": (c_int, [c_void_p, POINTER(Searches)]),
     "batch_logits": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int64]),
     "batch_hidden": (c_int, [c_void_p, c_int, *[c_void_p] * 2]),
     "batch_attention": (c_int, [c_void_p, c_int, c_int64, c_void_p]),

@@ -9,17 +9,31 @@ import ctypes
 import weakref
 from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from model.architectures.embedding import NO_TOKEN
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import CompletedStep, Decoded, ForcedDecoder, Scores, first_token
+from model.backends.base import (
+    CompletedStep,
+    Continuations,
+    Decoded,
+    ForcedDecoder,
+    Searcher,
+    first_token,
+)
 from model.backends.native.forced_decoder import NativeForcedDecoder
-from model.backends.native.library import LIBRARIES, Library, address, check, int32
+from model.backends.native.library import (
+    LIBRARIES,
+    Library,
+    Searches,
+    address,
+    check,
+    int32,
+)
 from model.backends.native.packed_model import PackedModel
 from model.config import ModelConfig
 from model.quantization.packing import PANEL
@@ -79,9 +93,13 @@ class NativeRunner:
         self.library = library or LIBRARIES[0]
         self.packed = PackedModel(model, limits, self.library, shortlist)
         self.forced_decoder: ForcedDecoder | None = NativeForcedDecoder(model.config, self.packed)
-        self.every_id = np.arange(self.config.target_vocab_size)
         self.finalizer: weakref.finalize[..., NativeRunner] | None = None
         self.clear()
+
+    @property
+    def searcher(self) -> Searcher:
+        """Returns this runner, which decodes the rows of searches."""
+        return self
 
     def clear(self) -> None:
         """Clears every row."""
@@ -95,7 +113,6 @@ class NativeRunner:
         self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
         self.sources: list[list[int]] = [[]] * rows
-        self.candidates: list[Ids | None] = [None] * rows  # set when a row first needs scores
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes sequences, as many per native call as the limit of tokens allows."""
@@ -128,7 +145,6 @@ class NativeRunner:
         for sequence in group:
             end = row + sequence.options.beam_size
             self.sources[row:end] = [sequence.source] * (end - row)
-            self.candidates[row:end] = [None] * (end - row)
             self.tokens[row:end] = start
             row = end
         return BatchStats("encode", len(group), len(tokens), 0)
@@ -136,30 +152,30 @@ class NativeRunner:
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> CompletedStep:
-        """Decodes several tokens of each row, or one token if scores are requested."""
-        tokens = 1 if scored else min(self.tokens_per_call, max_tokens)
+        """Decodes several tokens of each row, except the rows of searches."""
+        tokens = min(self.tokens_per_call, max_tokens)
         best, left = np.empty((rows, tokens), np.int32), int32(remaining)
         places = address(left), address(self.tokens), address(best)
         check(self.library.batch_decode(self.batch, rows, tokens, *places))
-        return CompletedStep(Decoded(best, self._scores(scored) if scored else []))
+        return CompletedStep(Decoded(best))
 
-    def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
-        groups = [self._candidates(group[0]) for group in scored]
-        wanted = int32([row for group in scored for row in group])
-        stride = max((len(ids) for ids in groups), default=0)
-        logits = np.empty((len(wanted), stride), np.float32)
-        places = address(wanted), address(logits)
-        check(self.library.batch_logits(self.batch, len(wanted), *places, stride))
-        return log_probs(logits, scored, groups)
-
-    def _candidates(self, row: int) -> Ids:
-        """Returns the ids of the logits of a row."""
-        if self.shortlist is None:
-            return self.every_id
-        ids = self.candidates[row]
-        if ids is None:
-            ids = self.candidates[row] = self.shortlist.ids(self.sources[row])
-        return ids
+    def search(
+        self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
+    ) -> list[list[Continuations]]:
+        """Decodes `steps` tokens of the rows of searches in one call (`Searcher.search`)."""
+        sizes = [len(group) for group in groups]
+        beams, rows = int32(sizes), int32(np.concatenate(groups))
+        sums, shape = np.concatenate(totals, dtype=np.float64), (steps, 2 * len(rows))
+        best, parents, ids = np.empty(shape), np.empty(shape, np.int32), np.empty(shape, np.int32)
+        arrays: list[NDArray[Any]] = [self.tokens, sums, best, parents, ids]
+        searches = Searches(len(groups), *map(address, (beams, rows)), steps, *map(address, arrays))
+        check(self.library.batch_search(self.batch, ctypes.byref(searches)))
+        ends = 2 * np.cumsum(sizes)
+        places = [slice(end - 2 * size, end) for end, size in zip(ends, sizes, strict=True)]
+        return [
+            [Continuations(*(each[place].tolist() for each in step)) for place in places]
+            for step in zip(best, parents, ids, strict=True)
+        ]
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32]:
         """Returns the recorded cross-attention of a row, (tokens, source tokens)."""
@@ -178,32 +194,13 @@ class NativeRunner:
             self.library.batch_copy(self.batch, len(source), address(from_rows), address(to_rows))
         )
         self.tokens[target] = self.tokens[source]
-        moved = [(self.sources[row], self.candidates[row]) for row in source]
-        for row, (tokens, ids) in zip(target, moved, strict=True):
-            self.sources[row], self.candidates[row] = tokens, ids
+        moved = [self.sources[row] for row in source]
+        for row, tokens in zip(target, moved, strict=True):
+            self.sources[row] = tokens
 
     def leave(self, first: int, end: int) -> None:
         """Frees rows `first` to `end` - 1, which must be the last rows in use."""
         check(self.library.batch_leave(self.batch, first))
-
-
-def log_probs(
-    logits: NDArray[np.float32], scored: SequenceOf[list[int]], groups: list[Ids]
-) -> list[Scores]:
-    """Returns the log-probabilities of each group of rows.
-
-    Args:
-        logits: Logits of all groups, one row after the other. A row may have more columns than
-            its group has ids.
-        scored: Rows of each group.
-        groups: Ids of each group; column i of the logits belongs to id i of the group.
-    """
-    scores, first = [], 0
-    for rows, ids in zip(scored, groups, strict=True):
-        chosen = torch.from_numpy(logits[first : first + len(rows), : len(ids)])  # (k, U)
-        scores.append(Scores.of_columns(torch.log_softmax(chosen, dim=-1), ids))
-        first += len(rows)
-    return scores
 
 
 def delete_batch(packed: PackedModel, batch: ctypes.c_void_p) -> None:

@@ -1,6 +1,7 @@
 // The functions that Python calls to translate; guarded.h explains the return values.
 #include "batch.h"
 
+#include "beams.h"
 #include "guarded.h"
 #include "text_encoder.h"
 
@@ -18,7 +19,7 @@ int regard_structures(int32_t* bytes) {
     const size_t all[] = {sizeof(regard::MatrixSpec), sizeof(regard::WeightList),
                           sizeof(regard::Sizes),      sizeof(regard::Weights),
                           sizeof(regard::Shortlist),  sizeof(regard::TextSizes),
-                          sizeof(regard::TextWeights)};
+                          sizeof(regard::TextWeights),   sizeof(regard::Searches)};
     return std::copy(std::begin(all), std::end(all), bytes) - bytes;
 }
 
@@ -48,6 +49,10 @@ int regard_batch_enter(Batch* batch, int row, int count, const int32_t* lengths,
 int regard_batch_decode(Batch* batch, int rows, int steps, const int32_t* left, int32_t* tokens,
                         int32_t* best) {
     return guarded([&] { batch->decode(rows, steps, left, tokens, best); });
+}
+
+int regard_batch_search(Batch* batch, const regard::Searches* searches) {
+    return guarded([&] { regard::BeamRun(*batch, *searches).run(); });
 }
 
 int regard_batch_logits(Batch* batch, int count, const int32_t* scored, float* logits,

@@ -6,8 +6,8 @@
 // integer sums. A sentence's translation therefore has the same bits in every batch.
 #pragma once
 
-#include "self_cache.h"
-#include "ssru_cells.h"
+#include "state/self_cache.h"
+#include "state/ssru_cells.h"
 #include "transformer.h"
 
 namespace regard {
@@ -23,9 +23,11 @@ struct Sentence {
 
 class Batch {
 public:
+    const Sizes& sizes;
+
     Batch(const Model& model, int max_rows)
-        : model(model),
-          sizes(model.sizes),
+        : sizes(model.sizes),
+          model(model),
           rows(max_rows),
           next_position(max_rows),
           first_ids(max_rows, NO_TOKEN),
@@ -112,6 +114,11 @@ public:
         }
     }
 
+    // Returns the candidates of a row's logits; null if every id of the vocabulary is one.
+    const Candidates* candidates_of(int row) const {
+        return model.shortlist_output ? &rows[row]->candidates : nullptr;
+    }
+
     // Writes the hidden states (count, D) of some rows, from which the last decode step chose their
     // tokens. The last call must be a `decode` of one step that decoded these rows.
     void read_hidden(int count, const int32_t* wanted, float* to) const {
@@ -157,6 +164,10 @@ public:
         }
     }
 
+    void check_used(int row) const {
+        require(row >= 0 && row < (int)rows.size() && rows[row], "there is no such row");
+    }
+
     // Frees the rows from `first` on.
     void leave(int first) {
         require(first >= 0, "there are no such rows");
@@ -175,7 +186,6 @@ private:
     };
 
     const Model& model;
-    const Sizes& sizes;
     std::vector<Sentence*> rows;
     std::vector<int> next_position;   // next position of each row
     std::vector<int32_t> first_ids;   // given first token of each row, or NO_TOKEN
@@ -195,10 +205,6 @@ private:
     Encoder<Quantized> encoder;
     Quantized hidden;                 // inputs of the output layer in the last step
     Buffer<float> stream, scores, column;
-
-    void check_used(int row) const {
-        require(row >= 0 && row < (int)rows.size() && rows[row], "there is no such row");
-    }
 
     // Returns the line of a row in the last decode step.
     int line_of(int row) const {

@@ -1,7 +1,7 @@
 // The keys and values of target tokens in a decoder with self-attention, in pages.
 #pragma once
 
-#include "kernels/attention.h"
+#include "../kernels/attention.h"
 
 namespace regard {
 

@@ -2,7 +2,7 @@
 // Source: Kim et al. 2019, "From Research to Production and Back", section 3.1.
 #pragma once
 
-#include "kernels/matrix.h"
+#include "../kernels/matrix.h"
 
 namespace regard {
 
