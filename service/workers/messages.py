@@ -235,4 +235,5 @@ class DeviceLost:
 ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Ping | Stop
 FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report | Pong | DeviceLost
 
-pickle_by_fields(BatchStats)
+for _cls in (BatchStats, Report):
+    pickle_by_fields(_cls)

@@ -318,9 +318,10 @@ class Worker:
         self.held_tokens = 0
 
     def _drain_stats(self) -> dict[str, dict[BatchStats, int]]:
-        batches: dict[str, Counter[BatchStats]] = defaultdict(Counter)
+        batches: dict[str, dict[BatchStats, int]] = defaultdict(dict)
         for name, executor in self._executors():
-            batches[name].update(Counter(executor.drain_stats()))
+            for stats, count in Counter(executor.drain_stats()).items():
+                batches[name][stats] = batches[name].get(stats, 0) + count
         return dict(batches)
 
     def _has_results(self) -> bool:
