@@ -248,8 +248,7 @@ class Engine:
                     live += len(each.rows)
             if live:
                 self.stats.append(BatchStats("decode", live, live, num_rows - live))
-        ended = [each for each in searching if each.search.is_finished]
-        finished = [Finished(each.sequence.id, each.search.hypotheses()) for each in ended]
+        ended, finished = ended_searches(searching)
         self._release([*ended])
         return finished
 
@@ -277,8 +276,7 @@ class Engine:
         for running, scores in zip(searching, decoded.scores, strict=True):
             running.search.take(Continuations.of_scores(scores, running.search.totals))
         self._reorder(searching)
-        found = [running for running in searching if running.search.is_finished]
-        finished = [Finished(r.sequence.id, r.search.hypotheses()) for r in found]
+        found, finished = ended_searches(searching)
         ended = self.greedy.append(rows, decoded.best)
         for row in ended:
             sequence, hypothesis = self.owners[row].sequence, Hypothesis(self.greedy.target(row))
@@ -347,3 +345,11 @@ class Engine:
         numbers[[*holes, -1]] = -1  # the number of a row freed earlier is -1 and remains -1
         for step in self.launched:
             step.rows = numbers[step.rows]
+
+
+def ended_searches(
+    searching: SequenceOf[RunningSearch],
+) -> tuple[list[RunningSearch], list[Finished]]:
+    """Returns the searches that have ended, and their hypotheses."""
+    ended = [each for each in searching if each.search.is_finished]
+    return ended, [Finished(each.sequence.id, each.search.hypotheses()) for each in ended]
