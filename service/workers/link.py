@@ -2,7 +2,7 @@
 
 import asyncio
 
-from service.ipc.channel import Outbox
+from service.ipc.channel import pack
 from service.workers.messages import Loaded, LoadFailed, ToWorker, Unloaded, WorkerConfig
 
 
@@ -23,13 +23,17 @@ class WorkerLink:
         self.name = name
         self.writer = writer
         self.config = config
-        self.outbox = Outbox(writer)
         self.is_lost = False
         self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
 
     def send(self, message: ToWorker) -> None:
-        """Sends a message without waiting. The message is lost if the worker is gone."""
-        self.outbox.send(message)
+        """Sends a message without waiting. The message is lost if the worker is gone.
+
+        The scheduler already combines the items of one turn of the event loop in one message. Thus
+        an `Outbox` would only delay the message by another turn.
+        """
+        if not self.writer.is_closing():
+            self.writer.write(pack([message]))
 
     async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
         """Sends a Load or an Unload, and returns the worker's answer.
