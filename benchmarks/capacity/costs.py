@@ -20,7 +20,9 @@ class WorkerCosts:
         step_seconds: CPU seconds of each decode step. A step computes one token of every row.
         row_seconds: CPU seconds of each row in a decode step.
         tokens_per_call: Largest number of decode steps before the worker reads messages again.
-        small_tokens: Replaces `tokens_per_call` in a batch with fewer than `small_rows` rows.
+        small_tokens: Largest number of decode steps of a batch with fewer than `small_rows` rows,
+            unless `small_row_tokens` allows more.
+        small_row_tokens: Number of tokens that such a batch may decode in a call.
         small_rows: Number of rows below which a batch is small.
         max_rows: Number of rows of a batch.
     """
@@ -29,8 +31,9 @@ class WorkerCosts:
     source_seconds: float = 0.0
     step_seconds: float = 0.0
     row_seconds: float = 0.0
-    tokens_per_call: int = 24
+    tokens_per_call: int = 48
     small_tokens: int = 8
+    small_row_tokens: int = 128
     small_rows: int = 16
     max_rows: int = 64
 

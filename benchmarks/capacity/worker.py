@@ -87,8 +87,10 @@ class SimulatedWorker:
         self._is_busy = bool(self.left)
         if not self.left:
             return
-        is_small = len(self.left) < costs.small_rows
-        steps = costs.small_tokens if is_small else costs.tokens_per_call
+        steps = costs.tokens_per_call
+        if len(self.left) < costs.small_rows:
+            few = costs.small_row_tokens // len(self.left)
+            steps = min(steps, max(few, costs.small_tokens))
         rows = [min(left, steps) for left in self.left.values()]
         seconds += costs.step_seconds * max(rows) + costs.row_seconds * sum(rows)
         decoded = dict(zip(self.left, rows, strict=True))

@@ -26,7 +26,7 @@ from service.scheduling.margin import Margin
 from tests.unit.bench_server import FakeTranslator, served
 
 COSTS = Costs(
-    WorkerCosts(encode_seconds=2e-3, step_seconds=1e-3, row_seconds=5e-4),
+    WorkerCosts(encode_seconds=2e-3, step_seconds=1e-3, row_seconds=5e-4, tokens_per_call=24),
     ServerCosts(4e-3, 2e-3, 3e-3, 1e-3),
     sentences=((20, 22), (8, 9), (45, 50)),
 )
