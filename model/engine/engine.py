@@ -23,12 +23,12 @@ from model.errors import (
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence
 from model.tokenization.token_ids import check_ids
 
-LOW_LATENCY_TOKENS, LOW_LATENCY_ROW_TOKENS = 8, 128
-"""A low-latency step decodes at most LOW_LATENCY_TOKENS tokens per row. With fewer than 16 rows, it
-decodes more tokens per row, but at most LOW_LATENCY_ROW_TOKENS tokens of all rows.
+LOW_LATENCY_TOKENS = 8
+"""Maximum number of tokens per row in a low-latency step."""
 
-On a CPU such a step takes about 2 ms for up to 16 rows of a small model.
-"""
+SMALL_ROWS, SMALL_BATCH_TOKENS = 16, 128
+"""A step of a batch with fewer than SMALL_ROWS rows decodes at most SMALL_BATCH_TOKENS tokens in
+all, but at least LOW_LATENCY_TOKENS per row. On a CPU it takes 1 to 2 ms with a small model."""
 
 SEARCH_TOKENS = 8
 """Maximum number of tokens that a `Searcher` decodes in one call. A search that ends earlier has
@@ -75,8 +75,8 @@ class Engine:
         limits: Limits of the batch.
 
     Attributes:
-        low_latency: Whether a `step` decodes fewer tokens (`LOW_LATENCY_TOKENS`). Short steps let
-            waiting sequences, and the caller's other work, start sooner.
+        low_latency: Whether a `step` decodes at most `LOW_LATENCY_TOKENS` tokens per row. Short
+            steps let waiting sequences, and the caller's other work, start sooner.
     """
 
     def __init__(self, runner: ModelRunner, limits: EngineLimits) -> None:
@@ -113,10 +113,12 @@ class Engine:
     def tokens_per_step(self) -> int:
         """Returns the maximum number of tokens per row of one `step`."""
         most = self.runner.tokens_per_call
-        if not self.low_latency:
-            return most
-        few = LOW_LATENCY_ROW_TOKENS // max(1, self.num_rows)
-        return min(most, max(few, LOW_LATENCY_TOKENS))
+        if self.low_latency:
+            return min(most, LOW_LATENCY_TOKENS)
+        if self.num_rows < SMALL_ROWS:
+            few = SMALL_BATCH_TOKENS // max(1, self.num_rows)
+            return min(most, max(few, LOW_LATENCY_TOKENS))
+        return most
 
     def drain_stats(self) -> list[BatchStats]:
         """Returns the statistics of all batches since the last call."""

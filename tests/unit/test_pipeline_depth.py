@@ -214,15 +214,17 @@ def test_steps_in_one_go_are_counted_one_by_one() -> None:
     assert rows == [2, 2, 1, 1]
 
 
-@pytest.mark.parametrize(("rows", "tokens"), [(0, 48), (1, 48), (4, 32), (15, 8), (16, 8), (64, 8)])
-def test_a_low_latency_step_decodes_fewer_tokens_of_more_rows(rows: int, tokens: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "tokens"), [(0, 48), (1, 48), (4, 32), (12, 10), (15, 8), (16, 48), (64, 48)]
+)
+def test_a_step_of_a_small_batch_decodes_fewer_tokens_of_more_rows(rows: int, tokens: int) -> None:
     limits = EngineLimits(max_rows=64, max_source_tokens=10)
     engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=48)), limits)
     engine.admit([Sequence(row, [7, 2, 5, 0]) for row in range(min(rows, LIMITS.max_rows))])
     engine.owners += engine.owners[:1] * (rows - engine.num_rows)
-    assert engine.tokens_per_step == 48
-    engine.low_latency = True
     assert engine.tokens_per_step == tokens
+    engine.low_latency = True
+    assert engine.tokens_per_step == 8
 
 
 def test_a_search_does_not_shorten_the_calls_of_other_sequences() -> None:

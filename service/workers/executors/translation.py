@@ -11,9 +11,6 @@ from service.items.translation import TranslationItem
 from service.workers.executors.base import Backlog, Executor, take_all
 from service.workers.executors.token_budget import TokenBudget
 
-SMALL_ROWS = 16
-"""A batch with fewer rows is decoded in low-latency steps, which decode fewer tokens at once."""
-
 
 class TranslationExecutor(Executor[TranslationItem]):
     """Decodes items in the batch of an engine; items join at the next step and leave one by one.
@@ -98,8 +95,7 @@ class TranslationExecutor(Executor[TranslationItem]):
             items = self.budget.take(backlog.waiting, backlog.running.values(), free)
             backlog.running.update((item.id, item) for item in items)
             self._admit(items)
-        is_small = self.engine.num_rows < SMALL_ROWS
-        self.engine.low_latency = low_latency or bool(self.bulk) or is_small
+        self.engine.low_latency = low_latency or bool(self.bulk)
         done = []
         for finished in self.engine.step():
             if backlog.running.pop(finished.id, None) is not None:
