@@ -46,7 +46,7 @@ TOKENS_PER_CALL = 48
 
 With one token per call and 32 rows, Python took an eighth of the time, and fewer sequences were
 encoded together. Finished rows and waiting sequences wait for the end of the call (13 ms at 32
-rows, 32 ms at 64 rows). If `low_latency` of `model.engine.engine.Engine` is set, a call decodes
+rows, 32 ms at 64 rows). `tokens_per_step` of `model.engine.engine.Engine` says when a call decodes
 fewer tokens.
 """
 
