@@ -33,7 +33,7 @@ import * as pageTexts from './strings/page.js';
 import * as searchTexts from './strings/search.js';
 import * as stepsTexts from './strings/steps.js';
 import * as translateTexts from './strings/translate.js';
-import { greeted, opened } from './greeting.js';
+import { greeted, shownFragment } from './greeting.js';
 import { TaskChoice } from './translate/task.js';
 import { TranslationPanel } from './translate/translation.js';
 import { UnderstandPanel } from './understand/understand.js';
@@ -72,7 +72,8 @@ async function start() {
 
 function build(served) {
   const { languages, models, embedders, limit } = served;
-  const store = new Store(restored(served, opened));
+  const shown = shownFragment();
+  const store = new Store(restored(served, shown));
   languageChoice.view = () => toFragment(store.view);
   const lights = new WordLights(byId('text'), byId('mirror'), byId('output'), byId('pairs'));
   const look = buildLook(store, models, lights, (item, level) => {
@@ -111,7 +112,7 @@ function build(served) {
   tasks.render(store.view);
   fold.render();
   translation.restore();
-  tellUnserved(opened);
+  tellUnserved(shown);
 }
 
 function offerWays(store, { models, languages }) {

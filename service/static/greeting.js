@@ -5,8 +5,11 @@ import { DEFAULTS, fromFragment } from './common/state.js';
 import { Opening } from './understand/opening.js';
 import { byId, element } from './common/dom.js';
 
-/** The fragment with which the page was opened. */
-export const opened = keptView() ?? location.hash;
+const arrived = location.hash;
+const opened = keptView() ?? arrived;
+
+/** Returns the fragment of the view to show; Back and Forward work before the page is built. */
+export const shownFragment = () => (location.hash === arrived ? opened : location.hash);
 
 /** The opening of Understand; null until a view needs it. */
 export const greeted = greet(fromFragment(opened) ?? DEFAULTS);

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, POOL, Reader
@@ -90,6 +90,20 @@ def test_back_returns_to_the_other_way(reader: Reader, page: Page) -> None:
     assert "#" not in page.url
     page.go_forward()
     expect(page.get_by_role("heading", name="Who left")).to_be_visible()
+
+
+def test_back_works_before_the_page_is_built(reader: Reader, page: Page) -> None:
+    reader.open()
+    reader.choose("way", "understand")
+    held: list[Route] = []
+    page.route("**/languages", lambda route: held.append(route))
+    with page.expect_request("**/languages"):
+        page.reload()
+    page.go_back()
+    for route in held:
+        route.fallback()
+    expect(reader.field).to_be_visible()
+    assert reader.chosen("way") == "translate"
 
 
 def test_way_leaves_the_translation_as_it_was(reader: Reader, page: Page) -> None:
