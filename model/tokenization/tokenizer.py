@@ -68,8 +68,8 @@ class Tokenizer:
         unk_id: Id that stands for text without a piece in the vocabulary.
         hidden_ids: Ids that are left out of decoded text.
         prefix: Ids that `tokenize` puts in front of every text, such as the token of a language.
-        seen_characters: Characters that `unknown_in` has looked up so far.
-        unknown_characters: Characters of `seen_characters` that the vocabulary does not have.
+        known_characters: Characters of the vocabulary that `unknown_in` has met so far.
+        unknown_characters: Characters that `unknown_in` has met and the vocabulary does not have.
 
     Raises:
         CheckpointFormatError: The file is damaged or has no EOS.
@@ -90,7 +90,7 @@ class Tokenizer:
             raise CheckpointFormatError(f"{path.name} has no end-of-sentence token")
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
         self.prefix: list[int] = []
-        self.seen_characters: set[str] = set()
+        self.known_characters: set[str] = set()
         self.unknown_characters: set[str] = set()
 
     def id_of(self, piece: str) -> int:
@@ -117,12 +117,12 @@ class Tokenizer:
 
     def unknown_in(self, text: str) -> set[str]:
         """Returns the characters of a text that the vocabulary does not have."""
-        characters = set(text)
-        # Several threads may run this loop, so a character is marked as seen only after its check.
-        for character in characters - self.seen_characters:
-            if self._is_unknown(character):
-                self.unknown_characters.add(character)
-            self.seen_characters.add(character)
+        if self.known_characters.issuperset(text):  # this is faster than making a set
+            return set()
+        characters = set(text) - self.known_characters
+        for character in characters - self.unknown_characters:
+            is_unknown = self._is_unknown(character)
+            (self.unknown_characters if is_unknown else self.known_characters).add(character)
         return characters & self.unknown_characters
 
     def _is_unknown(self, character: str) -> bool:

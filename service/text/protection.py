@@ -53,7 +53,18 @@ _JOINERS = "\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
 """Arrows, emoji and private-use characters, which no model copies."""
 
-_TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
+_TRIGGER = re.compile(
+    r"""
+    [{}<>\[\]`@_\#°%:/$&.]
+    (?: (?<=[^%:/$&.])
+      | (?<=[%:])(?<!\d.)           # not in 50% and 11:00
+      | (?<=/)(?<!\w.)              # not in km/h
+      | (?<=\$)[A-Za-z_] | (?<=&)[\w\#]
+      | (?<=www\.) | (?<=\.)(?:com|org|net|io|dev|gov|edu|info|app)
+    )
+    """,
+    re.VERBOSE,
+)
 """Pattern that is faster than `_FORMS`. A text without a match is not searched with `_FORMS`."""
 
 FOLDED = str.maketrans(
@@ -158,7 +169,8 @@ def protect(text: str, unknown: Collection[str]) -> ProtectedText:
         text: Any text.
         unknown: The characters of the text that the model's vocabulary does not have.
     """
-    if not unknown and not _TRIGGER.search(text) and not _PICTOGRAMS.search(text):
+    is_plain = text.isascii() or not _PICTOGRAMS.search(text)  # no pictogram is ASCII
+    if is_plain and not unknown and not _TRIGGER.search(text):
         return ProtectedText(text, ())
     marking = Marking(unknown)
     marked = marking.protect(text)

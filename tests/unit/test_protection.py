@@ -63,6 +63,16 @@ def test_text_is_restored(text: str) -> None:
     assert "".join(split_at_markers(found.text)) == found.text
 
 
+FRAGMENTS = [*"{}<>[]`@_#°%:/\\$&.aZ5ñ (~-", "www.", "mailto:", "x.com", "://", "http", "%s", " :"]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+def test_quick_search_misses_no_span(text: str) -> None:
+    """An arrow, which is a span of its own, makes `protect` search for all forms."""
+    *spans, _ = protect(text + "\n→", ()).spans
+    assert list(protect(text, ()).spans) == spans
+
+
 @pytest.mark.parametrize("part", ["{", "{{", "<!--", "<a", "a", "a_", "a.", "/a", "%(", "`", "[A"])
 def test_search_is_linear(part: str) -> None:
     start = time.process_time()

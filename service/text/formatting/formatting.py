@@ -6,7 +6,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
 from service.text.formatting.casing import is_all_caps, lower_case, sentence_case, with_case
 from service.text.formatting.punctuation import with_ending
-from service.text.protection import MARKER
+from service.text.protection import FIRST_MARKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def _without_tags(source: str, translation: str) -> tuple[int, int]:
     """
 
     def is_tag(char: str) -> bool:
-        return MARKER.match(char) is not None and char not in source
+        return ord(char) >= FIRST_MARKER and char not in source
 
     first, last = 0, len(translation)
     while first < last and is_tag(translation[first]):
