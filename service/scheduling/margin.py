@@ -36,8 +36,18 @@ give no new samples, so the margin would stay too large."""
 
 RELEVANT_SHARE = 0.25
 """A request gives a sample only if its predicted time is at least this share of its time limit.
-Shorter requests are never close to being refused. Their errors would hide the errors of longer
-requests."""
+Shorter requests are never refused, because the largest margin still leaves them time. Their errors
+would hide the errors of longer requests."""
+
+
+def is_relevant(expected: float, seconds: float) -> bool:
+    """Returns whether a request may be refused, and gives a sample.
+
+    Args:
+        expected: Predicted time in seconds.
+        seconds: Time limit of the request, in seconds.
+    """
+    return expected >= RELEVANT_SHARE * seconds
 
 
 class Margin:
@@ -69,17 +79,6 @@ class Margin:
         """Returns the weight of a sample that is added now; the weight grows with time."""
         age = min(time.perf_counter() - self._last, 100 * MEMORY_SECONDS)
         return self._weight * math.exp(age / MEMORY_SECONDS)
-
-    @staticmethod
-    def most_seconds_for(expected: float) -> float:
-        """Returns the largest possible margin of a request.
-
-        This method is faster than `seconds_for`, because it reads no bin.
-
-        Args:
-            expected: Predicted time in seconds.
-        """
-        return margin_of(expected, NUM_BINS)
 
     def seconds_for(self, expected: float) -> float:
         """Returns the margin of a request in seconds; the margin may be negative.
@@ -114,7 +113,7 @@ def bin_of(sample: float) -> int:
 
 
 class Prediction:
-    """The predicted time of one request, which `end` compares with the real time.
+    """The predicted time of one relevant request, which `end` compares with the real time.
 
     Args:
         margin: Receives the sample.
@@ -136,8 +135,6 @@ class Prediction:
         A request that is too late ends before it is computed, so its real time is not known. Its
         sample is at least one bin above the sample of a request that takes the whole time limit.
         """
-        if self.expected < RELEVANT_SHARE * self.seconds:
-            return
         actual = time.perf_counter() - self.began
         if is_late:
             actual = max(actual, self.seconds + BIN * math.sqrt(self.expected))

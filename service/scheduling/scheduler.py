@@ -26,7 +26,7 @@ from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission, late
 from service.scheduling.job import Job
 from service.scheduling.lanes import LANES, Queue
-from service.scheduling.margin import Prediction
+from service.scheduling.margin import Prediction, is_relevant
 from service.scheduling.policies import Policy
 from service.scheduling.submission import Submission
 from service.scheduling.task_kind import TaskKind
@@ -171,8 +171,9 @@ class Scheduler:
         """Refuses jobs that would probably not be done in `seconds`.
 
         If no other job of the kind and model waits or runs, the jobs are always admitted. They are
-        also admitted if too few items have finished for a prediction. If the prediction uses a
-        measured rate, the predicted time is compared with the real time when the submission ends.
+        also admitted if too few items have finished for a prediction, or if the predicted time is
+        a small share of `seconds`. If the prediction uses a measured rate, the predicted time is
+        compared with the real time when the submission ends.
 
         Raises:
             OverloadedError: The jobs would probably be late.
@@ -183,12 +184,11 @@ class Scheduler:
             return
         work, occupancy = policy.forecast(kind, model, queue, workers, jobs)
         expected = queue.pace.seconds_for(work, occupancy)
-        if not expected:
+        if not expected or not is_relevant(expected, seconds):
             return
-        if expected + queue.margin.most_seconds_for(expected) > seconds:
-            needed = expected + queue.margin.seconds_for(expected)
-            if needed > seconds:
-                raise late(needed, seconds)
+        needed = expected + queue.margin.seconds_for(expected)
+        if needed > seconds:
+            raise late(needed, seconds)
         # An assumed rate would distort the measured errors, and so would the time of other models.
         if queue.pace.is_known(occupancy) and len(jobs) == submission.total:
             submission.prediction = Prediction(queue.margin, expected, seconds)

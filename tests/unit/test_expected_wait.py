@@ -11,7 +11,7 @@ from service.items.translation import TRANSLATE
 from service.scheduling import margin
 from service.scheduling.pace import MAX_STRETCH, MIN_SAMPLES, Pace
 from service.scheduling.scheduler import Scheduler
-from tests.unit.scheduling import MODELS, FakeWorker, deadline, run, sentences
+from tests.unit.scheduling import MODELS, FakeWorker, run, sentences
 from tests.unit.simulation import Simulation
 
 SECONDS = 60.0
@@ -86,10 +86,8 @@ def test_margin_follows_the_errors_of_predictions(clock: Clock) -> None:
 
 def test_margin_counts_requests_that_were_close_to_their_limit_only() -> None:
     measured = margin.Margin()
-    before = measured.seconds_for(1.0)
-    for _ in range(100):
-        margin.Prediction(measured, 1.0, 100.0).end(is_late=True)
-    assert measured.seconds_for(1.0) == before
+    assert not margin.is_relevant(1.0, 100.0)
+    assert margin.is_relevant(1.0, 1.5)
     for _ in range(100):
         margin.Prediction(measured, 1.0, 1.5).end(is_late=True)
     assert 0.5 < measured.seconds_for(1.0) < 0.7
@@ -115,7 +113,10 @@ def test_margin_is_limited_by_the_predicted_time(clock: Clock) -> None:
     for _ in range(1000):
         measured.add(0.3, 1.2)
     assert measured.seconds_for(0.3) == pytest.approx(margin.MAX_STRETCH * 0.3)
-    assert measured.most_seconds_for(0.3) == pytest.approx(margin.MAX_STRETCH * 0.3)
+
+
+def test_requests_that_give_no_sample_are_never_refused() -> None:
+    assert margin.RELEVANT_SHARE * (1 + margin.MAX_STRETCH) <= 1
 
 
 def test_nothing_is_refused_below_the_capacity(clock: Clock) -> None:
@@ -211,11 +212,12 @@ def test_prediction_of_one_model_is_not_compared_with_the_time_of_two() -> None:
         FakeWorker(scheduler)
         for model in MODELS:
             for _ in range(100):
-                scheduler.queues[TRANSLATE][model].pace.add(10.0, 1.0, 4.0, time.perf_counter())
+                scheduler.queues[TRANSLATE][model].pace.add(10.0, 5.0, 4.0, time.perf_counter())
         items = [sentences(1, model=model)[0] for model in MODELS]
-        begun = [scheduler.submit([item], deadline()) for item in items]
-        one = scheduler.submit(sentences(2), deadline())
-        two = scheduler.submit([sentences(1, model=model)[0] for model in MODELS], deadline())
+        soon = time.perf_counter() + 10.0
+        begun = [scheduler.submit([item], soon) for item in items]
+        one = scheduler.submit(sentences(2), soon)
+        two = scheduler.submit([sentences(1, model=model)[0] for model in MODELS], soon)
         assert one.prediction is not None
         assert two.prediction is None
         for submission in (*begun, one, two):
