@@ -46,6 +46,8 @@ class Job:
         occupancy: Rows in use by all jobs of the kind and model right after the last dispatch. If
             the policy does not count rows, the number of tokens of these jobs is used instead.
         id: Id of the item.
+        kind: Name of the task kind.
+        model: Served name of the model.
         tokens: Number of tokens of the item.
         rows: Number of rows that the item takes in a batch; 1 for most task kinds.
         work: Number of row-tokens of the job, which is tokens times rows.
@@ -64,20 +66,14 @@ class Job:
     occupancy: int = 0
 
     id: int = field(init=False)
+    kind: str = field(init=False)
+    model: str = field(init=False)
     tokens: int = field(init=False)
     rows: int = field(init=False)
     work: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.id, self.tokens, self.rows = self.item.id, self.item.num_tokens, self.item.num_rows
+        item = self.item
+        self.id, self.kind, self.model = item.id, item.kind, item.model
+        self.tokens, self.rows = item.num_tokens, item.num_rows
         self.work = self.tokens * self.rows
-
-    @property
-    def model(self) -> str:
-        """Served name of the model."""
-        return self.item.model
-
-    @property
-    def kind(self) -> str:
-        """Name of the task kind."""
-        return self.item.kind

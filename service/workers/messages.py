@@ -235,5 +235,4 @@ class DeviceLost:
 ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Ping | Stop
 FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report | Pong | DeviceLost
 
-for _cls in (BatchStats, Report):
-    pickle_by_fields(_cls)
+pickle_by_fields(Report)
