@@ -93,18 +93,9 @@ class Margin:
             above -= self._bins[index] + (first if index == first_bin else 0.0)
             if above < 0:
                 break
-        return margin_of(expected, index + 1)
-
-
-def margin_of(expected: float, num_bins: int) -> float:
-    """Returns the margin of a request, in seconds, if the quantile is at the upper end of a bin.
-
-    Args:
-        expected: Predicted time in seconds.
-        num_bins: Number of the bin, counted from 1.
-    """
-    margin = RATE_ERROR * expected + (LOWEST + BIN * num_bins) * math.sqrt(expected)
-    return min(margin, MAX_STRETCH * expected)
+        highest = LOWEST + BIN * (index + 1)  # upper end of the bin with the quantile
+        margin = RATE_ERROR * expected + highest * math.sqrt(expected)
+        return min(margin, MAX_STRETCH * expected)
 
 
 def bin_of(sample: float) -> int:

@@ -19,6 +19,9 @@ MAX_SPANS = 0x10FFFD - FIRST_MARKER
 
 MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
+_TOP_LEVEL = "com|org|net|io|dev|gov|edu|info|app"
+"""Ends of the domains that are protected without `www.` or a scheme."""
+
 _FORMS = re.compile(
     r"""
       \{\{[^{}]*\}\} | \{%[^{}]*%\}                                # templates: {{ name }}
@@ -29,7 +32,9 @@ _FORMS = re.compile(
     | (?:https?|ftp|file)://[^\s<>"]*[^\s<>".,;:!?'()\[\]{}]      # URLs
     | (?<!\w)(?:www\.|mailto:)[^\s<>"]*[^\s<>".,;:!?'()\[\]{}]
     | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+                    # e-mail addresses
-    | (?<![\w.-])(?:[A-Za-z0-9-]+\.)+(?:com|org|net|io|dev|gov|edu|info|app)  # domains
+    | (?<![\w.-])(?:[A-Za-z0-9-]+\.)+(?:"""
+    + _TOP_LEVEL
+    + r""")  # domains
       (?:/[\w./?=&\#-]*\w)?(?!\w)
     | (?<![\d%])%(?:\(\w+\)|\d+\$)?[-+0\#]*\d*(?:\.\d+)?               # printf: %s, %(name)d
       (?:hh?|ll?|[Lzjt])?[diouxXeEfgGcrsa@](?![A-Za-z])
@@ -60,7 +65,9 @@ _TRIGGER = re.compile(
       | (?<=[%:])(?<!\d.)           # not in 50% and 11:00
       | (?<=/)(?<!\w.)              # not in km/h
       | (?<=\$)[A-Za-z_] | (?<=&)[\w\#]
-      | (?<=www\.) | (?<=\.)(?:com|org|net|io|dev|gov|edu|info|app)
+      | (?<=www\.) | (?<=\.)(?:"""
+    + _TOP_LEVEL
+    + r""")
     )
     """,
     re.VERBOSE,

@@ -219,8 +219,10 @@ def test_prediction_of_one_model_is_not_compared_with_the_time_of_two() -> None:
         one = scheduler.submit(sentences(2), soon)
         two = scheduler.submit([sentences(1, model=model)[0] for model in MODELS], soon)
         assert one.prediction is not None
+        far = scheduler.submit(sentences(2, first=9), time.perf_counter() + 1000.0)
         assert two.prediction is None
-        for submission in (*begun, one, two):
+        assert far.prediction is None  # it is never close to its limit
+        for submission in (*begun, one, two, far):
             submission.close()
 
     run(check)

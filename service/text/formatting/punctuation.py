@@ -62,7 +62,7 @@ def with_ending(source: str, translation: str) -> str:
         translation = _GENDER.sub("", translation)
     wanted, found = _marks(source), _marks(translation)
     if wanted == found:
-        return _with_ellipsis(source, translation) if "…" in wanted else translation
+        return _with_ellipsis(source, translation)
     if _ABBREVIATION.search(source) or _ABBREVIATION.search(translation):
         return translation
     body = translation.rstrip(_ENDING)
