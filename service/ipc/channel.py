@@ -134,17 +134,12 @@ class Channel:
         """Reports whether a message, or the end of the connection, has arrived."""
         return bool(self.arrivals.poll(0))
 
-    def wait(self, *others: int, milliseconds: int | None = None) -> None:
-        """Waits until data has arrived on this channel or on one of the other descriptors.
-
-        Args:
-            others: Descriptors.
-            milliseconds: Longest time to wait; None waits without a limit.
-        """
+    def wait(self, *others: int) -> None:
+        """Waits until data has arrived on this channel or on one of the other descriptors."""
         arrivals = select.poll()
         for descriptor in (self.connection.fileno(), *others):
             arrivals.register(descriptor, select.POLLIN)
-        arrivals.poll(milliseconds)
+        arrivals.poll()
 
     def receive(self) -> Any:
         """Waits for the next message and returns it.

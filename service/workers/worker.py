@@ -83,10 +83,6 @@ def executor_class(path: str) -> NewExecutor:
     return found
 
 
-PAUSE_MILLISECONDS = 2
-"""Longest pause of the last task kind after the other kinds have run out of work."""
-
-
 class Worker:
     """Runs a loop: receives messages, computes each task kind for its share of time, and reports.
 
@@ -110,7 +106,6 @@ class Worker:
         self.loads = BackgroundLoads()
         self.is_stopping = False
         self.exit_status = 0
-        self.has_worked = False  # whether a task kind other than the last one has just computed
         self.last_report = 0.0
         self.held_tokens = 0  # tokens that each row decoded since the first result in `held`
         self.held: list[Done] = []  # results of the foreground kind, which may be held back
@@ -203,17 +198,6 @@ class Worker:
         """Whether there is nothing to compute."""
         return not any(self.shares.values())
 
-    @property
-    def _may_pause(self) -> bool:
-        """Whether only the last kind has work, and another kind had work until now.
-
-        The work of the other kind has just ended, and more of it may come at any moment. A slice
-        of the last kind would delay that work. It would also take the processor from the main
-        process, which prepares the work.
-        """
-        *others, _ = self.shares.values()
-        return self.has_worked and not any(others)
-
     def _executors(self) -> Iterator[tuple[str, Executor[Any]]]:
         for share in self.shares.values():
             yield from share.executors.items()
@@ -222,9 +206,6 @@ class Worker:
         """Takes the messages that have arrived; waits only when there is nothing to compute."""
         if self.is_idle:
             self.channel.wait(self.loads.fileno())
-        elif self._may_pause and not self.channel.has_message():
-            self.channel.wait(milliseconds=PAUSE_MILLISECONDS)
-        self.has_worked = False
         while not self.is_stopping and self.channel.has_message():
             for message in self.channel.receive():
                 self._take(message)
@@ -260,7 +241,6 @@ class Worker:
             others = shares if share.share is None else shares[:position]
             is_beside = any(other for other in others if other is not share)
             done = share.run(is_beside, self._isolate)
-            self.has_worked |= share is not shares[-1]
             if share.share is None:
                 self.held += done
             else:

@@ -192,7 +192,7 @@ class Bench:
         captures: Attention of the translation models, by name.
         text_slices: Number of slices of all batches of texts.
         error: Error of a batch that has a poisoned text.
-        pauses: Longest time of each wait for messages; None without a limit.
+        waits: Number of times that the worker waited for messages.
     """
 
     def __init__(self, clock: Clock, attention_share: float = 0.1) -> None:
@@ -203,9 +203,9 @@ class Bench:
         self.text_slices = 0
         self.error: Exception = RuntimeError("a fault of the device")
         self.model = tiny_model(tiny_config(), seed=1)
-        self.pauses: list[int | None] = []
+        self.waits = 0
         channel = SimpleNamespace(
-            send=self.sent.append, has_message=lambda: False, wait=self._note_pause
+            send=self.sent.append, has_message=lambda: False, wait=self._count_wait
         )
         loaders: Loaders = {
             ModelFiles: self._load_translation,
@@ -271,14 +271,12 @@ class Bench:
         assert isinstance(executor, AttentionExecutor)
         executor.backlog.retries.extend([pair(number, model)] for number in numbers)
 
-    def _note_pause(self, *descriptors: int, milliseconds: int | None = None) -> None:
-        self.pauses.append(milliseconds)
+    def _count_wait(self, *descriptors: int) -> None:
+        self.waits += 1
 
-    def receive(self) -> list[int | None]:
-        """Lets the worker look for messages; returns how long it waited for them."""
-        self.pauses.clear()
+    def receive(self) -> None:
+        """Lets the worker take the messages that have arrived."""
         self.worker._receive()
-        return self.pauses
 
     def loop(self, times: int = 1) -> None:
         """Runs the worker's loop, without receiving."""
