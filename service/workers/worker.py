@@ -72,6 +72,10 @@ every row takes about as long. If a step decodes more than HOLD_TOKENS tokens pe
 held back."""
 
 
+BESIDE_SECONDS = 0.005
+"""Steps of the foreground kind stay short until this time after the last slice of another kind."""
+
+
 NewExecutor = Callable[[Any, torch.device], Executor[Any]]
 """Makes an executor from the object that it computes with, such as an Engine, and its device."""
 
@@ -107,6 +111,7 @@ class Worker:
         self.is_stopping = False
         self.exit_status = 0
         self.last_report = 0.0
+        self.last_slice = 0.0  # when a kind other than the foreground kind last computed
         self.held_tokens = 0  # tokens that each row decoded since the first result in `held`
         self.held: list[Done] = []  # results of the foreground kind, which may be held back
         self.done: list[Done] = []
@@ -240,11 +245,12 @@ class Worker:
                 continue
             others = shares if share.share is None else shares[:position]
             is_beside = any(other for other in others if other is not share)
-            done = share.run(is_beside, self._isolate)
             if share.share is None:
-                self.held += done
+                is_beside |= time.monotonic() - self.last_slice < BESIDE_SECONDS
+                self.held += share.run(is_beside, self._isolate)
             else:
-                self.done += done
+                self.done += share.run(is_beside, self._isolate)
+                self.last_slice = time.monotonic()
             if self.is_stopping:
                 return
             for later in shares[position + 1 :]:

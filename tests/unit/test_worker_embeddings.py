@@ -10,7 +10,7 @@ from service.tasks.table import EMBEDDING_SHARE
 from service.workers.executors.turns import OLDEST_SHARE
 from service.workers.messages import Compute
 from service.workers.time_share import MAX_CREDIT_SECONDS
-from service.workers.worker import HOLD_ROWS, REPORT_SECONDS
+from service.workers.worker import BESIDE_SECONDS, HOLD_ROWS, REPORT_SECONDS
 from tests.unit.worker_bench import (
     ATTENTION_SLICE_SECONDS,
     POISON,
@@ -239,6 +239,17 @@ def test_batch_has_low_latency_beside_texts(
     if has_text:
         bench.send(text(1))
     assert bench.has_low_latency() is low_latency
+
+
+def test_batch_has_low_latency_for_a_moment_after_texts(start: Start) -> None:
+    """The next text may arrive during the step."""
+    bench = start()
+    bench.send(text(1))
+    bench.finish()
+    bench.translate(STEP_SECONDS, HOLD_ROWS)
+    assert bench.has_low_latency()
+    bench.clock.now += BESIDE_SECONDS
+    assert not bench.has_low_latency()
 
 
 def test_batch_has_low_latency_beside_another_model(start: Start) -> None:
