@@ -73,7 +73,7 @@ held back."""
 
 
 BESIDE_SECONDS = 0.005
-"""Steps of the foreground kind stay short until this time after the last slice of another kind."""
+"""Steps of the foreground kind stay short for this time after other work."""
 
 
 NewExecutor = Callable[[Any, torch.device], Executor[Any]]
@@ -111,7 +111,7 @@ class Worker:
         self.is_stopping = False
         self.exit_status = 0
         self.last_report = 0.0
-        self.last_slice = 0.0  # when a kind other than the foreground kind last computed
+        self.last_beside = 0.0  # when a kind other than the foreground kind last had work
         self.held_tokens = 0  # tokens that each row decoded since the first result in `held`
         self.held: list[Done] = []  # results of the foreground kind, which may be held back
         self.done: list[Done] = []
@@ -246,11 +246,11 @@ class Worker:
             others = shares if share.share is None else shares[:position]
             is_beside = any(other for other in others if other is not share)
             if share.share is None:
-                is_beside |= time.monotonic() - self.last_slice < BESIDE_SECONDS
+                is_beside |= time.monotonic() - self.last_beside < BESIDE_SECONDS
                 self.held += share.run(is_beside, self._isolate)
             else:
                 self.done += share.run(is_beside, self._isolate)
-                self.last_slice = time.monotonic()
+                self.last_beside = time.monotonic()
             if self.is_stopping:
                 return
             for later in shares[position + 1 :]:

@@ -76,7 +76,7 @@ def test_attention_is_computed_in_the_gaps_between_translations(start: Start) ->
     bench.loop()
     bench.stop_translating()
     before = bench.capture.slices
-    bench.receive()
+    bench.worker._receive()
     bench.loop()
     assert bench.waits == 0
     assert bench.capture.slices > before

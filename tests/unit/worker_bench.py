@@ -274,10 +274,6 @@ class Bench:
     def _count_wait(self, *descriptors: int) -> None:
         self.waits += 1
 
-    def receive(self) -> None:
-        """Lets the worker take the messages that have arrived."""
-        self.worker._receive()
-
     def loop(self, times: int = 1) -> None:
         """Runs the worker's loop, without receiving."""
         for _ in range(times):
