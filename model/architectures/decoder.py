@@ -112,6 +112,25 @@ class Decoder(nn.Module):
             return self.int8_output.weight
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
 
+    def pad_output(self, multiple: int) -> Tensor:
+        """Returns the output weight, with rows of zeros up to a multiple of rows (W, D).
+
+        Padding copies the weight once. After this, the weight is a view of the copy, so that it
+        takes no memory of its own.
+
+        Args:
+            multiple: W is rounded up to a multiple of this number.
+        """
+        weight = self.output_weight
+        size, width = weight.shape
+        padding = -size % multiple
+        if not padding:
+            return weight.detach()
+        padded = weight.detach().new_zeros(size + padding, width)
+        padded[:size] = weight.detach()
+        weight.data = padded[:size]
+        return padded
+
     @property
     def output_scales(self) -> Tensor | None:
         """Returns the scale of each row of an int8 output weight (V); None for a float weight."""

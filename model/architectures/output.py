@@ -40,14 +40,23 @@ class FullOutput:
     Args:
         decoder: Decoder that owns the output weight.
         forbidden: Ids that are never generated.
+        multiple: The number of columns is rounded up to a multiple of this number. Columns after
+            the vocabulary have logits of -inf.
     """
 
-    def __init__(self, decoder: Decoder, forbidden: list[int]) -> None:
+    def __init__(self, decoder: Decoder, forbidden: list[int], multiple: int = 1) -> None:
         self.multiply = decoder.multiply
-        self.weight = decoder.output_weight.detach()
+        self.weight = decoder.pad_output(multiple)
         self.scales = decoder.output_scales
-        self.bias = decoder.output_bias.detach().clone()
+        bias = decoder.output_bias.detach()
+        self.bias = bias.new_full((len(self.weight),), NEVER)
+        self.bias[: len(bias)] = bias
         self.bias[forbidden] = NEVER
+
+    @property
+    def columns(self) -> int:
+        """Returns the number of columns of the logits."""
+        return len(self.bias)
 
     def enter(self, row: int, source: list[int]) -> None:
         """Keeps nothing: the full vocabulary does not depend on the source."""
@@ -63,7 +72,7 @@ class FullOutput:
         return self.multiply(hidden, self.weight, self.scales, self.bias)
 
     def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
-        """Writes logits (B, V), in the precision of the weights, for hidden states (B, D)."""
+        """Writes logits (B, columns), in the precision of the weights, for hidden states (B, D)."""
         torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
 
     def token_ids(self, columns: Ids) -> Ids:

@@ -90,6 +90,31 @@ def test_full_output_has_a_column_for_each_id_and_never_a_forbidden_one() -> Non
     assert torch.isfinite(decoder.output_bias).all()  # the model's own bias is as it was
 
 
+def test_padded_output_has_columns_that_are_never_chosen() -> None:
+    decoder = new_decoder(61)
+    hidden = torch.randn(3, 16)
+    expected = full_logits(decoder, hidden)
+    output = FullOutput(decoder, FORBIDDEN, multiple=24)
+    logits = torch.full((3, output.columns), torch.nan)
+    with torch.inference_mode():
+        output.write_logits(hidden, logits)
+    assert output.columns == 72
+    torch.testing.assert_close(logits[:, :61], expected)
+    assert (logits[:, 61:] == float("-inf")).all()
+    assert torch.equal(full_logits(decoder, hidden), expected)
+
+
+@pytest.mark.parametrize("is_tied", [True, False], ids=["tied", "untied"])
+def test_padded_weight_takes_no_second_memory(is_tied: bool) -> None:
+    config = tiny_config(source_vocab_size=61, target_vocab_size=61, tied_output=is_tied)
+    model = tiny_model(config, seed=1)
+    output = FullOutput(model.decoder, FORBIDDEN, multiple=64)
+    assert model.decoder.output_weight.shape == (61, 16)
+    assert model.decoder.output_weight.data_ptr() == output.weight.data_ptr()
+    shared = model.encoder.embedding.weight.data_ptr() == output.weight.data_ptr()
+    assert shared == is_tied
+
+
 @pytest.mark.parametrize("make", [FullOutput, None], ids=["full", "shortlist"])
 def test_logits_are_float32_in_any_precision(make: type[FullOutput] | None) -> None:
     decoder = new_decoder(64).to(torch.bfloat16)

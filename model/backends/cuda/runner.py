@@ -59,6 +59,13 @@ A row takes 0.33 MB of memory, mostly for the keys and values of 128 source toke
 MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
 
+OUTPUT_MULTIPLE = 64
+"""The output layer is padded to a multiple of this number of ids.
+
+cuBLAS has fast kernels only for sizes whose rows begin at multiples of 16 bytes. On an H200, 256
+rows over OPUS-MT's 58,101 ids take 204 µs, and 35 µs over 58,112 ids.
+"""
+
 ENCODE_TOKENS = 2048
 """Maximum number of padding tokens that bring shorter sources to the width of their batch.
 
@@ -121,8 +128,8 @@ class CudaRunner:
         self.attend = row_attention(device)
         self.tokens = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.first_ids = torch.full((rows + 1,), NO_TOKEN, device=device)
-        self.output = FullOutput(model.decoder, config.forbidden_ids)
-        self.logits = torch.zeros(rows, config.target_vocab_size, device=device, dtype=model.dtype)
+        self.output = FullOutput(model.decoder, config.forbidden_ids, OUTPUT_MULTIPLE)
+        self.logits = torch.zeros(rows, self.output.columns, device=device, dtype=model.dtype)
         self.tables = [self._positions(model.encoder), self._positions(model.decoder)]
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
         self.downloads = Downloads(rows, device, slots=self.pipeline_depth + 2)
