@@ -83,7 +83,11 @@ class Decoded:
 
 
 class DecodeStep(Protocol):
-    """A decode step, completed or still running on the device."""
+    """The tokens of one call of `ModelRunner.decode`, which may still run on the device."""
+
+    @property
+    def tokens(self) -> int:
+        """Largest number of tokens of a row."""
 
     def wait(self) -> Decoded:
         """Returns the output; blocks until the device has computed it."""
@@ -94,6 +98,11 @@ class CompletedStep:
     """A decode step that has been computed."""
 
     decoded: Decoded
+
+    @property
+    def tokens(self) -> int:
+        """Returns the largest number of tokens of a row."""
+        return int(self.decoded.best.shape[1])
 
     def wait(self) -> Decoded:
         """Returns the output."""
@@ -164,7 +173,7 @@ class ModelRunner(Protocol):
 
     @property
     def searcher(self) -> Searcher | None:
-        """Decodes the rows of searches if `tokens_per_call` is above 1, else None."""
+        """Decodes the rows of searches; None if `decode` returns their scores."""
 
     def clear(self) -> None:
         """Frees every row. Call it after an error in the middle of a step."""
@@ -181,17 +190,17 @@ class ModelRunner(Protocol):
     ) -> DecodeStep:
         """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per decoded row.
 
-        A runner that decodes one token per call decodes all these rows. A runner that decodes
-        several tokens per call leaves out the rows with a `remaining` of 0. Its `searcher` decodes
-        the rows of searches.
+        A runner with a `searcher` leaves out the rows with a `remaining` of 0, which are the rows
+        of searches. Every other runner decodes all rows, and one token per row if `scored` is not
+        empty.
         Each row continues with the most probable token of its previous step, unless `set_tokens`
         has replaced this token.
 
         Args:
             rows: Number of rows in use.
             scored: Groups of rows that need log-probabilities; empty if there is a `searcher`.
-            remaining: Number of tokens that each row may still get (B,). A runner that decodes
-                several tokens per call ends a row after this number, or at EOS.
+            remaining: Number of tokens that each row may still get (B,), without those of pending
+                steps. If a call decodes several tokens, a row ends after this number, or at EOS.
             max_tokens: Maximum number of tokens that this call decodes per row, at least 1.
         """
 

@@ -181,21 +181,24 @@ class Engine:
         waiting = sorted(sequences, key=lambda sequence: len(sequence.source))
         if waiting:
             self.stats += self.runner.enter(self.num_rows, waiting)
-        for sequence in waiting:
-            self._take_rows(sequence)
+        self._take_rows(waiting)
 
-    def _take_rows(self, sequence: Sequence) -> None:
-        options = sequence.options
-        limit = self.config.max_target_tokens(len(sequence.source))
-        rows = list(range(self.num_rows, self.num_rows + options.beam_size))
-        running = Running(sequence, rows)
-        if options.needs_log_probs:
-            search = new_search(options, self.config.eos_id, limit)
-            running = self.searching[sequence.id] = RunningSearch(sequence, rows, search)
-        for row in rows:
-            self.greedy.enter(row, 0 if options.needs_log_probs else limit)
-        self.owners += [running] * len(rows)
-        self.running[sequence.id] = running
+    def _take_rows(self, sequences: SequenceOf[Sequence]) -> None:
+        """Assigns the next free rows to the sequences."""
+        first, limits = self.num_rows, list[int]()
+        for sequence in sequences:
+            options = sequence.options
+            limit = self.config.max_target_tokens(len(sequence.source))
+            rows = list(range(self.num_rows, self.num_rows + options.beam_size))
+            running = Running(sequence, rows)
+            if options.needs_log_probs:
+                search = new_search(options, self.config.eos_id, limit)
+                running = self.searching[sequence.id] = RunningSearch(sequence, rows, search)
+                limit = 0
+            limits += [limit] * len(rows)
+            self.owners += [running] * len(rows)
+            self.running[sequence.id] = running
+        self.greedy.enter(first, limits)
 
     @torch.inference_mode()
     def step(self) -> list[Finished]:
@@ -213,10 +216,20 @@ class Engine:
             return self._step_apart(self.runner.searcher)
         depth = 0 if searching else self.runner.pipeline_depth
         finished = self._collect(depth)
-        if self.owners:
-            self._launch(searching, self.greedy.remaining(self.num_rows))
-            finished += self._collect(depth, searching)
-        return finished
+        remaining = self._remaining()
+        if searching or remaining.any():
+            self._launch(searching, remaining)
+        else:
+            depth = 0  # the launched steps end every row
+        return finished + self._collect(depth, searching)
+
+    def _remaining(self) -> Ids:
+        """Returns how many tokens each row may still get, without those of launched steps (B,)."""
+        remaining = self.greedy.remaining(self.num_rows)
+        for step in self.launched:
+            rows = step.rows[step.rows >= 0]
+            remaining[rows] = np.maximum(remaining[rows] - step.output.tokens, 0)
+        return remaining
 
     def _step_apart(self, searcher: Searcher) -> list[Finished]:
         """Decodes the rows of searches, and then all other rows in one call."""

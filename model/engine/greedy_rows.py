@@ -31,9 +31,15 @@ class GreedyRows:
         self.limits = np.zeros(max_rows, np.int64)  # 0 for the rows of a search
         self.eos_id = eos_id
 
-    def enter(self, row: int, limit: int) -> None:
-        """Starts a target of at most `limit` tokens; a limit of 0 marks a row of a search."""
-        self.lengths[row], self.limits[row] = 0, limit
+    def enter(self, first: int, limits: SequenceOf[int]) -> None:
+        """Starts targets in row `first` and the rows after it.
+
+        Args:
+            first: Number of the first row.
+            limits: Largest number of tokens of each target; 0 for a row of a search.
+        """
+        rows = slice(first, first + len(limits))
+        self.lengths[rows], self.limits[rows] = 0, limits
 
     def remaining(self, rows: int) -> Ids:
         """Returns how many tokens each of the first `rows` rows may still get (B,).

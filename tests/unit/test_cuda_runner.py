@@ -10,6 +10,7 @@ import torch
 from model.backends.cuda.graphs import Graphs
 from model.backends.cuda.runner import (
     ENCODE_TOKENS,
+    TOKENS_PER_CALL,
     CudaRunner,
     fit,
     fitting_rows,
@@ -76,6 +77,18 @@ def test_log_probs_are_those_of_the_plain_runner(family: Family) -> None:
     assert (given.sum(axis=1) == 2).all()
     assert found[given] == pytest.approx(expected[given], abs=1e-4)
     assert (expected[given].reshape(-1, 2).min(axis=1) >= np.sort(expected)[:, -2]).all()
+
+
+def test_vocabulary_of_any_size_gives_the_same_translations(family: Family) -> None:
+    """The output layer is padded; its padding is not chosen, by a beam search neither."""
+    changes = {"source_vocab_size": 67, "target_vocab_size": 67}
+    engine = Engine(CudaRunner(family.model(**changes), LIMITS), LIMITS)
+    assert cuda_runner(engine).logits.shape[1] == 128
+    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
+    found = translate(engine, sequences)
+    plain = Engine(TorchRunner(family.model(**changes), LIMITS), LIMITS)
+    for name, hypotheses in translate(plain, sequences).items():
+        assert_same_hypotheses(found[name], hypotheses)
 
 
 def test_a_model_may_start_from_a_token() -> None:
@@ -174,13 +187,14 @@ def test_what_is_captured_looks_at_no_value(family: Family) -> None:
         for function, shape in calls:
             function(*shape)
     assert len(calls) == len({(function.__name__, shape) for function, shape in calls})
-    assert {function.__name__ for function, _ in calls} == {"_encode", "_step", "_move"}
+    assert {function.__name__ for function, _ in calls} == {"_encode", "_decode", "_move"}
 
 
-def test_one_graph_of_steps_serves_all_lengths(family: Family) -> None:
+def test_two_graphs_of_steps_serve_all_lengths(family: Family) -> None:
+    """One decodes several tokens, and one a single token for searches."""
     runner = CudaRunner(family.model(), LIMITS)
-    steps = [shape for function, shape in runner._shapes() if function.__name__ == "_step"]
-    assert sorted(steps) == [(rows,) for rows in runner.row_sizes]
+    steps = [shape for function, shape in runner._shapes() if function.__name__ == "_decode"]
+    assert sorted(steps) == [(r, n) for r in runner.row_sizes for n in (1, TOKENS_PER_CALL)]
 
 
 def test_every_step_is_of_a_shape_that_is_captured(
@@ -199,7 +213,7 @@ def test_every_step_is_of_a_shape_that_is_captured(
     monkeypatch.setattr(runner.graphs, "run", noting)
     translate(engine, [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(80))])
     assert ran <= captured
-    assert len([name for name, _ in ran if name == "_step"]) >= 4
+    assert len([name for name, _ in ran if name == "_decode"]) >= 4
 
 
 class FakeGraph:

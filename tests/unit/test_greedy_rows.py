@@ -7,8 +7,7 @@ EOS = 0
 
 def new_rows(*limits: int) -> GreedyRows:
     rows = GreedyRows(max_rows=len(limits), max_tokens=max(limits), eos_id=EOS)
-    for row, limit in enumerate(limits):
-        rows.enter(row, limit)
+    rows.enter(0, limits)
     return rows
 
 
@@ -61,7 +60,7 @@ def test_a_moved_row_goes_on_where_it_was() -> None:
 def test_a_newcomer_starts_from_nothing() -> None:
     rows = new_rows(2, 2)
     append(rows, 5, 6)
-    rows.enter(0, 2)
+    rows.enter(0, [2])
     assert rows.target(0) == []
     assert append(rows, 7, 8) == [1]
 

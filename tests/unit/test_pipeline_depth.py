@@ -43,8 +43,9 @@ class AheadRunner:
     def __init__(self, pipeline_depth: int, tokens_per_call: int = 1) -> None:
         self.pipeline_depth = pipeline_depth
         self.tokens_per_call = tokens_per_call
-        self.searcher = self if tokens_per_call > 1 else None
+        self.searcher = self if tokens_per_call > 1 and not pipeline_depth else None
         self.model = cast("EncoderDecoder", type("Model", (), {"config": CONFIG}))
+        self.launches = 0
         self.clear()
 
     def clear(self) -> None:
@@ -64,13 +65,15 @@ class AheadRunner:
     ) -> DecodeStep:
         assert FREE_ROW not in self.rows[:rows]
         assert set(self.rows[rows:]) <= {FREE_ROW}
-        assert self.tokens_per_call == 1 or remaining.max() >= 1
+        assert not self.searcher or remaining.max() >= 1
         assert not (scored and self.searcher)
-        best = np.full((rows, min(self.tokens_per_call, max_tokens)), -1)
+        steps = 1 if scored else min(self.tokens_per_call, max_tokens)
+        best = np.full((rows, steps), -1)
         for row, left in enumerate(remaining.tolist()):
             best[row] = self._tokens(row, left, best.shape[1])
         ids = np.arange(VOCAB)
         scores = [Scores.of_columns(self.log_probs(best[group, 0]), ids) for group in scored]
+        self.launches += 1
         pending = PendingStep(self, Decoded(best, scores))
         self.under_way.append(pending)
         return pending
@@ -99,7 +102,7 @@ class AheadRunner:
 
     def _tokens(self, row: int, left: int, steps: int) -> list[int]:
         """Returns up to `steps` tokens, and -1 once the row has ended or is left out."""
-        if not left and self.tokens_per_call > 1:
+        if left <= 0 and (self.searcher or steps > 1):
             return [-1] * steps
         tokens: list[int] = []
         while len(tokens) < steps:
@@ -136,6 +139,7 @@ class PendingStep:
     def __init__(self, runner: AheadRunner, decoded: Decoded) -> None:
         self.runner = runner
         self.decoded = decoded
+        self.tokens = decoded.best.shape[1]
 
     def wait(self) -> Decoded:
         index = self.runner.under_way.index(self)
@@ -153,7 +157,8 @@ OPTIONS = [DecodingOptions()] * 6 + [DecodingOptions(return_scores=True), Decodi
 
 
 @pytest.mark.parametrize(
-    ("pipeline_depth", "tokens_per_call"), [(0, 1), (1, 1), (2, 1), (0, 3), (0, 8)]
+    ("pipeline_depth", "tokens_per_call"),
+    [(0, 1), (1, 1), (2, 1), (0, 3), (0, 8), (1, 3), (1, 8), (2, 4)],
 )
 @pytest.mark.parametrize("has_searches", [False, True], ids=["greedy", "searches too"])
 @pytest.mark.parametrize("seed", range(4))
@@ -202,6 +207,16 @@ def test_a_target_is_known_after_its_tokens_and_the_pipeline_depth(pipeline_dept
     assert [len(result) for result in results] == [0] * (3 + pipeline_depth) + [1]
     assert not engine.launched
     assert engine.step() == []
+
+
+def test_nothing_is_launched_after_the_last_token_of_every_row() -> None:
+    """Both targets end at the limit of 8 tokens, which four launches of two tokens reach."""
+    engine = Engine(cast("ModelRunner", AheadRunner(1, tokens_per_call=2)), LIMITS)
+    engine.admit([Sequence(0, [7, 24, 5, 0]), Sequence(1, [8, 24, 5, 0])])
+    results = [engine.step() for _ in range(5)]
+    assert [len(result) for result in results] == [0, 0, 0, 0, 2]
+    runner = cast("AheadRunner", engine.runner)
+    assert runner.launches == 4
 
 
 def test_steps_in_one_go_are_counted_one_by_one() -> None:

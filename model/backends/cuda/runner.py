@@ -1,16 +1,17 @@
 """Implements the runner for GPUs: the decoding state stays on the device.
 
-A decode step is one launch of a CUDA graph. The graph decodes, chooses each row's most probable
-token and stores it where the next step reads it. The host receives the tokens one step later,
-while the device computes the next step. The number of rows is rounded up to one of a few values.
-Each of these values has a graph, which serves sources and targets of all lengths.
+One launch of a CUDA graph decodes several tokens. After each token, the graph stores each row's
+most probable token where the next step reads it. The host receives the tokens of a launch while
+the device computes the next launch. The number of rows is rounded up to one of a few values. Each
+of these values has its graphs, which serve sources and targets of all lengths.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -59,6 +60,13 @@ A row takes 0.33 MB of memory, mostly for the keys and values of 128 source toke
 MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
 
+TOKENS_PER_CALL = 4
+"""Number of tokens of each row that one launch decodes, unless scores are requested.
+
+On an H200, the host needs about as long for a launch and its tokens as the device needs for one
+token of 1,024 rows. A row that ends is computed until the end of the launch, and in the next one.
+"""
+
 OUTPUT_MULTIPLE = 64
 """The output layer is padded to a multiple of this number of ids.
 
@@ -74,30 +82,48 @@ tokens takes as long as encoding another small batch.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WaitingSequence:
-    """A sequence that waits to be encoded, and the first of its rows."""
+    """A sequence that waits to be encoded, the first of its rows, and its number of tokens."""
 
     sequence: Sequence
     row: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class PendingStep:
-    """A decode step whose tokens are being copied to the host."""
+    """Tokens of one launch, which are being copied to the host.
+
+    Attributes:
+        slot: Receives the tokens (T, size).
+        tokens: Number of tokens of each row (T).
+        size: Number of computed rows.
+        remaining: Number of tokens that each row in use may still get (B,).
+        eos_id: Id that ends a row.
+    """
 
     slot: Slot
-    rows: int
-    padding_rows: int
+    tokens: int
+    size: int
+    remaining: Ids
+    eos_id: int
 
     def wait(self) -> Decoded:
         """Returns the output; waits for the copy."""
         self.slot.wait()
-        return Decoded(self.slot.numbers[: self.rows, None].copy(), padding_rows=self.padding_rows)
+        rows, count = len(self.remaining), self.tokens * self.size
+        best = self.slot.numbers[:count].reshape(self.tokens, self.size)[:, :rows].T.copy()
+        if self.tokens > 1:
+            is_end = best == self.eos_id
+            is_after_end = is_end.cumsum(axis=1) > is_end
+            is_after_limit = np.arange(self.tokens) >= self.remaining[:, None]
+            best[is_after_end | is_after_limit] = -1
+        return Decoded(best, padding_rows=self.size - rows)
 
 
 class CudaRunner:
-    """Decodes over the whole vocabulary on a GPU, one step ahead of the engine.
+    """Decodes over the whole vocabulary on a GPU, one launch ahead of the engine.
 
     The runner also works on a CPU, with the same results. Graphs and asynchronous copies are not
     used there.
@@ -108,7 +134,7 @@ class CudaRunner:
     """
 
     pipeline_depth = 1
-    tokens_per_call = 1
+    tokens_per_call = TOKENS_PER_CALL
     forced_decoder: ForcedDecoder | None = None
     searcher: Searcher | None = None
     shortlist: Shortlist | None = None
@@ -132,7 +158,9 @@ class CudaRunner:
         self.logits = torch.zeros(rows, self.output.columns, device=device, dtype=model.dtype)
         self.tables = [self._positions(model.encoder), self._positions(model.decoder)]
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
-        self.downloads = Downloads(rows, device, slots=self.pipeline_depth + 2)
+        self.largest = torch.zeros(rows, device=device, dtype=model.dtype)
+        self.chosen = torch.zeros(rows * self.tokens_per_call, dtype=torch.long, device=device)
+        self.downloads = Downloads(len(self.chosen), device, slots=self.pipeline_depth + 2)
         self.graphs = Graphs(device)
 
     def _positions(self, part: Encoder | Decoder) -> Tensor:
@@ -154,8 +182,8 @@ class CudaRunner:
         for width in reversed(self.source_widths):
             for count in reversed(self._batch_sizes(width)):
                 yield self._encode, (count, width)
-        for rows in reversed(self.row_sizes):
-            yield self._step, (rows,)
+        for shape in product(reversed(self.row_sizes), (self.tokens_per_call, 1)):
+            yield self._decode, shape
         for shape in product(reversed(MOVES), (False, True)):
             yield self._move, shape
 
@@ -172,7 +200,7 @@ class CudaRunner:
         """Encodes sequences; copies the first row of each beam to the beam's other rows."""
         waiting, source, target = [], list[int](), list[int]()
         for sequence in sequences:
-            waiting.append(WaitingSequence(sequence, row))
+            waiting.append(WaitingSequence(sequence, row, len(sequence.source)))
             end = row + sequence.options.beam_size
             source += [row] * (end - row - 1)
             target += range(row + 1, end)
@@ -187,8 +215,8 @@ class CudaRunner:
     ) -> Iterator[tuple[int, list[WaitingSequence]]]:
         """Yields groups of sequences to encode together, each with its padded length."""
         group, width, padding = list[WaitingSequence](), 0, 0
-        for each in sorted(waiting, key=source_tokens, reverse=True):
-            own = fit(self.source_widths, source_tokens(each))
+        for each in sorted(waiting, key=attrgetter("tokens"), reverse=True):
+            own = fit(self.source_widths, each.tokens)
             fits = (len(group) + 1) * width <= self.limits.max_batch_tokens
             if group and fits and padding + width - own <= ENCODE_TOKENS:
                 group.append(each)
@@ -201,18 +229,18 @@ class CudaRunner:
             yield width, group
 
     def _enter(self, width: int, group: list[WaitingSequence]) -> BatchStats:
-        count = fit(self._batch_sizes(width), len(group))
-        source = np.full((count, width), self.config.eos_id)
+        size, count = len(group), fit(self._batch_sizes(width), len(group))
         lengths, rows = np.ones(count, np.int64), np.full(count, self.padding_row)
-        first_ids = np.full(count, NO_TOKEN)
-        for index, each in enumerate(group):
-            lengths[index], rows[index] = source_tokens(each), each.row
-            first_ids[index] = first_token(each.sequence)
-            source[index, : lengths[index]] = each.sequence.source
+        source, first_ids = np.full((count, width), self.config.eos_id), np.full(count, NO_TOKEN)
+        lengths[:size] = [each.tokens for each in group]
+        rows[:size] = [each.row for each in group]
+        first_ids[:size] = [first_token(each.sequence) for each in group]
+        ids = chain.from_iterable(each.sequence.source for each in group)
+        source[:size][np.arange(width) < lengths[:size, None]] = np.fromiter(ids, np.int64)
         self.uploads.send(source, lengths, rows, first_ids)
         self.graphs.run(self._encode, count, width)
-        tokens = int(lengths[: len(group)].sum())
-        return BatchStats("encode", len(group), tokens, count * width - tokens)
+        tokens = int(lengths[:size].sum())
+        return BatchStats("encode", size, tokens, count * width - tokens)
 
     def _encode(self, count: int, width: int) -> None:
         """Encodes the `count` uploaded sources, padded to `width` tokens, into their rows."""
@@ -231,16 +259,24 @@ class CudaRunner:
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> DecodeStep:
-        """Decodes one token of each row; waits for the device if scores are requested."""
+        """Decodes the next tokens of each row; for scores, decodes one token and waits for it."""
         size = fit(self.row_sizes, rows)
-        self.graphs.run(self._step, size)
-        step = PendingStep(self.downloads.fetch(self.tokens[:rows]), rows, size - rows)
+        is_short = max_tokens < self.tokens_per_call or remaining.max() < self.tokens_per_call
+        tokens = 1 if scored or is_short else self.tokens_per_call
+        self.graphs.run(self._decode, size, tokens)
+        slot = self.downloads.fetch(self.chosen[: tokens * size])
+        step = PendingStep(slot, tokens, size, remaining, self.config.eos_id)
         if not scored:
             return step
         return CompletedStep(replace(step.wait(), scores=self._scores(scored)))
 
-    def _step(self, rows: int) -> None:
-        """Decodes one token of each of the first `rows` rows, in use or not."""
+    def _decode(self, rows: int, tokens: int) -> None:
+        """Decodes `tokens` tokens of each of the first `rows` rows, in use or not."""
+        for chosen in self.chosen[: tokens * rows].view(tokens, rows):
+            self._step(rows, chosen)
+
+    def _step(self, rows: int, chosen: Tensor) -> None:
+        """Decodes one token of each row, and writes it to `chosen` (B,)."""
         last = self.max_target_tokens - 1
         self.cache.positions[:rows].clamp_(max=last)  # the positions of free rows also advance
         state = self.cache.view(rows, self.source_widths[-1], 1, last + 1, self.attend)
@@ -249,7 +285,8 @@ class CudaRunner:
         self.output.write_logits(hidden[:, 0], logits)
         if self.config.forces_first:
             force_first(logits, self.cache.positions[:rows], self.first_ids[:rows])
-        self.tokens[:rows].copy_(logits.argmax(dim=-1))
+        torch.max(logits, dim=-1, out=(self.largest[:rows], chosen))
+        self.tokens[:rows].copy_(chosen)
         self.cache.advance(rows)
 
     def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
@@ -319,10 +356,9 @@ def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
 def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
     """Returns the number of target positions of a row.
 
-    The number includes a position for each step that the runner is ahead of the engine.
+    The last position is that of all steps after the end of a row.
     """
-    longest = model.config.max_target_tokens(limits.max_source_tokens)
-    return round_up(longest + CudaRunner.pipeline_depth)
+    return round_up(model.config.max_target_tokens(limits.max_source_tokens) + 1)
 
 
 def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
@@ -348,8 +384,3 @@ def fit(allowed: list[int], wanted: int) -> int:
 def round_up(count: int) -> int:
     """Rounds up to a multiple of eight, the alignment of matrix units and masks."""
     return -(-count // 8) * 8
-
-
-def source_tokens(waiting: WaitingSequence) -> int:
-    """Returns the number of tokens of the source."""
-    return len(waiting.sequence.source)
