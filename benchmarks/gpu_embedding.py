@@ -27,6 +27,7 @@ from model.embedding_config import EmbeddingConfig, NormalizeConfig, TextEncoder
 from model.encoding.embedding import EmbeddingJob, embed
 from model.encoding.pooling import EmbeddingModel
 from model.errors import DeviceError
+from service.ipc.machine import freeze_heap
 from service.workers.batch_sizes import batch_tokens
 
 OURS, THEIRS = "regard", "transformers"
@@ -86,6 +87,7 @@ def measure(args: argparse.Namespace, device: torch.device) -> Result:
     with torch.inference_mode():
         for run in engines.values():
             run(texts)
+        freeze_heap()  # as a worker does
         for turn in range(1, args.rounds + 1):
             for name, run in engines.items():
                 synchronize(device)

@@ -54,24 +54,34 @@ def load(options: EngineOptions) -> Engine:
 def translate(
     engine: Engine, vocabularies: Vocabularies, texts: list[str], refill: int
 ) -> list[str]:
-    """Translates texts, longest first, so that sentences of similar length share a decode step.
+    """Translates texts; cuts a text that is longer than the limit."""
+    sources = encode(engine, vocabularies, texts)
+    return [vocabularies.target.decode(ids) for ids in translate_ids(engine, sources, refill)]
 
-    It cuts a sentence that is longer than the limit.
-    """
-    source, target = vocabularies.source, vocabularies.target
+
+def encode(engine: Engine, vocabularies: Vocabularies, texts: list[str]) -> list[list[int]]:
+    """Returns the source ids of each text, EOS included, cut at the engine's limit."""
+    source = vocabularies.source
     longest = engine.limits.max_source_tokens - 1
-    encoded = [[*source.encode(text)[:longest], source.eos_id] for text in texts]
-    order = sorted(range(len(texts)), key=lambda i: len(encoded[i]), reverse=True)
-    waiting = deque(Sequence(i, encoded[i]) for i in order)
-    outputs = [""] * len(texts)
+    return [[*source.encode(text)[:longest], source.eos_id] for text in texts]
+
+
+def translate_ids(engine: Engine, sources: list[list[int]], refill: int) -> list[list[int]]:
+    """Returns the target ids of each source.
+
+    The longest sources come first, so that sentences of similar length share a decode step.
+    """
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
+    waiting = deque(Sequence(i, sources[i]) for i in order)
+    targets: list[list[int]] = [[]] * len(sources)
     while waiting or engine.num_rows:
         free = min(engine.free_rows, len(waiting))
         if free >= min(refill, len(waiting)) > 0:
             engine.admit([waiting.popleft() for _ in range(free)])
         for finished in engine.step():
-            outputs[finished.id] = target.decode(finished.hypotheses[0].tokens)
+            targets[finished.id] = finished.hypotheses[0].tokens
     engine.drain_stats()
-    return outputs
+    return targets
 
 
 def work(connection: Connection, options: EngineOptions) -> None:

@@ -117,8 +117,8 @@ class RegardContestant:
         encoded = time.perf_counter()
         steps = 0
         while self.engine.num_rows:
+            steps += self.engine.tokens_per_step
             self.engine.step()
-            steps += 1
         synchronize(self.device)
         ended = time.perf_counter()
         assert steps >= self.shape.tokens, f"ended after {steps} steps"
@@ -127,9 +127,9 @@ class RegardContestant:
     def count_kernels(self) -> float:
         """Counts the kernels of one decode step in the middle of a run."""
         self._admit()
-        for _ in range(self.shape.tokens // 2):
-            self.engine.step()
-        count = count_kernels(self.engine.step, self.device)
+        self.engine.step()
+        tokens = self.engine.tokens_per_step
+        count = count_kernels(self.engine.step, self.device) / tokens
         while self.engine.num_rows:
             self.engine.step()
         return count
@@ -206,7 +206,7 @@ def transformers_model(shape: Shape) -> Any:
         "decoder_attention_heads": shape.num_heads,
         "activation_function": "relu" if shape.is_nllb else "swish",
         "scale_embedding": True,
-        "pad_token_id": shape.vocab_size - 1,
+        "pad_token_id": UNK,  # M2M100 requires an id that is also a position
         "decoder_start_token_id": shape.vocab_size - 1,
         "eos_token_id": EOS,
         "forced_eos_token_id": None,
@@ -219,7 +219,7 @@ def transformers_model(shape: Shape) -> Any:
         model = transformers.MarianMTModel(transformers.MarianConfig(**sizes))
     model.generation_config = transformers.GenerationConfig(
         decoder_start_token_id=shape.vocab_size - 1,
-        pad_token_id=shape.vocab_size - 1,
+        pad_token_id=UNK,
         num_beams=1,
         do_sample=False,
         use_cache=True,

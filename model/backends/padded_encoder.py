@@ -1,6 +1,7 @@
 """Runs an encoder in PyTorch over texts that are padded to one length."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -99,9 +100,10 @@ def padded_batch(encoder: PackableEncoder, sequences: Sequence[list[int]]) -> Pa
     """Returns a padded batch of texts, given the ids of each text."""
     lengths = [len(ids) for ids in sequences]
     width = -(-max(lengths) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
-    numbers = np.zeros((len(sequences), width + 1), np.int64)  # the last column is the length
-    for row, ids in zip(numbers, sequences, strict=True):
-        row[: len(ids)], row[-1] = ids, len(ids)
+    numbers = np.zeros((len(sequences), width + 1), np.int64)
+    numbers[:, width] = lengths
+    is_token = np.arange(width) < numbers[:, width:]
+    numbers[:, :width][is_token] = np.fromiter(chain.from_iterable(sequences), np.int64)
     uploaded = upload(numbers, encoder.device)
     source, ends = uploaded[:, :width], uploaded[:, width:]
     mask = torch.arange(width, device=encoder.device) < ends  # (B, S)

@@ -6,6 +6,7 @@ Between two slices a worker can do other work.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -43,15 +44,11 @@ class EmbeddingJob:
 
 @dataclass(frozen=True, slots=True)
 class NumberedJob:
-    """A job and its index in the list of jobs."""
+    """A job, its index in the list of jobs, and its number of tokens."""
 
     number: int
     job: EmbeddingJob
-
-    @property
-    def length(self) -> int:
-        """Returns the number of tokens."""
-        return len(self.job.ids)
+    length: int
 
 
 class Embedder(Protocol):
@@ -101,8 +98,8 @@ class EmbeddingEncode(SlicedPass):
             check_ids("text", job.ids, model.vocab_size, model.max_tokens)
         self.model = model
         self.slice_tokens = slice_tokens
-        numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
-        self.numbered = sorted(numbered, key=lambda each: each.length)
+        numbered = [NumberedJob(number, job, len(job.ids)) for number, job in enumerate(jobs)]
+        self.numbered = sorted(numbered, key=attrgetter("length"))
         self.padding_tokens = 0
         self.finished: list[tuple[list[int], Tensor]] = []  # indices of jobs, and their vectors
         super().__init__()
@@ -137,7 +134,7 @@ class EmbeddingEncode(SlicedPass):
 
     def _batches(self) -> Iterator[list[NumberedJob]]:
         if self.model.pads:
-            return padded_batches(self.numbered, lambda each: each.length, self.slice_tokens)
+            return padded_batches(self.numbered, attrgetter("length"), self.slice_tokens)
         return batches(self.numbered, lambda each: (each.length,), self.slice_tokens)
 
     def _finish(self, batch: list[NumberedJob], texts: HiddenTexts) -> None:
@@ -152,9 +149,10 @@ class EmbeddingEncode(SlicedPass):
                 vectors = self.model.embed(texts, is_raw)  # (B, E)
                 chosen = vectors if len(rows) == len(batch) else vectors[rows]
                 self.finished.append(([batch[row].number for row in rows], chosen))
-        for each, states in zip(batch, texts.states, strict=True):
+        for row, each in enumerate(batch):
             if each.job.is_per_token:
-                self.finished.append(([each.number], states[None, : each.length].float()))
+                states = texts.states[row : row + 1, : each.length]
+                self.finished.append(([each.number], states.float()))
 
 
 def embed(
