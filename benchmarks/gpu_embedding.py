@@ -27,6 +27,7 @@ from model.embedding_config import EmbeddingConfig, NormalizeConfig, TextEncoder
 from model.encoding.embedding import EmbeddingJob, embed
 from model.encoding.pooling import EmbeddingModel
 from model.errors import DeviceError
+from model.layers.attention import fuse_projections
 from service.ipc.machine import freeze_heap
 from service.workers.batch_sizes import batch_tokens
 
@@ -109,6 +110,8 @@ def regard(config: TextEncoderConfig, device: torch.device, dtype: torch.dtype) 
             parameter.normal_(std=0.02)
     model.encoder.to(dtype)
     model.to(device)
+    if device.type == "cuda":
+        fuse_projections(model)
     tokens = batch_tokens(device.type == "cuda")
     return lambda texts: embed(model, [EmbeddingJob(ids) for ids in texts], tokens)
 

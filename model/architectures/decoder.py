@@ -14,7 +14,7 @@ from model.config import DecoderKind, ModelConfig
 from model.layers.attention import MultiHeadAttention
 from model.layers.cache import DecoderState, LayerState
 from model.layers.feed_forward import FeedForward
-from model.layers.residual import Residual, final_norm
+from model.layers.residual import Residual, final_norm, join
 from model.layers.ssru import SSRU
 from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
@@ -48,18 +48,16 @@ class DecoderLayer(nn.Module):
             The output (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention
             weights (B, H, T, S) or None.
         """
+        kernels, cross, last = state.kernels, self.cross_residual, self.feed_forward_residual
         y, self_weights = self._mix_tokens(x, state, return_weights)
-        x = self.token_mixer_residual.after(x, y)
+        x, inner = join(x, y, self.token_mixer_residual, cross, kernels)
         y, cross_weights = self.cross_attention(
-            self.cross_residual.before(x),
-            state.memory_key,
-            state.memory_value,
-            state.memory_bias,
-            return_weights,
+            inner, state.memory_key, state.memory_value, state.memory_bias, return_weights
         )
-        x = self.cross_residual.after(x, y)
-        y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), self_weights, cross_weights
+        x, inner = join(x, y, cross, last, kernels)
+        y = self.feed_forward(inner)
+        x = x + y if last.is_pre else kernels.add_norm(x, y, last.norm)[1]
+        return x, self_weights, cross_weights
 
     def project_key_value(self, module: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the keys and values (B, H, T, K) of x (B, T, D) for one attention of this layer.
@@ -75,14 +73,14 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         inner = self.token_mixer_residual.before(x)
         if isinstance(self.token_mixer, SSRU):
-            return self.token_mixer(inner, state.cell), None
+            return self.token_mixer(inner, state.cell, state.kernels), None
         attended = self.token_mixer_residual.key_value_input(x, inner)
-        key, value = self.project_key_value(self.token_mixer, attended)
-        state.append(key, value)
-        out: tuple[Tensor, Tensor | None] = self.token_mixer(
-            inner, state.self_key, state.self_value, state.self_bias, return_weights
-        )
-        return out
+        query, key, value = self.token_mixer.project(inner, attended)
+        if self.is_int8:
+            key, value = round_to_half(key), round_to_half(value)
+        bias = state.append(key, value)
+        heads = query, state.self_key, state.self_value
+        return self.token_mixer.attend(heads, bias, return_weights)
 
 
 class Decoder(nn.Module):

@@ -11,12 +11,9 @@ from torch import Tensor, nn
 from model.architectures.embedding import Embedding
 from model.architectures.token_parts import TokenParts
 from model.config import LayerConfig, ModelConfig
-from model.layers.attention import MultiHeadAttention
+from model.layers.attention import Heads, MultiHeadAttention
 from model.layers.feed_forward import FeedForward
 from model.layers.residual import Residual, final_norm
-
-Heads = tuple[Tensor, Tensor, Tensor]
-"""Queries, keys and values, each (B, H, S, K)."""
 
 
 class EncoderLayer(nn.Module):
@@ -32,9 +29,7 @@ class EncoderLayer(nn.Module):
     def project(self, x: Tensor, positions: Tensor | None = None) -> Heads:
         """Returns queries, keys and values for x (B, S, D); `positions` is not used."""
         inner = self.self_residual.before(x)
-        query = self.self_attention.project_query(inner)
-        attended = self.self_residual.key_value_input(x, inner)
-        return (query, *self.self_attention.project_key_value(attended))
+        return self.self_attention.project(inner, self.self_residual.key_value_input(x, inner))
 
     def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
         """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""

@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.architectures.encoder import Heads
 from model.architectures.token_parts import TokenParts
 from model.embedding_config import TextEncoderConfig
-from model.layers.attention import MultiHeadAttention
+from model.layers.attention import Heads, MultiHeadAttention
 from model.layers.feed_forward import ACTIVATIONS
 
 
@@ -72,8 +71,7 @@ class RotaryLayer(nn.Module):
     def project(self, x: Tensor, positions: Tensor) -> Heads:
         """Returns queries, keys and values for x (B, S, D) at positions (B, S)."""
         inner = self.self_norm(x)
-        query = self.self_attention.project_query(inner)
-        key, value = self.self_attention.project_key_value(inner)
+        query, key, value = self.self_attention.project(inner, inner)
         cosines, sines = rotations(positions, query.shape[-1], self.theta)
         return rotate(query, cosines, sines), rotate(key, cosines, sines), value
 

@@ -7,11 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.architectures.encoder import Heads
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
 from model.backends.torch_encoder import PackableEncoder, PackedBatch
-from model.layers.attention import attention, mask_bias
+from model.layers.attention import Heads, attention, mask_bias
 
 WIDTH_MULTIPLE = 8
 """Texts are padded to a multiple of this number of tokens.

@@ -8,14 +8,13 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from model.architectures.encoder import Heads
 from model.architectures.token_parts import TokenParts
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import EncoderBatch
 from model.inspection.captures.capture import LayerRest, ProjectedHeads
 from model.inspection.knocked_out import attend_without
 from model.inspection.query import AttentionKind, Knockout, SiteKnockout
-from model.layers.attention import MultiHeadAttention, attention
+from model.layers.attention import Heads, MultiHeadAttention, attention
 
 TOKEN_MULTIPLE = 4
 """Packed batches are padded to a multiple of this number of tokens.

@@ -18,7 +18,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures.decoder import DecoderLayer
 from model.architectures.embedding import Embedding
-from model.architectures.encoder import Heads
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import ForcedDecoder
@@ -42,7 +41,7 @@ from model.inspection.captures.capture import (
 )
 from model.inspection.knocked_out import attend_without
 from model.inspection.query import AttentionJob, AttentionKind, SiteKnockout, check_job
-from model.layers.attention import MultiHeadAttention, attention, mask_bias
+from model.layers.attention import Heads, MultiHeadAttention, attention, mask_bias
 from model.layers.ssru import SSRU
 
 

@@ -1,18 +1,15 @@
 """Implements scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-AttendRows = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Computes the attention (B, H, 1, K) of the single query of each row.
+from model.layers.row_kernels import KeyValue, RowKernels
 
-The arguments are queries (B, H, 1, K), keys and values (B, H, S, K), and the number of keys of each
-row (B,).
-"""
+Heads = tuple[Tensor, Tensor, Tensor]
+"""Queries, keys and values, each (B, H, S, K)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +18,13 @@ class RowLengths:
 
     Attributes:
         lengths: Number of keys of each row (B,).
-        attend: Computes the attention.
+        kernels: Compute the attention.
+        new: Last key and value of each row, which the kernels append to the keys and values.
     """
 
     lengths: Tensor
-    attend: AttendRows
+    kernels: RowKernels
+    new: KeyValue | None = None
 
 
 Bias = Tensor | RowLengths
@@ -76,7 +75,7 @@ def attention(
     if isinstance(bias, RowLengths):
         assert scale is None
         assert not return_weights
-        return bias.attend(query, key, value, bias.lengths), None
+        return bias.kernels.attend(query, key, value, bias.lengths, bias.new), None
     is_single_query = query.shape[-2] == 1 and query.device.type == "cpu"
     if not (return_weights or is_single_query):
         fused = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
@@ -115,6 +114,27 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(d_model, d_model, bias=has_bias)
         self.value = nn.Linear(d_model, d_model, bias=has_bias)
         self.out = nn.Linear(d_model, d_model, bias=has_bias)
+        self.fused: tuple[Tensor, Tensor | None] | None = None
+
+    def fuse(self) -> None:
+        """Makes one product compute queries, keys and values, or keys and values.
+
+        The three weights become views of one tensor. Call this method when the weights are on
+        their device and in their precision.
+        """
+        linears = [self.query, self.key, self.value]
+        weight = torch.cat([linear.weight.detach() for linear in linears])
+        for linear, part in zip(linears, weight.chunk(3), strict=True):
+            linear.weight.data = part
+        biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
+        self.fused = weight, torch.cat(biases) if biases else None
+
+    def project(self, x: Tensor, memory: Tensor) -> Heads:
+        """Returns the queries for x (B, T, D), and keys and values for `memory` (B, S, D)."""
+        if self.fused is None or memory is not x:
+            return (self.project_query(x), *self.project_key_value(memory))
+        query, key, value = F.linear(x, *self.fused).chunk(3, dim=-1)
+        return self._split(query), self._split(key), self._split(value)
 
     def project_query(self, x: Tensor) -> Tensor:
         """Returns queries (B, H, T, K) for the attending vectors x (B, T, D)."""
@@ -122,7 +142,13 @@ class MultiHeadAttention(nn.Module):
 
     def project_key_value(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Returns keys and values, each (B, H, S, K), for the attended memory (B, S, D)."""
-        return self._split(self.key(memory)), self._split(self.value(memory))
+        if self.fused is None:
+            return self._split(self.key(memory)), self._split(self.value(memory))
+        weight, bias = self.fused
+        width = weight.shape[1]
+        parts = F.linear(memory, weight[width:], None if bias is None else bias[width:])
+        key, value = parts.chunk(2, dim=-1)
+        return self._split(key), self._split(value)
 
     def forward(
         self,
@@ -145,9 +171,14 @@ class MultiHeadAttention(nn.Module):
         Returns:
             The output (B, T, D), and the weights (B, H, T, S) or None.
         """
-        query = self.project_query(x)  # (B, H, T, K)
-        heads, weights = attention(query, key, value, bias, return_weights=return_weights)
-        return self.merge(heads), weights
+        return self.attend((self.project_query(x), key, value), bias, return_weights)
+
+    def attend(
+        self, heads: Heads, bias: Bias | None, return_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the output (B, T, D) for queries, keys and values; otherwise as `forward`."""
+        weighted, weights = attention(*heads, bias, return_weights=return_weights)
+        return self.merge(weighted), weights
 
     def merge(self, heads: Tensor) -> Tensor:
         """Returns the output projection (B, T, D) of the concatenated weighted values (B, H, T, K).
@@ -160,3 +191,13 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)  # (B, H, T, K)
+
+
+def fuse_projections(model: nn.Module) -> None:
+    """Fuses the projections of all attention layers, as a GPU computes them fastest.
+
+    A small product takes a GPU about as long as one that is three times as wide.
+    """
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.fuse()

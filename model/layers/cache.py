@@ -1,12 +1,13 @@
 """Holds the decoding state of every row in tensors that are allocated once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from model.config import DecoderKind, ModelConfig
-from model.layers.attention import AttendRows, Bias, RowLengths
+from model.layers.attention import Bias, RowLengths
+from model.layers.row_kernels import PLAIN, RowKernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class LayerState:
         self_bias: (B, 1, T, L), 0 up to the position of each token and -inf after that position;
             or the lengths of the targets. An SSRU decoder does not use this bias.
         positions: Target positions of the T tokens of this call (B, T).
+        kernels: Compute parts of a step.
     """
 
     memory_key: Tensor
@@ -34,12 +36,22 @@ class LayerState:
     self_value: Tensor
     self_bias: Bias
     positions: Tensor
+    kernels: RowKernels
 
-    def append(self, key: Tensor, value: Tensor) -> None:
-        """Writes the keys and values (B, H, T, K) of this call's tokens to their positions."""
+    def append(self, key: Tensor, value: Tensor) -> Bias:
+        """Writes the keys and values (B, H, T, K) of this call's tokens to their positions.
+
+        If the bias is a RowLengths, the kernel of the attention writes them.
+
+        Returns:
+            The bias for the attention to all keys.
+        """
+        if isinstance(self.self_bias, RowLengths):
+            return replace(self.self_bias, new=(key, value))
         rows = torch.arange(key.shape[0], device=key.device)[:, None]  # (B, 1)
         self.self_key.transpose(1, 2)[rows, self.positions] = key.transpose(1, 2)
         self.self_value.transpose(1, 2)[rows, self.positions] = value.transpose(1, 2)
+        return self.self_bias
 
 
 class DecodingCache:
@@ -142,7 +154,7 @@ class DecodingCache:
         source_width: int,
         tokens: int,
         target_width: int,
-        attend: AttendRows | None = None,
+        kernels: RowKernels | None = None,
     ) -> "DecoderState":
         """Returns views of the first rows, to decode `tokens` more tokens (T) of each row.
 
@@ -152,17 +164,18 @@ class DecodingCache:
             tokens: Number of tokens of this call (T).
             target_width: Number of target positions (L), at least the longest target in use,
                 the T tokens of this call included.
-            attend: Computes the attention of one token of each row to the row's own keys. If it is
-                None, attention reads all keys, and biases exclude padding and later positions.
+            kernels: Compute parts of a step of one token of each row. Attention then reads only the
+                row's own keys. If `kernels` is None, attention reads all keys, and biases exclude
+                padding and later positions.
         """
         start = self.positions[:rows, None]
         positions = start + torch.arange(tokens, device=start.device)  # (B, T)
         has_cells = self.cell.shape[1] > 0
         memory_bias: Bias = self.memory_bias[:rows, :, :, :source_width]
         self_bias: Bias = self.memory_bias.new_zeros(0)
-        if attend is not None:
-            memory_bias = RowLengths(self.memory_lengths[:rows], attend)
-            self_bias = RowLengths(positions[:, -1] + 1, attend)
+        if kernels is not None:
+            memory_bias = RowLengths(self.memory_lengths[:rows], kernels)
+            self_bias = RowLengths(positions[:, -1] + 1, kernels)
         elif not has_cells:
             past = torch.arange(target_width, device=start.device)  # (L)
             self_bias = self.memory_bias.new_zeros(rows, 1, tokens, target_width).masked_fill_(
@@ -178,6 +191,7 @@ class DecodingCache:
                 self_value=self.self_value[layer, :rows, :, :target_width],
                 self_bias=self_bias,
                 positions=positions,
+                kernels=kernels or PLAIN,
             )
             for layer in range(self.memory_key.shape[0])
         ]

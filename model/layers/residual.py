@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from model.config import LayerConfig, ModelConfig, NormPosition
+from model.layers.row_kernels import RowKernels
 
 
 class Residual(nn.Module):
@@ -42,6 +43,22 @@ class Residual(nn.Module):
         """Returns the new residual stream for the stream x and the sublayer output y."""
         z: Tensor = x + y if self.is_pre else self.norm(x + y)
         return z
+
+
+def join(
+    x: Tensor, y: Tensor, ended: Residual, begun: Residual, kernels: RowKernels
+) -> tuple[Tensor, Tensor]:
+    """Returns the new residual stream after a sublayer, and the input of the next sublayer.
+
+    Args:
+        x: The residual stream.
+        y: Output of the sublayer that has ended.
+        ended: Residual sum around this sublayer.
+        begun: Residual sum around the next sublayer.
+        kernels: Compute the sum and the layer norm.
+    """
+    total, normed = kernels.add_norm(x, y, begun.norm if ended.is_pre else ended.norm)
+    return (total, normed) if ended.is_pre else (normed, normed)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from model.layers.row_kernels import RowKernels
+
 
 class SSRU(nn.Module):
     """The simpler simple recurrent unit, which replaces self-attention in a decoder.
@@ -20,8 +22,10 @@ class SSRU(nn.Module):
         self.update = nn.Linear(d_model, d_model, bias=False)
         self.forget = nn.Linear(d_model, d_model)
 
-    def forward(self, x: Tensor, cell: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cell: Tensor, kernels: RowKernels) -> Tensor:
         """Returns outputs (B, T, D) for x (B, T, D); updates the cell (B, D) in place."""
+        if x.shape[1] == 1:
+            return kernels.recur(self.forget(x), self.update(x), cell)
         return self.recur(*self.gates(x), cell)
 
     def gates(self, x: Tensor) -> tuple[Tensor, Tensor]:

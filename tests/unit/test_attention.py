@@ -1,9 +1,9 @@
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
-from model.layers.attention import MultiHeadAttention, attention, mask_bias
+from model.layers.attention import MultiHeadAttention, attention, fuse_projections, mask_bias
 
 A = torch.tensor([[0.5, 0.1, 0.1, 0.2], [0.1, 0.5, 0.2, 0.1], [0.5, 0.1, 0.2, 0.1]])
 
@@ -110,3 +110,27 @@ def test_multi_head_attention_is_the_same_with_and_without_weights(queries: int)
     assert none is None
     assert weights.shape == (2, 4, queries, 6)
     assert_close(fused, explicit)
+
+
+@pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no bias"])
+def test_fused_projections_are_those_of_three_products(has_bias: bool) -> None:
+    module = MultiHeadAttention(16, 2, has_bias)
+    x, memory = normal(2, 6, 16), normal(2, 5, 16, seed=1)
+    with torch.no_grad():
+        expected = [*module.project(x, x), *module.project(x, memory)]
+        expected += module.project_key_value(memory)
+        fuse_projections(nn.Sequential(module))
+        found = [*module.project(x, x), *module.project(x, memory)]
+        found += module.project_key_value(memory)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_close(ours, theirs)
+
+
+def test_fused_weights_take_no_second_memory() -> None:
+    module = MultiHeadAttention(16, 2)
+    module.fuse()
+    assert module.fused is not None
+    storage = module.fused[0].untyped_storage().data_ptr()
+    for linear in (module.query, module.key, module.value):
+        assert linear.weight.shape == (16, 16)
+        assert linear.weight.untyped_storage().data_ptr() == storage

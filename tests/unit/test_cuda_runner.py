@@ -20,6 +20,7 @@ from model.backends.cuda.staging import Downloads, Uploads
 from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
 from model.engine.engine import Engine
+from model.layers.attention import MultiHeadAttention
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
 from service.workers.device_memory import held_bytes
 from tests.tiny import (
@@ -166,6 +167,13 @@ def addresses(runner: CudaRunner) -> list[int]:
         runner.model.encoder.embedding.table,
         runner.model.decoder.embedding.table,
         *runner.model.parameters(),
+        *(
+            tensor
+            for module in runner.model.modules()
+            if isinstance(module, MultiHeadAttention)
+            for tensor in module.fused or ()
+            if tensor is not None
+        ),
     ]
     return [tensor.data_ptr() for tensor in tensors]
 

@@ -12,6 +12,7 @@ from model.encoding.forced_pass import forced_pass
 from model.layers.feed_forward import FeedForward
 from model.layers.positions import sinusoid_table
 from model.layers.residual import Residual
+from model.layers.row_kernels import PLAIN
 from model.layers.ssru import SSRU
 from tests.tiny import Family, pad, tiny_config, tiny_sources
 
@@ -94,7 +95,7 @@ def test_ssru_follows_its_recurrence() -> None:
     x, start = normal(2, 3, 4), normal(2, 4, seed=1)
     cell = start.clone()
     with torch.no_grad():
-        out = layer(x, cell)
+        out = layer(x, cell, PLAIN)
         expected = start.clone()
         for position in range(3):
             forget = torch.sigmoid(x[:, position] @ layer.forget.weight.T + layer.forget.bias)
@@ -104,13 +105,14 @@ def test_ssru_follows_its_recurrence() -> None:
     assert_close(cell, expected)
 
 
-def test_ssru_in_two_calls_is_ssru_in_one() -> None:
+def test_ssru_in_several_calls_is_ssru_in_one() -> None:
     layer, x = SSRU(4), normal(1, 5, 4)
     whole, parts = torch.zeros(1, 4), torch.zeros(1, 4)
     with torch.no_grad():
-        once = layer(x, whole)
-        twice = torch.cat([layer(x[:, :2], parts), layer(x[:, 2:], parts)], dim=1)
-    assert_close(once, twice)
+        once = layer(x, whole, PLAIN)
+        pieces = x[:, :2], x[:, 2:3], x[:, 3:]
+        several = torch.cat([layer(piece, parts, PLAIN) for piece in pieces], dim=1)
+    assert_close(once, several)
     assert_close(whole, parts)
 
 

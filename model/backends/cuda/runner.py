@@ -33,10 +33,10 @@ from model.backends.base import (
     first_token,
 )
 from model.backends.cuda.graphs import Function, Graphs, Shape
-from model.backends.cuda.row_attention import row_attention
+from model.backends.cuda.row_kernels import row_kernels
 from model.backends.cuda.staging import Downloads, Slot, Uploads, upload
 from model.backends.padded_encoder import encode_padded
-from model.layers.attention import mask_bias
+from model.layers.attention import fuse_projections, mask_bias
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
@@ -151,7 +151,8 @@ class CudaRunner:
         self.cache = DecodingCache(
             config, rows + 1, widest, self.max_target_tokens, device, model.dtype
         )
-        self.attend = row_attention(device)
+        self.kernels = row_kernels(device)
+        fuse_projections(model)
         self.tokens = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.first_ids = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.output = FullOutput(model.decoder, config.forbidden_ids, OUTPUT_MULTIPLE)
@@ -279,7 +280,7 @@ class CudaRunner:
         """Decodes one token of each row, and writes it to `chosen` (B,)."""
         last = self.max_target_tokens - 1
         self.cache.positions[:rows].clamp_(max=last)  # the positions of free rows also advance
-        state = self.cache.view(rows, self.source_widths[-1], 1, last + 1, self.attend)
+        state = self.cache.view(rows, self.source_widths[-1], 1, last + 1, self.kernels)
         hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, last)
         logits = self.logits[:rows]
         self.output.write_logits(hidden[:, 0], logits)

@@ -1,0 +1,42 @@
+"""Selects the kernels of decode steps for a device: those of Triton, or PyTorch's.
+
+A CUDA graph has fixed shapes, but the rows of a step have sources and targets of any length. A
+tensor on the device holds the number of keys of each row. Triton's kernel reads only these keys, so
+one graph serves all lengths.
+"""
+
+import logging
+from importlib.util import find_spec
+
+import torch
+
+from model.layers.row_kernels import PLAIN, RowKernels
+
+logger = logging.getLogger("regard.graphs")
+
+MIN_CAPABILITY = (8, 0)
+"""Compute capability of the oldest GPUs for which Triton compiles kernels (Ampere)."""
+
+
+def row_kernels(device: torch.device) -> RowKernels:
+    """Returns Triton's kernels if Triton can compile them for the device, else PyTorch's.
+
+    Triton compiles a kernel at its first launch. This needs a C compiler, and a writable folder
+    for the compiled code. The environment variable TRITON_CACHE_DIR can name this folder.
+    """
+    if device.type != "cuda" or find_spec("triton") is None:
+        return PLAIN
+    if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
+        return PLAIN
+    try:
+        from model.backends.cuda.triton_kernels import TritonKernels
+
+        kernels = TritonKernels()
+        heads = torch.zeros(1, 1, 1, 32, device=device)
+        kernels.attend(heads, heads, heads, torch.ones(1, dtype=torch.long, device=device))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # Triton raises errors of many types
+        logger.warning("Triton cannot compile kernels, so decode steps take longer: %s", error)
+        return PLAIN
+    return kernels

@@ -1,0 +1,84 @@
+"""Defines the kernels of decode steps with one token per row, and implements them in PyTorch.
+
+Between its matrix products, a decode step of a small model consists of many small operations. On a
+GPU, each operation takes longer to launch than to compute. A kernel joins several of them.
+"""
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+KeyValue = tuple[Tensor, Tensor]
+"""The key and the value of the present token of each row, (B, H, 1, K) each."""
+
+
+class RowKernels(Protocol):
+    """Computes parts of decode steps. The result for a row does not depend on other rows."""
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        lengths: Tensor,
+        new: KeyValue | None = None,
+    ) -> Tensor:
+        """Computes the attention (B, H, 1, K) of the single query of each row.
+
+        Args:
+            query: (B, H, 1, K).
+            key: (B, H, S, K).
+            value: (B, H, S, K).
+            lengths: Number of keys of each row (B,). The result for a row without keys is finite.
+            new: Last key and value of each row, at position `lengths` - 1. They are also written to
+                `key` and `value`. Without `new`, `key` and `value` have the last ones already.
+        """
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """Returns the sum of x and y (B, T, D), and the layer norm of the sum (B, T, D)."""
+
+    def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
+        """Returns the output (B, 1, D) of an SSRU for one token; updates the cell in place.
+
+        Args:
+            forget: Forget gates before the sigmoid (B, 1, D).
+            update: W x (B, 1, D).
+            cell: Cells (B, D).
+        """
+
+
+class PlainKernels:
+    """Implements RowKernels in PyTorch; attention also reads the keys of padding."""
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        lengths: Tensor,
+        new: KeyValue | None = None,
+    ) -> Tensor:
+        """Computes attention with a mask. A query without keys reads position 0 (RowKernels)."""
+        if new is not None:
+            rows = torch.arange(len(key), device=key.device)
+            for values, added in zip((key, value), new, strict=True):
+                values[rows, :, lengths - 1] = added[:, :, 0]
+        positions = torch.arange(key.shape[2], device=key.device)
+        mask = positions < lengths.clamp_min(1)[:, None]  # (B, S)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """Returns the sum of x and y, and the layer norm of the sum (RowKernels)."""
+        total = x + y
+        return total, norm(total)
+
+    def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
+        """Returns the output of an SSRU for one token; updates the cell (RowKernels)."""
+        gate = torch.sigmoid(forget[:, 0])
+        cell.mul_(gate).add_((1 - gate) * update[:, 0])
+        return cell.relu()[:, None]
+
+
+PLAIN = PlainKernels()

@@ -1,0 +1,151 @@
+"""The kernels of decode steps on a GPU, by Triton and by PyTorch.
+
+Without a GPU, Triton's interpreter runs them.
+"""
+
+from importlib import import_module
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.backends.cuda.row_kernels import row_kernels
+from model.backends.cuda.runner import CudaRunner
+from model.backends.torch_runner import TorchRunner
+from model.engine.engine import Engine
+from model.layers.attention import attention, mask_bias
+from model.layers.row_kernels import PLAIN, RowKernels
+from model.sequence import EngineLimits
+from tests.tiny import Family, greedy_ids, tiny_sources
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+LENGTHS = [1, 31, 32, 33, 70, 5]
+
+
+@pytest.fixture(scope="module")
+def triton() -> RowKernels:
+    pytest.importorskip("triton", reason="Triton is only built for x86-64")
+    found: RowKernels = import_module("model.backends.cuda.triton_kernels").TritonKernels()
+    return found
+
+
+@pytest.fixture(params=["triton", "pytorch"])
+def kernels(request: pytest.FixtureRequest) -> RowKernels:
+    if request.param == "pytorch":
+        return PLAIN
+    found: RowKernels = request.getfixturevalue("triton")
+    return found
+
+
+def rows(heads: int, head_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Queries, and keys and values that are views of larger tensors, as those of a cache are."""
+    generator = torch.Generator().manual_seed(heads * head_dim)
+    query = torch.randn(len(LENGTHS), heads, 1, head_dim, generator=generator)
+    cache = torch.randn(2, len(LENGTHS) + 1, heads, 96, head_dim, generator=generator)
+    key, value = cache.to(DEVICE, dtype)[:, : len(LENGTHS), :, :80]
+    lengths = torch.tensor(LENGTHS, device=DEVICE)
+    return query.to(DEVICE, dtype), key, value, lengths
+
+
+@pytest.mark.parametrize(("heads", "head_dim"), [(1, 32), (4, 64), (2, 24)])
+def test_float32_is_that_of_plain_attention(kernels: RowKernels, heads: int, head_dim: int) -> None:
+    query, key, value, lengths = rows(heads, head_dim, torch.float32)
+    bias = mask_bias(torch.arange(80, device=DEVICE) < lengths[:, None], torch.float32)[
+        :, None, None, :
+    ]
+    expected, _ = attention(query, key, value, bias)
+    torch.testing.assert_close(
+        kernels.attend(query, key, value, lengths), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_halves_are_near_those_of_float32(kernels: RowKernels, dtype: torch.dtype) -> None:
+    query, key, value, lengths = rows(2, 32, dtype)
+    found = kernels.attend(query, key, value, lengths)
+    expected = PLAIN.attend(query.float(), key.float(), value.float(), lengths)
+    assert found.dtype is dtype
+    torch.testing.assert_close(found.float(), expected, rtol=0.02, atol=0.02)
+
+
+def test_bits_of_a_row_do_not_depend_on_other_rows(triton: RowKernels) -> None:
+    """They do not depend on the numbers after the end of the row either."""
+    query, key, value, lengths = rows(2, 32, torch.float32)
+    together = triton.attend(query, key, value, lengths)
+    key, value = key.clone(), value.clone()
+    for row, length in enumerate(LENGTHS):
+        key[row, :, length:], value[row, :, length:] = torch.nan, torch.nan
+        one = slice(row, row + 1)
+        alone = triton.attend(query[one], key[one], value[one], lengths[one])
+        assert torch.equal(alone[0], together[row])
+
+
+def test_row_without_keys_stays_finite(kernels: RowKernels) -> None:
+    query, key, value, lengths = rows(2, 32, torch.float32)
+    assert kernels.attend(query, key, value, torch.zeros_like(lengths)).isfinite().all()
+
+
+def test_new_keys_are_attended_to_and_written(kernels: RowKernels) -> None:
+    query, key, value, lengths = rows(2, 32, torch.float32)
+    expected = PLAIN.attend(query, key, value, lengths)
+    index = torch.arange(len(LENGTHS), device=DEVICE)
+    whole = key.clone(), value.clone()
+    new = [values[index, :, lengths - 1][:, :, None].clone() for values in whole]
+    for values in (key, value):
+        values[index, :, lengths - 1] = torch.nan
+    found = kernels.attend(query, key, value, lengths, (new[0], new[1]))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(key, whole[0])
+    assert torch.equal(value, whole[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("width", [16, 24, 512])
+def test_sum_and_norm_are_those_of_float64(
+    kernels: RowKernels, width: int, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(width)
+    x, y = (3 * torch.randn(5, 1, width, generator=generator).to(DEVICE, dtype) for _ in range(2))
+    norm = torch.nn.LayerNorm(width).to(DEVICE, dtype)
+    with torch.no_grad():
+        norm.weight.normal_()
+        norm.bias.normal_()
+        total, normed = kernels.add_norm(x, y, norm)
+        exact = torch.nn.functional.layer_norm(
+            (x + y).double(), (width,), norm.weight.double(), norm.bias.double(), norm.eps
+        )
+    # In bfloat16, Triton's interpreter rounds towards zero.
+    torch.testing.assert_close(total, x + y, rtol=1e-2 if dtype is torch.bfloat16 else 0, atol=0)
+    assert normed.dtype is dtype
+    tolerance = 1e-5 if dtype is torch.float32 else 0.03
+    torch.testing.assert_close(normed.double(), exact, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_cells_and_outputs_are_those_of_float64(kernels: RowKernels, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    forget, update = (torch.randn(5, 1, 24, generator=generator).to(DEVICE, dtype) for _ in "fu")
+    cell = torch.randn(6, 24, generator=generator).to(DEVICE, dtype)
+    gate = torch.sigmoid(forget[:, 0].double())
+    exact = gate * cell[:5].double() + (1 - gate) * update[:, 0].double()
+    last = cell[5].clone()
+    found = kernels.recur(forget, update, cell[:5])
+    tolerance = 1e-6 if dtype is torch.float32 else 0.02
+    torch.testing.assert_close(cell[:5].double(), exact, rtol=tolerance, atol=tolerance)
+    assert torch.equal(found[:, 0], cell[:5].relu())
+    assert torch.equal(cell[5], last)
+
+
+def test_cpu_computes_by_pytorch() -> None:
+    assert row_kernels(torch.device("cpu")) is PLAIN
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="the tests of the GPU run the kernel")
+def test_translations_by_the_kernel_are_those_of_the_plain_runner(
+    triton: RowKernels, family: Family
+) -> None:
+    limits = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
+    runner, sources = CudaRunner(family.model(), limits), tiny_sources(6, longest=12)
+    runner.kernels = triton
+    expected = greedy_ids(Engine(TorchRunner(family.model(), limits), limits), sources)
+    assert greedy_ids(Engine(runner, limits), sources) == expected
