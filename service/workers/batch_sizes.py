@@ -10,7 +10,9 @@ more time per token."""
 
 GPU_BATCH_TOKENS = 16_384
 """Largest number of tokens of a batch on a GPU. A GPU computes 256 tokens in less time than the
-launch of the kernels takes. No measurement has confirmed this number yet."""
+launch of the kernels takes. An H200 embedded 64,000 short texts a second in batches of 8,192
+tokens, 93,000 in these batches, and 125,000 in batches of 65,536 tokens. A larger batch delays
+texts that arrive later."""
 
 CAPACITY_BATCHES = 2
 """Number of batches that a worker receives in advance, for each model and length bucket. The

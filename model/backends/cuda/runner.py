@@ -52,9 +52,9 @@ MIN_WIDTH = 32
 
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
-"""Bounds of the default number of rows. A decode step of the built-in models consists of about 60
-small kernels, also in a CUDA graph. Each kernel has a fixed cost. Together, these costs take as
-long as the computation of 1,000 rows. A step with more rows than that takes more time.
+"""Bounds of the default number of rows. A decode step of the built-in models consists of small
+kernels, also in a CUDA graph. Each kernel has a fixed cost. Together, these costs take about as
+long as the computation of 1,000 rows. On an H200, 2,048 rows give 15 % more sentences a second.
 A row takes 0.33 MB of memory, mostly for the keys and values of 128 source tokens."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
