@@ -184,7 +184,8 @@ class Decoder(nn.Module):
             first list is self-attention (B, H, T, L), and is empty for an SSRU decoder. The second
             list is cross-attention (B, H, T, S). Without `return_weights` both lists are empty.
         """
-        x = self.embedding(tokens, state.positions, max_position)  # (B, T, D)
+        kernels = state.layers[0].kernels
+        x = self.embedding(tokens, state.positions, max_position, kernels)  # (B, T, D)
         all_self, all_cross = [], []
         for layer, layer_state in zip(self.layers, state.layers, strict=True):
             x, self_weights, cross_weights = layer(x, layer_state, return_weights)

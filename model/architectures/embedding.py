@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from model.architectures.token_parts import TokenParts
 from model.config import ModelConfig
 from model.layers.positions import sinusoid_table
+from model.layers.row_kernels import PLAIN, RowKernels, scaled
 from model.quantization.int8 import QuantizedMatrix
 from model.quantization.packing import Int8Matrix
 
@@ -39,21 +40,26 @@ class Embedding(nn.Module):
         self.scales = torch.from_numpy(matrix.scales)
         self.weight = nn.Parameter(torch.empty(0, self.config.d_model), requires_grad=False)
 
-    def forward(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
+    def forward(
+        self, tokens: Tensor, positions: Tensor, max_position: int, kernels: RowKernels = PLAIN
+    ) -> Tensor:
         """Returns the embeddings (B, T, D) of tokens at positions.
 
         Args:
             tokens: Ids (B, T). The token vector of NO_TOKEN is zero.
             positions: Positions (B, T), from 0.
             max_position: Largest position that `positions` may contain.
+            kernels: Compute the embeddings of a model that is not in int8.
         """
-        return self.parts(tokens, positions, max_position).embedded
+        if self.quantized is not None:
+            return self.parts(tokens, positions, max_position).embedded
+        self.ensure_length(max_position)
+        return kernels.embed(tokens, positions, self.weight, self.table, self.scale)
 
     def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
         """Returns the embeddings and their summands; the arguments are those of `forward`."""
         self.ensure_length(max_position)
-        vectors = self._vectors(tokens.clamp_min(0)) * self.scale
-        vectors = vectors.masked_fill((tokens == NO_TOKEN).unsqueeze(-1), 0.0)
+        vectors = scaled(self._vectors(tokens.clamp_min(0)), tokens, self.scale)
         position = F.embedding(positions, self.table)
         return TokenParts(vectors, position, vectors + position)
 

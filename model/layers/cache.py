@@ -169,7 +169,9 @@ class DecodingCache:
                 padding and later positions.
         """
         start = self.positions[:rows, None]
-        positions = start + torch.arange(tokens, device=start.device)  # (B, T)
+        positions = start  # (B, T)
+        if tokens > 1:
+            positions = start + torch.arange(tokens, device=start.device)
         has_cells = self.cell.shape[1] > 0
         memory_bias: Bias = self.memory_bias[:rows, :, :, :source_width]
         self_bias: Bias = self.memory_bias.new_zeros(0)

@@ -17,6 +17,19 @@ KeyValue = tuple[Tensor, Tensor]
 class RowKernels(Protocol):
     """Computes parts of decode steps. The result for a row does not depend on other rows."""
 
+    def embed(
+        self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
+    ) -> Tensor:
+        """Returns the vectors of tokens times `scale`, plus those of their positions (B, T, D).
+
+        Args:
+            tokens: Ids (B, T). The vector of a negative id is zero.
+            positions: Positions (B, T).
+            weight: Vectors of all ids (V, D).
+            table: Vectors of all positions (L, D).
+            scale: Factor of the vectors of tokens.
+        """
+
     def attend(
         self,
         query: Tensor,
@@ -52,6 +65,13 @@ class RowKernels(Protocol):
 class PlainKernels:
     """Implements RowKernels in PyTorch; attention also reads the keys of padding."""
 
+    def embed(
+        self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
+    ) -> Tensor:
+        """Returns the sum of token vectors and position vectors (RowKernels)."""
+        vectors = F.embedding(tokens.clamp_min(0), weight)
+        return scaled(vectors, tokens, scale) + F.embedding(positions, table)
+
     def attend(
         self,
         query: Tensor,
@@ -79,6 +99,11 @@ class PlainKernels:
         gate = torch.sigmoid(forget[:, 0])
         cell.mul_(gate).add_((1 - gate) * update[:, 0])
         return cell.relu()[:, None]
+
+
+def scaled(vectors: Tensor, tokens: Tensor, scale: float) -> Tensor:
+    """Returns token vectors (B, T, D) times `scale`; zeros for a negative id in `tokens` (B, T)."""
+    return (vectors * scale).masked_fill((tokens < 0).unsqueeze(-1), 0.0)
 
 
 PLAIN = PlainKernels()

@@ -3,7 +3,11 @@
 Without a GPU, Triton's interpreter runs them.
 """
 
+import os
+import subprocess
+import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
@@ -99,6 +103,21 @@ def test_new_keys_are_attended_to_and_written(kernels: RowKernels) -> None:
     assert torch.equal(value, whole[1])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_embeddings_are_those_of_float64(kernels: RowKernels, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(40, 24, generator=generator).to(DEVICE, dtype)
+    table = torch.randn(12, 24, generator=generator).to(DEVICE, dtype)[2:]
+    tokens = torch.tensor([0, 39, -1, 7], device=DEVICE)[:, None]
+    positions = torch.tensor([9, 0, 3, 3], device=DEVICE)[:, None]
+    exact = 5.0 * weight.double()[tokens.clamp_min(0)] + table.double()[positions]
+    exact[2] = table.double()[3]
+    found = kernels.embed(tokens, positions, weight, table, 5.0)
+    assert found.dtype is dtype
+    tolerance = 1e-6 if dtype is torch.float32 else 0.02
+    torch.testing.assert_close(found.double(), exact, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("width", [16, 24, 512])
 def test_sum_and_norm_are_those_of_float64(
@@ -134,6 +153,18 @@ def test_cells_and_outputs_are_those_of_float64(kernels: RowKernels, dtype: torc
     torch.testing.assert_close(cell[:5].double(), exact, rtol=tolerance, atol=tolerance)
     assert torch.equal(found[:, 0], cell[:5].relu())
     assert torch.equal(cell[5], last)
+
+
+@pytest.mark.timeout(120)
+def test_kernels_compile_for_ampere_and_hopper(tmp_path: Path) -> None:
+    """A process without Triton's interpreter compiles them to machine code. This needs no GPU."""
+    pytest.importorskip("triton", reason="Triton is only built for x86-64")
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.triton_compile"]
+    run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    sizes = [int(line.rpartition(" ")[2]) for line in run.stdout.splitlines()]
+    assert len(sizes) == 2 * 4 * 3
+    assert min(sizes) > 1000
 
 
 def test_cpu_computes_by_pytorch() -> None:

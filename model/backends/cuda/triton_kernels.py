@@ -141,6 +141,45 @@ def attend_kernel(
 
 
 @triton.jit
+def embed_kernel(
+    tokens,
+    positions,
+    weight,
+    table,
+    out,
+    token_row,
+    position_row,
+    scale,
+    width: tl.constexpr,
+    padded_width: tl.constexpr,
+):
+    """Adds the vector of a token to the vector of its position, for one row.
+
+    Args:
+        tokens: Ids (B,). The vector of a negative id is zero.
+        positions: Positions (B,).
+        weight: Vectors of all ids (V, D); a contiguous tensor.
+        table: Vectors of all positions (L, D); a contiguous tensor.
+        out: Receives the sums (B, D); a contiguous tensor.
+        token_row: Distance in memory between two tokens, in elements.
+        position_row: Distance in memory between two positions, in elements.
+        scale: Factor of the vectors of tokens.
+        width: Size of a vector (D).
+        padded_width: The power of two that is at least D.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    dims = tl.arange(0, padded_width)
+    has_dim = dims < width
+    token = tl.load(tokens + row * token_row)
+    position = tl.load(positions + row * position_row)
+    has_token = has_dim & (token >= 0)
+    vector = tl.load(weight + token * width + dims, mask=has_token, other=0.0).to(tl.float32)
+    place = tl.load(table + position * width + dims, mask=has_dim, other=0.0).to(tl.float32)
+    summed = vector * scale + place
+    tl.store(out + row * width + dims, summed.to(out.dtype.element_ty), mask=has_dim)
+
+
+@triton.jit
 def add_norm_kernel(
     x,
     y,
@@ -211,6 +250,28 @@ def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: t
 
 class TritonKernels:
     """Implements RowKernels by the kernels of this module."""
+
+    def embed(
+        self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
+    ) -> Tensor:
+        """Returns the sum of token and position vectors, for one token per row (RowKernels)."""
+        rows, width = len(tokens), weight.shape[1]
+        out = weight.new_empty(rows, 1, width)
+        with torch.cuda.device_of(weight):  # type: ignore[no-untyped-call]
+            embed_kernel[(rows,)](
+                tokens,
+                positions,
+                weight,
+                table,
+                out,
+                tokens.stride(0),
+                positions.stride(0),
+                scale,
+                width=width,
+                padded_width=triton.next_power_of_2(width),
+                num_warps=ROW_WARPS,
+            )
+        return out
 
     def attend(
         self,

@@ -1,0 +1,57 @@
+"""Compiles each Triton kernel to machine code, and writes the sizes to standard output.
+
+It runs in a process of its own, because the process of the tests may use Triton's interpreter.
+"""
+
+import sys
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from model.backends.cuda import triton_kernels as kernels
+
+CAPABILITIES = 80, 90  # Ampere and Hopper
+DTYPES = "fp32", "bf16", "fp16"
+CONSTANTS: dict[Any, dict[str, Any]] = {
+    kernels.attend_kernel: {
+        "heads": 8,
+        "head_dim": 24,
+        "padded_dim": 32,
+        "block": kernels.BLOCK,
+        "has_new": True,
+    },
+    kernels.embed_kernel: {"width": 384, "padded_width": 512},
+    kernels.add_norm_kernel: {"width": 384, "padded_width": 512},
+    kernels.recur_kernel: {"width": 384, "padded_width": 512},
+}
+INTEGERS = "lengths", "tokens", "positions"
+FLOATS = "scale", "epsilon"
+
+
+def type_of(name: str, dtype: str, constants: dict[str, Any]) -> str:
+    if name in constants:
+        return "constexpr"
+    if name in INTEGERS:
+        return "*i64"
+    if name in FLOATS:
+        return "fp32"
+    return "i32" if name.endswith(("_row", "_head", "_position")) else f"*{dtype}"
+
+
+def main() -> None:
+    for kernel, constants in CONSTANTS.items():
+        names = kernel.arg_names
+        values = {(names.index(name),): value for name, value in constants.items()}
+        for capability in CAPABILITIES:
+            target = GPUTarget("cuda", capability, 32)
+            for dtype in DTYPES:
+                types = {name: type_of(name, dtype, constants) for name in names}
+                compiled = triton.compile(ASTSource(kernel, types, values), target=target)
+                size = len(compiled.asm["cubin"])
+                sys.stdout.write(f"{kernel.__name__} {capability} {dtype} {size}\n")
+
+
+if __name__ == "__main__":
+    main()
