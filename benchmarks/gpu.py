@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 
 import torch
@@ -42,6 +43,7 @@ from benchmarks.random_weights import (
 from benchmarks.report import Result, Sample
 from model.device import select_device
 from model.errors import DeviceError
+from service.ipc.machine import freeze_heap
 
 OURS, THEIRS = "regard", "transformers"
 COPY_BYTES = 2**30
@@ -163,6 +165,7 @@ def measure_shape(
             for _ in range(2 if device.type == "cuda" else 1):
                 contestant.run()  # warm-up of kernels and caches
             counts[name] = contestant.count_kernels()
+        freeze_heap()  # as a worker does
         for turn in range(1, rounds + 1):
             for name, run in turns.items():
                 timing = run()
@@ -186,7 +189,6 @@ def measure_built_in(args: argparse.Namespace, result: Result) -> None:
         from benchmarks.peers.protocol import read_lines
         from model.checkpoints.load import load_vocabularies
         from model.errors import CheckpointError
-        from service.ipc.machine import freeze_heap
     except ImportError as error:
         result.notes.append(f"the built-in model was left out: {error}")
         return
@@ -196,7 +198,8 @@ def measure_built_in(args: argparse.Namespace, result: Result) -> None:
         result.notes.append(f"the built-in model was left out: {error}")
         return
     lines = read_lines(args.source)
-    lines = lines[:8] if args.smoke else lines * -(-args.sentences // len(lines))
+    count = 8 if args.smoke else args.sentences
+    lines = [*islice(cycle(lines), count)]
     for rows in (4,) if args.smoke else (256, 1024, 2048):
         dtype = args.dtype or "auto"
         options = ours.EngineOptions(files, args.device, dtype, rows, refill=max(1, rows // 4))

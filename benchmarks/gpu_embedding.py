@@ -25,9 +25,8 @@ from benchmarks.report import Result, Sample
 from model.device import select_device
 from model.embedding_config import EmbeddingConfig, NormalizeConfig, TextEncoderConfig
 from model.encoding.embedding import EmbeddingJob, embed
-from model.encoding.pooling import EmbeddingModel
+from model.encoding.pooling import EmbeddingModel, on_device
 from model.errors import DeviceError
-from model.layers.attention import fuse_projections
 from service.ipc.machine import freeze_heap
 from service.workers.batch_sizes import batch_tokens
 
@@ -109,9 +108,7 @@ def regard(config: TextEncoderConfig, device: torch.device, dtype: torch.dtype) 
         for parameter in model.parameters():
             parameter.normal_(std=0.02)
     model.encoder.to(dtype)
-    model.to(device)
-    if device.type == "cuda":
-        fuse_projections(model)
+    model = on_device(model, device)
     tokens = batch_tokens(device.type == "cuda")
     return lambda texts: embed(model, [EmbeddingJob(ids) for ids in texts], tokens)
 

@@ -115,13 +115,12 @@ class RegardContestant:
         self._admit()
         synchronize(self.device)
         encoded = time.perf_counter()
-        steps = 0
         while self.engine.num_rows:
-            steps += self.engine.tokens_per_step
             self.engine.step()
         synchronize(self.device)
         ended = time.perf_counter()
-        assert steps >= self.shape.tokens, f"ended after {steps} steps"
+        steps = sum(stats.phase == "decode" for stats in self.engine.drain_stats())
+        assert steps == self.shape.tokens, f"ended after {steps} steps"
         return Timing(ended - began, (ended - encoded) / steps)
 
     def count_kernels(self) -> float:
@@ -132,6 +131,7 @@ class RegardContestant:
         count = count_kernels(self.engine.step, self.device) / tokens
         while self.engine.num_rows:
             self.engine.step()
+        self.engine.drain_stats()
         return count
 
     def _admit(self) -> None:

@@ -14,18 +14,15 @@ from model.backends.cuda import triton_kernels as kernels
 
 CAPABILITIES = 80, 90  # Ampere and Hopper
 DTYPES = "fp32", "bf16", "fp16"
-CONSTANTS: dict[Any, dict[str, Any]] = {
-    kernels.attend_kernel: {
-        "heads": 8,
-        "head_dim": 24,
-        "padded_dim": 32,
-        "block": kernels.BLOCK,
-        "has_new": True,
-    },
-    kernels.embed_kernel: {"width": 384, "padded_width": 512},
-    kernels.add_norm_kernel: {"width": 384, "padded_width": 512},
-    kernels.recur_kernel: {"width": 384, "padded_width": 512},
-}
+HEADS = {"heads": 8, "head_dim": 24, "padded_dim": 32, "block": kernels.BLOCK}
+WIDTHS = {"width": 384, "padded_width": 512}
+CONSTANTS: list[tuple[Any, dict[str, Any]]] = [
+    (kernels.attend_kernel, {**HEADS, "has_new": True}),
+    (kernels.attend_kernel, {**HEADS, "has_new": False}),
+    (kernels.embed_kernel, WIDTHS),
+    (kernels.add_norm_kernel, WIDTHS),
+    (kernels.recur_kernel, WIDTHS),
+]
 INTEGERS = "lengths", "tokens", "positions"
 FLOATS = "scale", "epsilon"
 
@@ -41,7 +38,7 @@ def type_of(name: str, dtype: str, constants: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    for kernel, constants in CONSTANTS.items():
+    for kernel, constants in CONSTANTS:
         names = kernel.arg_names
         values = {(names.index(name),): value for name, value in constants.items()}
         for capability in CAPABILITIES:

@@ -66,6 +66,9 @@ class DecoderLayer(nn.Module):
         half precision.
         """
         key, value = module.project_key_value(x)
+        return self._rounded(key, value)
+
+    def _rounded(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         return (round_to_half(key), round_to_half(value)) if self.is_int8 else (key, value)
 
     def _mix_tokens(
@@ -76,9 +79,7 @@ class DecoderLayer(nn.Module):
             return self.token_mixer(inner, state.cell, state.kernels), None
         attended = self.token_mixer_residual.key_value_input(x, inner)
         query, key, value = self.token_mixer.project(inner, attended)
-        if self.is_int8:
-            key, value = round_to_half(key), round_to_half(value)
-        bias = state.append(key, value)
+        bias = state.append(*self._rounded(key, value))
         heads = query, state.self_key, state.self_value
         return self.token_mixer.attend(heads, bias, return_weights)
 
@@ -97,6 +98,7 @@ class Decoder(nn.Module):
             zeros = torch.zeros(config.target_vocab_size, device="cpu")
             self.register_buffer("output_bias", zeros, persistent=False)
         self.int8_output: Int8Linear | None = None
+        self.padded_output: Tensor | None = None
         self.untied_weight = (
             None
             if config.tied_output
@@ -111,23 +113,24 @@ class Decoder(nn.Module):
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
 
     def pad_output(self, multiple: int) -> Tensor:
-        """Returns the output weight, with rows of zeros up to a multiple of rows (W, D).
+        """Returns the output weight (W, D): V rows, and then rows of zeros.
 
         Padding copies the weight once. After this, the weight is a view of the copy, so that it
         takes no memory of its own.
 
         Args:
-            multiple: W is rounded up to a multiple of this number.
+            multiple: W is V rounded up to a multiple of this number.
         """
         weight = self.output_weight
         size, width = weight.shape
         padding = -size % multiple
         if not padding:
             return weight.detach()
-        padded = weight.detach().new_zeros(size + padding, width)
-        padded[:size] = weight.detach()
-        weight.data = padded[:size]
-        return padded
+        if self.padded_output is None or len(self.padded_output) != size + padding:
+            self.padded_output = weight.detach().new_zeros(size + padding, width)
+            self.padded_output[:size] = weight.detach()
+            weight.data = self.padded_output[:size]
+        return self.padded_output
 
     @property
     def output_scales(self) -> Tensor | None:

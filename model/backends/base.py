@@ -71,23 +71,24 @@ class Decoded:
     """The output of one call of `ModelRunner.decode`.
 
     Attributes:
-        best: Most probable id of each row at each decode step (B, steps). It is -1 in the steps
-            after a row has ended, and in all steps of a row that the call has left out.
+        best: Most probable id of each row at each decode step (B, steps). Of several steps, those
+            after the end of a row have -1. A row that the call has left out has -1 in all steps.
         scores: Scores of each group of rows in the argument `scored`, in the same order.
-        padding_rows: Number of padding rows computed in addition to the rows in use.
+        computed_rows: Number of rows that the device computed at each step; 0 if it computed only
+            the rows that get a token.
     """
 
     best: NDArray[np.integer]
     scores: list[Scores] = field(default_factory=list)
-    padding_rows: int = 0
+    computed_rows: int = 0
 
 
 class DecodeStep(Protocol):
     """The tokens of one call of `ModelRunner.decode`, which may still run on the device."""
 
     @property
-    def tokens(self) -> int:
-        """Largest number of tokens of a row."""
+    def num_tokens(self) -> int:
+        """Returns the number of tokens that the call decodes per row."""
 
     def wait(self) -> Decoded:
         """Returns the output; blocks until the device has computed it."""
@@ -100,8 +101,8 @@ class CompletedStep:
     decoded: Decoded
 
     @property
-    def tokens(self) -> int:
-        """Returns the largest number of tokens of a row."""
+    def num_tokens(self) -> int:
+        """Returns the number of tokens that the call has decoded per row."""
         return int(self.decoded.best.shape[1])
 
     def wait(self) -> Decoded:
@@ -155,10 +156,9 @@ class ModelRunner(Protocol):
 
     Attributes:
         model: The model that runs.
-        pipeline_depth: Number of launched steps that may still run on the device when the engine
-            launches the next step. If the depth is above 0, a step starts before the engine has
-            read the tokens of the previous step. Each row then continues with its most probable
-            token.
+        pipeline_depth: Number of calls of `decode` whose steps may still run on the device at the
+            next call. If the depth is above 0, a call starts before the engine has read the tokens
+            of the previous call. Each row then continues with its most probable token.
         tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
         shortlist: Candidate ids of each sentence; None for the whole vocabulary.
         forced_decoder: Decodes given targets; None if PyTorch computes the same hidden states in
@@ -173,7 +173,7 @@ class ModelRunner(Protocol):
 
     @property
     def searcher(self) -> Searcher | None:
-        """Decodes the rows of searches; None if `decode` returns their scores."""
+        """Decodes the rows of searches; None if `decode` returns the scores of these rows."""
 
     def clear(self) -> None:
         """Frees every row. Call it after an error in the middle of a step."""
@@ -192,15 +192,14 @@ class ModelRunner(Protocol):
 
         A runner with a `searcher` leaves out the rows with a `remaining` of 0, which are the rows
         of searches. Every other runner decodes all rows, and one token per row if `scored` is not
-        empty.
-        Each row continues with the most probable token of its previous step, unless `set_tokens`
-        has replaced this token.
+        empty. Each row continues with the most probable token of its previous step, unless
+        `set_tokens` has replaced this token.
 
         Args:
             rows: Number of rows in use.
             scored: Groups of rows that need log-probabilities; empty if there is a `searcher`.
             remaining: Number of tokens that each row may still get (B,), without those of pending
-                steps. If a call decodes several tokens, a row ends after this number, or at EOS.
+                calls. If a call decodes several tokens, a row ends after this number, or at EOS.
             max_tokens: Maximum number of tokens that this call decodes per row, at least 1.
         """
 

@@ -30,7 +30,7 @@ from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.formats.weight_files import find_weights
 from model.checkpoints.names import fill
 from model.checkpoints.text_weights import name_pairs, normal_names
-from model.encoding.pooling import EmbeddingModel
+from model.encoding.pooling import EmbeddingModel, on_device
 from model.precision import Precision, select_precision
 from model.quantization.asymmetric import quantize
 
@@ -78,7 +78,7 @@ def load_cross_encoder_model(
         quantize(model.encoder.layers)
     model.precision = precision
     model.encoder.to(precision.dtype)
-    return model.to(device)
+    return on_device(model, device)
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:

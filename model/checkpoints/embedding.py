@@ -28,8 +28,7 @@ from model.checkpoints.samples import DEGENERATE, all_samples
 from model.checkpoints.text_weights import load_weights
 from model.embedding_config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
-from model.encoding.pooling import Dense, EmbeddingModel
-from model.layers.attention import fuse_projections
+from model.encoding.pooling import Dense, EmbeddingModel, on_device
 from model.precision import (
     MIN_COSINE,
     MIN_DEGENERATE_COSINE,
@@ -84,10 +83,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
             forget_pages(path)  # the float matrices are not read again
     model.precision = precision
     model.encoder.to(precision.dtype)
-    model = model.to(device)
-    if device.type == "cuda":
-        fuse_projections(model)
-    return model
+    return on_device(model, device)
 
 
 def _use_int8(model: EmbeddingModel, files: EmbeddingFiles, is_checked: bool) -> bool:

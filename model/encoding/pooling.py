@@ -17,6 +17,7 @@ from model.backends.encoder_batch import EncoderBatch, HiddenTexts
 from model.backends.native.text_runner import NativeTextEncoder
 from model.backends.padded_encoder import begin_batch, pads_on
 from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.layers.attention import fuse_projections
 from model.precision import Precision
 
 
@@ -161,6 +162,14 @@ class EmbeddingModel(nn.Module):
         head = self.head[:-1] if is_raw and self.config.is_normalized else self.head
         embedded: Tensor = head(pooled)
         return embedded
+
+
+def on_device(model: EmbeddingModel, device: torch.device) -> EmbeddingModel:
+    """Moves a model to its device; on a GPU, also fuses its projections."""
+    model = model.to(device)
+    if device.type == "cuda":
+        fuse_projections(model)
+    return model
 
 
 class MeanOfMemory:

@@ -204,10 +204,10 @@ class Engine:
     def step(self) -> list[Finished]:
         """Decodes at least one token of every row, and returns the finished sequences.
 
-        The pipeline depth is the number of launched steps that may wait to be collected. With a
-        depth of n, a sequence is returned n steps after its last token. While the batch has a
-        search, no step waits, because a search needs the log-probabilities of each step before the
-        next step.
+        The pipeline depth is the number of calls of `ModelRunner.decode` that may wait to be
+        collected. With a depth of n, a sequence is returned at most n calls after its last token.
+        While the batch has a search, no call waits, because a search needs the log-probabilities
+        of each step before the next step.
         """
         if not self.owners:
             return []
@@ -220,7 +220,7 @@ class Engine:
         if searching or remaining.any():
             self._launch(searching, remaining)
         else:
-            depth = 0  # the launched steps end every row
+            depth = 0  # the launched calls bring every row to its limit
         return finished + self._collect(depth, searching)
 
     def _remaining(self) -> Ids:
@@ -228,7 +228,7 @@ class Engine:
         remaining = self.greedy.remaining(self.num_rows)
         for step in self.launched:
             rows = step.rows[step.rows >= 0]
-            remaining[rows] = np.maximum(remaining[rows] - step.output.tokens, 0)
+            remaining[rows] = np.maximum(remaining[rows] - step.output.num_tokens, 0)
         return remaining
 
     def _step_apart(self, searcher: Searcher) -> list[Finished]:
@@ -287,11 +287,11 @@ class Engine:
     def _append(
         self, rows: Ids, decoded: Decoded, searching: SequenceOf[RunningSearch]
     ) -> list[Finished]:
-        counts = (decoded.best >= 0).sum(axis=0)  # (steps,)
-        self.stats += [
-            BatchStats("decode", count, count, decoded.padding_rows)
-            for count in counts[counts > 0].tolist()
-        ]
+        computed = decoded.computed_rows
+        for count in ((decoded.best >= 0) & (rows >= 0)[:, None]).sum(axis=0).tolist():
+            if count:
+                padding = computed - count if computed else 0
+                self.stats.append(BatchStats("decode", count, count, padding))
         for running, scores in zip(searching, decoded.scores, strict=True):
             running.search.take(Continuations.of_scores(scores, running.search.totals))
         self._reorder(searching)

@@ -63,7 +63,7 @@ def attention(
         value: (..., S, K).
         bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key. With
             RowLengths, each row must have one query, `scale` must be None, and `return_weights`
-            must be False.
+            must be False. If it has a new key and value, they are written to `key` and `value`.
         scale: Factor of the scores; None means 1 / sqrt(K).
         return_weights: Whether to return the attention weights.
 
@@ -122,6 +122,8 @@ class MultiHeadAttention(nn.Module):
         The three weights become views of one tensor. Call this method when the weights are on
         their device and in their precision.
         """
+        if self.fused is not None:
+            return
         linears = [self.query, self.key, self.value]
         weight = torch.cat([linear.weight.detach() for linear in linears])
         for linear, part in zip(linears, weight.chunk(3), strict=True):

@@ -41,7 +41,7 @@ class LayerState:
     def append(self, key: Tensor, value: Tensor) -> Bias:
         """Writes the keys and values (B, H, T, K) of this call's tokens to their positions.
 
-        If the bias is a RowLengths, the kernel of the attention writes them.
+        If the bias is a RowLengths, the attention writes them later.
 
         Returns:
             The bias for the attention to all keys.
@@ -157,6 +157,8 @@ class DecodingCache:
         kernels: RowKernels | None = None,
     ) -> "DecoderState":
         """Returns views of the first rows, to decode `tokens` more tokens (T) of each row.
+
+        The views are valid until `advance` changes the positions.
 
         Args:
             rows: Number of rows (B).

@@ -23,7 +23,7 @@ class RowKernels(Protocol):
         """Returns the vectors of tokens times `scale`, plus those of their positions (B, T, D).
 
         Args:
-            tokens: Ids (B, T). The vector of a negative id is zero.
+            tokens: Ids (B, T). The vector of a negative id is zero. T is 1 in a decode step.
             positions: Positions (B, T).
             weight: Vectors of all ids (V, D).
             table: Vectors of all positions (L, D).
@@ -57,7 +57,7 @@ class RowKernels(Protocol):
 
         Args:
             forget: Forget gates before the sigmoid (B, 1, D).
-            update: W x (B, 1, D).
+            update: Product of the input x and the weight W (B, 1, D).
             cell: Cells (B, D).
         """
 

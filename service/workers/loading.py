@@ -125,7 +125,7 @@ def warm_up(engine: Engine) -> None:
     for rows, source in batches[:1] if isinstance(engine.runner, NativeRunner) else batches:
         engine.admit([SourceSequence(row, source) for row in range(rows)])
         for _ in range(1 + engine.runner.pipeline_depth):
-            engine.step()  # until the outcome of the first step has arrived
+            engine.step()  # until the tokens of the first launch have arrived
         engine.clear()
 
 

@@ -150,7 +150,7 @@ def test_rows_not_in_use_stay_in_bounds(family: Family) -> None:
         for _ in range(30):
             runner.enter(0, [Sequence(0, source)])
             for _ in range(10):
-                runner.decode(1, [], np.ones(1, np.int64), 1)
+                runner.decode(1, [], np.full(1, TOKENS_PER_CALL), TOKENS_PER_CALL)
     assert int(runner.cache.positions.max()) <= runner.max_target_tokens
     assert greedy_ids(engine, [source]) == greedy_ids(plain_engine(family), [source])
 
@@ -162,7 +162,12 @@ def addresses(runner: CudaRunner) -> list[int]:
     tensors = [
         *vars(runner.cache).values(),
         runner.tokens,
+        runner.first_ids,
+        runner.chosen,
+        runner.largest,
         runner.logits,
+        runner.output.weight,
+        runner.output.bias,
         runner.uploads.arrived,
         runner.model.encoder.embedding.table,
         runner.model.decoder.embedding.table,
@@ -219,9 +224,12 @@ def test_every_step_is_of_a_shape_that_is_captured(
         run(getattr(runner, getattr(function, "__name__", "")), *shape)
 
     monkeypatch.setattr(runner.graphs, "run", noting)
+    greedy_ids(engine, tiny_sources(80))
     translate(engine, [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(80))])
     assert ran <= captured
-    assert len([name for name, _ in ran if name == "_decode"]) >= 4
+    steps = [shape for name, shape in ran if name == "_decode"]
+    assert len(steps) >= 4
+    assert {tokens for _, tokens in steps} == {1, TOKENS_PER_CALL}
 
 
 class FakeGraph:
@@ -415,13 +423,21 @@ def test_a_source_beyond_the_token_budget_is_encoded_alone() -> None:
     ]
 
 
+def drained(engine: Engine) -> list[Finished]:
+    finished: list[Finished] = []
+    while engine.num_rows:
+        finished += engine.step()
+    return finished
+
+
 def test_figures_count_the_rows_computed_for_nothing() -> None:
     engine = Engine(CudaRunner(tiny_model(tiny_config(), 0), LIMITS), LIMITS)
     engine.admit([Sequence(i, [5, 6, 7, 0]) for i in range(9)])
-    engine.step()
-    engine.step()
+    lengths = [len(finished.hypotheses[0].tokens) for finished in drained(engine)]
     decode = [stats for stats in engine.drain_stats() if stats.phase == "decode"]
-    assert [(stats.rows, stats.padding_tokens) for stats in decode] == [(9, 7)]
+    assert sum(stats.rows for stats in decode) == sum(lengths)
+    assert len(decode) == max(lengths)
+    assert {stats.rows + stats.padding_tokens for stats in decode} == {16}
 
 
 # Sizes

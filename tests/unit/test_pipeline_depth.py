@@ -139,7 +139,7 @@ class PendingStep:
     def __init__(self, runner: AheadRunner, decoded: Decoded) -> None:
         self.runner = runner
         self.decoded = decoded
-        self.tokens = decoded.best.shape[1]
+        self.num_tokens = decoded.best.shape[1]
 
     def wait(self) -> Decoded:
         index = self.runner.under_way.index(self)

@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.backends.cuda.row_kernels import row_kernels
+from model.backends.cuda import row_kernels as selection
+from model.backends.cuda.row_kernels import launch_all, row_kernels
 from model.backends.cuda.runner import CudaRunner
 from model.backends.torch_runner import TorchRunner
 from model.engine.engine import Engine
@@ -89,15 +90,19 @@ def test_row_without_keys_stays_finite(kernels: RowKernels) -> None:
     assert kernels.attend(query, key, value, torch.zeros_like(lengths)).isfinite().all()
 
 
-def test_new_keys_are_attended_to_and_written(kernels: RowKernels) -> None:
-    query, key, value, lengths = rows(2, 32, torch.float32)
+@pytest.mark.parametrize("head_dim", [24, 32])
+def test_new_keys_are_attended_to_and_written(kernels: RowKernels, head_dim: int) -> None:
+    """The new keys, values and queries are views of one product, as in a decode step."""
+    query, key, value, lengths = rows(2, head_dim, torch.float32)
     expected = PLAIN.attend(query, key, value, lengths)
     index = torch.arange(len(LENGTHS), device=DEVICE)
     whole = key.clone(), value.clone()
-    new = [values[index, :, lengths - 1][:, :, None].clone() for values in whole]
+    last = [values[index, :, lengths - 1][:, :, None] for values in whole]
+    product = torch.cat([query, *last], dim=1).transpose(1, 2).contiguous()  # (B, 1, 3 H, K)
+    fused = [part.transpose(1, 2) for part in product.chunk(3, dim=2)]
     for values in (key, value):
         values[index, :, lengths - 1] = torch.nan
-    found = kernels.attend(query, key, value, lengths, (new[0], new[1]))
+    found = kernels.attend(fused[0], key, value, lengths, (fused[1], fused[2]))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     assert torch.equal(key, whole[0])
     assert torch.equal(value, whole[1])
@@ -163,12 +168,56 @@ def test_kernels_compile_for_ampere_and_hopper(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.triton_compile"]
     run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     sizes = [int(line.rpartition(" ")[2]) for line in run.stdout.splitlines()]
-    assert len(sizes) == 2 * 4 * 3
+    assert len(sizes) == 2 * 5 * 3
     assert min(sizes) > 1000
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_each_kernel_is_launched_before_the_first_step(
+    kernels: RowKernels, dtype: torch.dtype
+) -> None:
+    launch_all(kernels, torch.device(DEVICE), dtype)
+
+
 def test_cpu_computes_by_pytorch() -> None:
-    assert row_kernels(torch.device("cpu")) is PLAIN
+    assert row_kernels(torch.device("cpu"), torch.float32) is PLAIN
+
+
+@pytest.fixture
+def capability(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+
+
+def select() -> RowKernels:
+    return row_kernels(torch.device("cuda"), torch.bfloat16)
+
+
+def test_gpus_before_ampere_compute_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    assert select() is PLAIN
+
+
+@pytest.mark.usefixtures("capability", "triton")
+def test_kernels_that_do_not_compile_give_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no C compiler")
+
+    monkeypatch.setattr(selection, "launch_all", refuse)
+    assert select() is PLAIN
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no C compiler" in caplog.text
+
+
+@pytest.mark.usefixtures("capability", "triton")
+def test_too_little_memory_for_kernels_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(selection, "launch_all", refuse)
+    with pytest.raises(torch.OutOfMemoryError):
+        select()
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="the tests of the GPU run the kernel")

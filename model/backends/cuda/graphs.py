@@ -1,7 +1,7 @@
 """Captures functions as CUDA graphs; the functions use only tensors at fixed addresses.
 
 One launch of a graph replaces the launches of all its kernels. A decode step of the built-in models
-has about 60 kernels.
+has dozens of kernels.
 """
 
 import logging

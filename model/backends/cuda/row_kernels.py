@@ -18,11 +18,12 @@ MIN_CAPABILITY = (8, 0)
 """Compute capability of the oldest GPUs for which Triton compiles kernels (Ampere)."""
 
 
-def row_kernels(device: torch.device) -> RowKernels:
+def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
     """Returns Triton's kernels if Triton can compile them for the device, else PyTorch's.
 
-    Triton compiles a kernel at its first launch. This needs a C compiler, and a writable folder
-    for the compiled code. The environment variable TRITON_CACHE_DIR can name this folder.
+    Triton compiles a kernel at its first launch. Each kernel is therefore launched once. This needs
+    a C compiler, and a writable folder for the compiled code. The environment variable
+    TRITON_CACHE_DIR can name this folder.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return PLAIN
@@ -32,11 +33,23 @@ def row_kernels(device: torch.device) -> RowKernels:
         from model.backends.cuda.triton_kernels import TritonKernels
 
         kernels = TritonKernels()
-        heads = torch.zeros(1, 1, 1, 32, device=device)
-        kernels.attend(heads, heads, heads, torch.ones(1, dtype=torch.long, device=device))
+        launch_all(kernels, device, dtype)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # Triton raises errors of many types
         logger.warning("Triton cannot compile kernels, so decode steps take longer: %s", error)
         return PLAIN
     return kernels
+
+
+def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) -> None:
+    """Launches each kernel once, on tensors of one row."""
+    heads = torch.zeros(1, 1, 1, 32, device=device, dtype=dtype)
+    vector, ids = heads[0], torch.ones(1, 1, dtype=torch.long, device=device)
+    norm = torch.nn.LayerNorm(32, device=device, dtype=dtype)
+    with torch.inference_mode():
+        for new in (None, (heads, heads)):
+            kernels.attend(heads, heads.clone(), heads.clone(), ids[0], new)
+        kernels.embed(0 * ids, 0 * ids, vector[0], vector[0], 1.0)
+        kernels.add_norm(vector, vector, norm)
+        kernels.recur(vector, vector, torch.zeros_like(vector[0]))

@@ -228,7 +228,7 @@ def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: t
 
     Args:
         forget: Forget gates before the sigmoid (B, D); a contiguous tensor.
-        update: W x (B, D); a contiguous tensor.
+        update: Product of the input x and the weight W (B, D); a contiguous tensor.
         cell: Cells (B, D), which are updated; a contiguous tensor.
         out: Receives the outputs (B, D); a contiguous tensor.
         width: Size of a cell (D).
@@ -256,6 +256,7 @@ class TritonKernels:
     ) -> Tensor:
         """Returns the sum of token and position vectors, for one token per row (RowKernels)."""
         rows, width = len(tokens), weight.shape[1]
+        assert tokens.shape[1] == 1
         out = weight.new_empty(rows, 1, width)
         with torch.cuda.device_of(weight):  # type: ignore[no-untyped-call]
             embed_kernel[(rows,)](
@@ -315,11 +316,13 @@ class TritonKernels:
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
         """Returns the sum of x and y, and the layer norm of the sum (RowKernels)."""
         width = x.shape[-1]
+        assert x.is_contiguous()
+        assert y.is_contiguous()
         total, normed = torch.empty_like(y), torch.empty_like(y)
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             add_norm_kernel[(x.numel() // width,)](
-                x.contiguous(),
-                y.contiguous(),
+                x,
+                y,
                 norm.weight,
                 norm.bias,
                 total,
@@ -334,6 +337,9 @@ class TritonKernels:
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
         """Returns the output of an SSRU for one token; updates the cell (RowKernels)."""
         rows, width = cell.shape
+        assert forget.is_contiguous()
+        assert update.is_contiguous()
+        assert cell.is_contiguous()
         out = torch.empty_like(forget)
         with torch.cuda.device_of(cell):  # type: ignore[no-untyped-call]
             recur_kernel[(rows,)](
