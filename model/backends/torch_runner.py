@@ -147,7 +147,7 @@ class TorchRunner:
         scores = [
             Scores.of_columns(torch.log_softmax(logits[group], dim=-1), ids) for group in scored
         ]
-        return CompletedStep(Decoded(best[:, None], scores, max(rows, MIN_ROWS) - rows))
+        return CompletedStep(Decoded(best[:, None], scores, computed_rows=max(rows, MIN_ROWS)))
 
     def _logits(self, live: int) -> Tensor:
         rows = max(live, MIN_ROWS)
