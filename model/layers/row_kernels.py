@@ -97,8 +97,18 @@ class PlainKernels:
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
         """Returns the output of an SSRU for one token; updates the cell (RowKernels)."""
         gate = torch.sigmoid(forget[:, 0])
-        cell.mul_(gate).add_((1 - gate) * update[:, 0])
-        return cell.relu()[:, None]
+        return next_output(gate, (1 - gate) * update[:, 0], cell)[:, None]
+
+
+def next_output(forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
+    """Returns the output (B, D) of an SSRU for one token; updates the cell (B, D) in place.
+
+    Args:
+        forget: Forget gates f (B, D).
+        update: (1 - f) * W x (B, D).
+        cell: Cells (B, D).
+    """
+    return cell.mul_(forget).add_(update).relu()
 
 
 def scaled(vectors: Tensor, tokens: Tensor, scale: float) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from model.layers.row_kernels import RowKernels
+from model.layers.row_kernels import RowKernels, next_output
 
 
 class SSRU(nn.Module):
@@ -35,8 +35,5 @@ class SSRU(nn.Module):
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
         """Returns outputs (B, T, D) for results of `gates`; updates the cell (B, D) in place."""
-        outputs = []
-        for position in range(forget.shape[1]):
-            cell.mul_(forget[:, position]).add_(update[:, position])
-            outputs.append(cell.relu())
-        return torch.stack(outputs, dim=1)  # (B, T, D)
+        steps = zip(forget.unbind(1), update.unbind(1), strict=True)
+        return torch.stack([next_output(*step, cell) for step in steps], dim=1)  # (B, T, D)

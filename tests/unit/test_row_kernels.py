@@ -220,7 +220,7 @@ def test_too_little_memory_for_kernels_ends_the_load(monkeypatch: pytest.MonkeyP
         select()
 
 
-@pytest.mark.skipif(DEVICE == "cuda", reason="the tests of the GPU run the kernel")
+@pytest.mark.skipif(DEVICE == "cuda", reason="tests/parity/test_cuda.py translates by the kernels")
 def test_translations_by_the_kernel_are_those_of_the_plain_runner(
     triton: RowKernels, family: Family
 ) -> None:
