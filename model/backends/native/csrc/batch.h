@@ -373,12 +373,9 @@ private:
         sublayers.apply(layer.query, sublayers.before(layer.norm, x, n), n, query);
         for (int r = 0; r < n; r++) {
             const Memory& memory = rows[active[r]]->memory[index];
-            const Memory* next = r + 1 < n ? &rows[active[r + 1]]->memory[index] : nullptr;
-            HeadWeights weights = record_of(active[r], index, memory.length);
-            auto attend = weights.to ? &Memory::attend<true> : &Memory::attend<false>;
-            (memory.*attend)(query + (size_t)r * d, sizes.heads, d / sizes.heads,
-                             scores.reserve(memory.width), context + (size_t)r * d, next,
-                             weights);
+            memory.attend(query + (size_t)r * d, sizes.heads, d / sizes.heads,
+                          scores.reserve((size_t)HEADS * memory.width), context + (size_t)r * d,
+                          record_of(active[r], index, memory.length));
         }
         sublayers.merge(layer.out, layer.norm, sublayers.context.get(), x, n);
     }

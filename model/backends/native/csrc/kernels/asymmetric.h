@@ -26,12 +26,14 @@ struct AsymmetricQuantized {
         for (int r = 0; r < rows; r++, x += width, q += width) {
             measure(x, width, midpoint[r], step[r]);
             Floats centre = broadcast(midpoint[r]), factor = broadcast(1.0f / step[r]);
-            for (int i = 0; i < width; i += LANES) {
-                Floats v = (load(x + i) - centre) * factor;
-                store_quantized(q + i, v);
-                if (is_fine) store_quantized(rest + i, (v - round(v)) * broadcast(FINE));
-            }
-            if (is_fine) rest += width;
+            auto coarse = [=](int i) { return (load(x + i) - centre) * factor; };
+            store_quantized_row(q, width, coarse);
+            if (!is_fine) continue;
+            store_quantized_row(rest, width, [=](int i) {
+                Floats v = coarse(i);
+                return (v - round(v)) * broadcast(FINE);
+            });
+            rest += width;
         }
     }
 

@@ -6,11 +6,12 @@
 namespace regard {
 
 constexpr int QUERIES = 4;   // number of queries that are computed together
+constexpr int HEADS = 4;     // number of heads of one query that are computed together
 constexpr int VECTORS = 4;   // number of vectors of LANES keys that are scored together
 constexpr float NEVER = -INFINITY;
 
 // Computes the scores of R queries against V vectors of keys. Keys are (head_dim, width); the width
-// is a multiple of LANES.
+// is a multiple of LANES. load_keys(r, i) returns the vector at number i of the keys of query r.
 template <int R, int V, class Load>
 inline __attribute__((always_inline)) void score_block(const float* query, size_t query_stride,
                                                        int head_dim, Load load_keys,
@@ -19,11 +20,10 @@ inline __attribute__((always_inline)) void score_block(const float* query, size_
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) acc[r][v] = broadcast(0.0f);
     for (int d = 0; d < head_dim; d++) {
-        Floats key[V];
-        for (int v = 0; v < V; v++) key[v] = load_keys((size_t)d * width + v * LANES);
         for (int r = 0; r < R; r++) {
             Floats q = broadcast(query[r * query_stride + d]);
-            for (int v = 0; v < V; v++) acc[r][v] = fma(q, key[v], acc[r][v]);
+            for (int v = 0; v < V; v++)
+                acc[r][v] = fma(q, load_keys(r, (size_t)d * width + v * LANES), acc[r][v]);
         }
     }
     for (int r = 0; r < R; r++)
@@ -35,7 +35,7 @@ template <int R, class Load>
 inline void score(const float* query, size_t query_stride, int head_dim, Load load_keys,
                   float* scores, int width) {
     for (int j = 0; j < width; j += VECTORS * LANES) {
-        auto part = [&](size_t i) { return load_keys(i + j); };
+        auto part = [&](int r, size_t i) { return load_keys(r, i + j); };
         switch ((width - j) / LANES) {
             case 1: score_block<R, 1>(query, query_stride, head_dim, part, scores + j, width); break;
             case 2: score_block<R, 2>(query, query_stride, head_dim, part, scores + j, width); break;
@@ -80,11 +80,10 @@ inline __attribute__((always_inline)) void attend_values_block(
     for (int r = 0; r < R; r++)
         for (int h = 0; h < H; h++) acc[r][h] = broadcast(0.0f);
     for (int j = 0; j < keys; j++) {
-        Floats value[H];
-        for (int h = 0; h < H; h++) value[h] = load_values(j * stride + h * LANES);
         for (int r = 0; r < R; r++) {
             Floats weight = broadcast(weights[(size_t)r * width + j]);
-            for (int h = 0; h < H; h++) acc[r][h] = fma(weight, value[h], acc[r][h]);
+            for (int h = 0; h < H; h++)
+                acc[r][h] = fma(weight, load_values(r, j * stride + h * LANES), acc[r][h]);
         }
     }
     for (int r = 0; r < R; r++)
@@ -98,7 +97,7 @@ inline void attend_values(const float* weights, int width, const float* totals, 
                           int head_dim, size_t stride, Load load_values, float* out,
                           size_t out_stride) {
     int d = 0;
-    auto part = [&](size_t i) { return load_values(i + d); };
+    auto part = [&](int r, size_t i) { return load_values(r, i + d); };
     for (; d + 2 * LANES <= head_dim; d += 2 * LANES)
         attend_values_block<R, 2>(weights, width, totals, keys, stride, part, out + d, out_stride);
     for (; d < head_dim; d += LANES)
@@ -134,7 +133,7 @@ struct SelfAttention {
         for (int h = 0; h < heads; h++) {
             const float* query = projected + h * head_dim;
             const float* added = bias ? bias->zero_distance(h) : nullptr;
-            transpose(query + d_model, stride, length, width, head_dim, key);
+            transpose(query + d_model, stride, length, head_dim, key, width);
             int r = first;
             for (; r + QUERIES <= end; r += QUERIES)
                 rows<QUERIES>(query, stride, r, length, width, head_dim, d_model, key, added,
@@ -146,14 +145,6 @@ struct SelfAttention {
     }
 
 private:
-    static void transpose(const float* from, size_t stride, int length, int width, int head_dim,
-                          float* to) {
-        for (int d = 0; d < head_dim; d++) {
-            for (int j = 0; j < length; j++) to[(size_t)d * width + j] = from[j * stride + d];
-            for (int j = length; j < width; j++) to[(size_t)d * width + j] = 0.0f;
-        }
-    }
-
     // Scales the scores of R queries and adds the bias. Returns 1, the scale still to be applied.
     template <int R>
     static float add(const float* added, float scale, int width, float* scores) {
@@ -167,8 +158,8 @@ private:
     static void rows(const float* projected, size_t stride, int first, int length, int width,
                      int head_dim, int d_model, const float* key, const float* added,
                      float* scores, float* out) {
-        auto load_keys = [&](size_t i) { return load(key + i); };
-        auto load_values = [&](size_t i) { return load(projected + 2 * d_model + i); };
+        auto load_keys = [&](int, size_t i) { return load(key + i); };
+        auto load_values = [&](int, size_t i) { return load(projected + 2 * d_model + i); };
         float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
         score<R>(projected + first * stride, stride, head_dim, load_keys, scores, width);
         if (added) scale = add<R>(added - first, scale, width, scores);
@@ -213,12 +204,11 @@ struct Memory {
         int d_model = heads * head_dim;
         uint16_t* key = keys.reserve((size_t)d_model * width);
         uint16_t* value = values.reserve((size_t)d_model * length);
-        float* row = scratch.reserve(width);
-        for (int i = 0; i < d_model; i++, key += width) {
-            for (int j = 0; j < width; j++)
-                row[j] = j < length ? projected[(size_t)j * 2 * d_model + i] : 0.0f;
-            for (int j = 0; j < width; j += LANES) store_half(key + j, within_half(load(row + j)));
-        }
+        size_t size = (size_t)d_model * width;
+        float* transposed = scratch.reserve(size);
+        transpose(projected, 2 * d_model, length, d_model, transposed, width);
+        for (size_t i = 0; i < size; i += LANES)
+            store_half(key + i, within_half(load(transposed + i)));
         for (int h = 0; h < heads; h++)
             for (int j = 0; j < length; j++, value += head_dim)
                 for (int d = 0; d < head_dim; d += LANES) {
@@ -227,34 +217,36 @@ struct Memory {
                 }
     }
 
-    // Computes the attention outputs (D) of one row's queries (D), for all heads. If IS_RECORDED is
-    // true, it adds the weights to the place in `weights`. IS_RECORDED is a template parameter,
-    // because a test in the loop would take 2 % of a translation's time. The function also
-    // prefetches the memory of the next row.
-    template <bool IS_RECORDED>
+    // Computes the attention outputs (D) of one row's queries (D), for all heads, and adds the
+    // weights to their place, if there is one.
+    //   scores: memory for (HEADS, width) numbers
     void attend(const float* query, int heads, int head_dim, float* scores, float* out,
-                const Memory* next, HeadWeights weights) const {
-        float scale = 1.0f / std::sqrt((float)head_dim);
-        for (int h = 0; h < heads; h++) {
-            if (next) next->fetch(h, head_dim);
-            const uint16_t* key = keys.get() + (size_t)h * head_dim * width;
-            const uint16_t* value = values.get() + (size_t)h * head_dim * length;
-            auto load_keys = [&](size_t i) { return load_half(key + i); };
-            auto load_values = [&](size_t i) { return load_half(value + i); };
-            score<1>(query + h * head_dim, 0, head_dim, load_keys, scores, width);
-            float total;
-            exponentials<1>(scores, length, width, scale, &total);
-            if constexpr (IS_RECORDED) weights.add(h, heads, scores, total, length);
-            attend_values<1>(scores, width, &total, length, head_dim, head_dim, load_values,
-                     out + h * head_dim, 0);
-        }
+                HeadWeights weights) const {
+        int h = 0;
+        for (; h + HEADS <= heads; h += HEADS)
+            attend_heads<HEADS>(query, h, heads, head_dim, scores, out, weights);
+        for (; h < heads; h++) attend_heads<1>(query, h, heads, head_dim, scores, out, weights);
     }
 
 private:
-    void fetch(int head, int head_dim) const {
-        size_t key = (size_t)head_dim * width, value = (size_t)head_dim * length;
-        prefetch(keys.get() + head * key, key * sizeof(uint16_t));
-        prefetch(values.get() + head * value, value * sizeof(uint16_t));
+    // Computes R heads from head `first` on. The sums of several heads do not wait for each other,
+    // as the sums of one head do.
+    template <int R>
+    void attend_heads(const float* query, int first, int heads, int head_dim, float* scores,
+                      float* out, HeadWeights weights) const {
+        size_t key_size = (size_t)head_dim * width, value_size = (size_t)head_dim * length;
+        const uint16_t *key = keys.get() + first * key_size;
+        const uint16_t *value = values.get() + first * value_size;
+        auto load_keys = [=](int r, size_t i) { return load_half(key + r * key_size + i); };
+        auto load_values = [=](int r, size_t i) { return load_half(value + r * value_size + i); };
+        float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
+        score<R>(query + first * head_dim, head_dim, head_dim, load_keys, scores, width);
+        exponentials<R>(scores, length, width, scale, totals);
+        if (weights.to)
+            for (int r = 0; r < R; r++)
+                weights.add(first + r, heads, scores + (size_t)r * width, totals[r], length);
+        attend_values<R>(scores, width, totals, length, head_dim, head_dim, load_values,
+                         out + first * head_dim, head_dim);
     }
 };
 

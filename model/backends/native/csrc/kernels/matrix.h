@@ -44,6 +44,31 @@ struct Buffer {
     T* get() const { return data.get(); }
 };
 
+// Writes the transpose of rows (length, columns), which are `stride` numbers apart, to `to`
+// (columns, width). Numbers from `length` on are zeros. `columns` is a multiple of 4.
+inline void transpose(const float* from, size_t stride, int length, int columns, float* to,
+                      int width) {
+    for (int d = 0; d < columns; d += 4, from += 4, to += (size_t)4 * width) {
+        int j = 0;
+        for (; j + 4 <= length; j += 4) {
+            const float* row = from + j * stride;
+            Four a = load_four(row), b = load_four(row + stride);
+            Four c = load_four(row + 2 * stride), e = load_four(row + 3 * stride);
+            Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+            Four ce = __builtin_shufflevector(c, e, 0, 4, 1, 5);
+            store(to + j, __builtin_shufflevector(ab, ce, 0, 1, 4, 5));
+            store(to + width + j, __builtin_shufflevector(ab, ce, 2, 3, 6, 7));
+            ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+            ce = __builtin_shufflevector(c, e, 2, 6, 3, 7);
+            store(to + 2 * width + j, __builtin_shufflevector(ab, ce, 0, 1, 4, 5));
+            store(to + 3 * width + j, __builtin_shufflevector(ab, ce, 2, 3, 6, 7));
+        }
+        for (; j < width; j++)
+            for (int i = 0; i < 4; i++)
+                to[(size_t)i * width + j] = j < length ? from[j * stride + i] : 0.0f;
+    }
+}
+
 // An int8 weight whose memory Python owns. A float weight is a value times the scale of its output.
 struct MatrixSpec {
     const int8_t* values;  // packed (out / 64, in / 4, 64, 4), or in rows (out, in)
@@ -52,6 +77,16 @@ struct MatrixSpec {
     int32_t out, in;       // the last panel of a packed matrix is padded with zeros
     int32_t is_packed;
 };
+
+// Quantises a row; value(i) returns its sixteen numbers from number i on.
+template <class Value>
+inline void store_quantized_row(uint8_t* to, int width, Value value) {
+    int i = 0;
+    for (; i + 4 * LANES <= width; i += 4 * LANES)
+        store_quantized(to + i, value(i), value(i + LANES), value(i + 2 * LANES),
+                        value(i + 3 * LANES));
+    for (; i < width; i += LANES) store_quantized(to + i, value(i));
+}
 
 // Rows quantised for a product: bytes (rows, in) and the step size of each row.
 struct Quantized {
@@ -65,11 +100,9 @@ struct Quantized {
         uint8_t* q = values.reserve((size_t)rows * width);
         float* step = steps.reserve(rows);
         for (int r = 0; r < rows; r++, x += width, q += width) {
-            Floats magnitude = broadcast(1e-12f);
-            for (int i = 0; i < width; i += LANES) magnitude = max(magnitude, abs(load(x + i)));
-            float scale = 127.0f / reduce_max(magnitude);
+            float scale = 127.0f / largest_magnitude(x, width);
             Floats factor = broadcast(scale);
-            for (int i = 0; i < width; i += LANES) store_quantized(q + i, load(x + i) * factor);
+            store_quantized_row(q, width, [=](int i) { return load(x + i) * factor; });
             step[r] = 1.0f / scale;
         }
     }
@@ -78,6 +111,20 @@ struct Quantized {
     void copy(const Quantized& from, int row, int width) {
         std::memcpy(values.reserve(width), from.values.get() + (size_t)row * width, width);
         steps.reserve(1)[0] = from.steps.get()[row];
+    }
+
+private:
+    // Returns the largest magnitude of a row, at least 1e-12. No maximum of one vector waits for
+    // the maximum of the next.
+    static float largest_magnitude(const float* x, int width) {
+        Floats even = broadcast(1e-12f), odd = even;
+        int i = 0;
+        for (; i + 2 * LANES <= width; i += 2 * LANES) {
+            even = max(even, abs(load(x + i)));
+            odd = max(odd, abs(load(x + i + LANES)));
+        }
+        if (i < width) even = max(even, abs(load(x + i)));
+        return reduce_max(max(even, odd));
     }
 };
 

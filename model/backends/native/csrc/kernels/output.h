@@ -16,7 +16,7 @@ struct Shortlist {
 
 // A sentence's sorted candidate ids, with the corrections, scales and biases of their logits.
 struct Candidates {
-    std::vector<int32_t> ids;         // padded like `correction`, plus LANES ids to prefetch
+    std::vector<int32_t> ids;         // padded like `correction`
     std::vector<int32_t> correction;  // padded to a multiple of LANES
     std::vector<float> scale;         // empty if all ids have the same scale
     std::vector<float> bias;
@@ -86,7 +86,7 @@ public:
                 to.ids.push_back(64 * word + __builtin_ctzll(left));
         to.count = to.ids.size();
         int size = round_up(to.count, LANES);
-        to.ids.resize(size + LANES, to.ids[0]);
+        to.ids.resize(size, to.ids[0]);
         to.correction.resize(size);
         if (!has_equal_scales) to.scale.resize(size);
         to.bias.resize(size);
@@ -142,10 +142,8 @@ private:
         const int32_t* ids = &candidates.ids[i];
         alignas(64) int32_t sums[LANES];
         Products products[LANES];
-        for (int j = 0; j < LANES; j++) {
-            prefetch(table + (size_t)ids[j + LANES] * width, width);
+        for (int j = 0; j < LANES; j++)
             products[j] = multiply_row(a, width, table + (size_t)ids[j] * width);
-        }
         sum_sixteen(products, sums);
         Floats v = to_floats(load(sums) - load(&candidates.correction[i]));
         float row_step = x.steps.get()[row];

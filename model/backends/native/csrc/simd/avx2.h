@@ -5,10 +5,6 @@
 
 namespace regard {
 
-inline void prefetch(const void* p, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64) _mm_prefetch((const char*)p + i, _MM_HINT_T0);
-}
-
 constexpr int SHIFT = 0;
 
 inline __m256 half(Floats v, int i) {
@@ -63,6 +59,13 @@ inline void store_quantized(uint8_t* p, Floats v) {
     __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
     __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
     _mm_storeu_si128((__m128i*)p, bytes);
+}
+
+inline void store_quantized(uint8_t* p, Floats a, Floats b, Floats c, Floats d) {
+    store_quantized(p, a);
+    store_quantized(p + LANES, b);
+    store_quantized(p + 2 * LANES, c);
+    store_quantized(p + 3 * LANES, d);
 }
 
 // Adds four products a · w per lane, each as |a| · ±w. The sum of two products is at most

@@ -8,10 +8,6 @@
 
 namespace regard {
 
-inline void prefetch(const void* p, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)p + i);
-}
-
 constexpr int SHIFT = 0;
 
 inline float32x4_t quarter(Floats v, int i) {
@@ -78,6 +74,13 @@ inline void store_quantized(uint8_t* p, Floats v) {
     int16x8_t high = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(quarter(v, 2))),
                                   vqmovn_s32(vcvtnq_s32_f32(quarter(v, 3))));
     vst1q_s8((int8_t*)p, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
+}
+
+inline void store_quantized(uint8_t* p, Floats a, Floats b, Floats c, Floats d) {
+    store_quantized(p, a);
+    store_quantized(p + LANES, b);
+    store_quantized(p + 2 * LANES, c);
+    store_quantized(p + 3 * LANES, d);
 }
 
 // Adds the products of four adjacent inputs of each row with the weights of sixteen outputs. x[r]

@@ -16,6 +16,7 @@ constexpr int TILE_ROWS = 6;   // number of rows of a product that are computed 
 
 typedef float Floats __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
+typedef float Four __attribute__((vector_size(16)));
 
 inline Floats load(const float* p) {
     Floats v;
@@ -29,7 +30,14 @@ inline Ints load(const int32_t* p) {
     return v;
 }
 
+inline Four load_four(const float* p) {
+    Four v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
 inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
+inline void store(float* p, Four v) { std::memcpy(p, &v, sizeof v); }
 
 inline Floats broadcast(float x) { return Floats{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
 
