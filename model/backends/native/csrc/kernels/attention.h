@@ -13,9 +13,8 @@ constexpr float NEVER = -INFINITY;
 // Computes the scores of R queries against V vectors of keys. Keys are (head_dim, width); the width
 // is a multiple of LANES. load_keys(r, i) returns the vector at number i of the keys of query r.
 template <int R, int V, class Load>
-inline __attribute__((always_inline)) void score_block(const float* query, size_t query_stride,
-                                                       int head_dim, Load load_keys,
-                                                       float* scores, int width) {
+inline REGARD_INLINE void score_block(const float* query, size_t query_stride, int head_dim,
+                                      Load load_keys, float* scores, int width) {
     Floats acc[R][V];
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) acc[r][v] = broadcast(0.0f);
@@ -73,9 +72,9 @@ inline void exponentials(float* scores, int keys, int width, float scale, float*
 // Computes the weighted mean of values (keys, head_dim) for R queries. It computes H · LANES
 // numbers of each mean. The values of adjacent keys are `stride` numbers apart.
 template <int R, int H, class Load>
-inline __attribute__((always_inline)) void attend_values_block(
-    const float* weights, int width, const float* totals, int keys, size_t stride, Load load_values,
-    float* out, size_t out_stride) {
+inline REGARD_INLINE void attend_values_block(const float* weights, int width, const float* totals,
+                                              int keys, size_t stride, Load load_values,
+                                              float* out, size_t out_stride) {
     Floats acc[R][H];
     for (int r = 0; r < R; r++)
         for (int h = 0; h < H; h++) acc[r][h] = broadcast(0.0f);

@@ -135,8 +135,8 @@ private:
                             : sixteen_logits_of(width, x, row, candidates, i);
     }
 
-    inline __attribute__((always_inline)) Floats sixteen_logits_of(
-        int width, const Quantized& x, int row, const Candidates& candidates, int i) const {
+    inline REGARD_INLINE Floats sixteen_logits_of(int width, const Quantized& x, int row,
+                                                  const Candidates& candidates, int i) const {
         const uint8_t* a = x.values.get() + (size_t)row * width;
         const int8_t* table = weights;
         const int32_t* ids = &candidates.ids[i];
@@ -168,8 +168,9 @@ public:
     void argmax(const Quantized& x, int n, std::vector<Search>& searches, int32_t* best) const {
         searches.assign(n, Search());
         Search* search = searches.data();
-        linear.each(x, n, 0, linear.out,
-                    [=](int r, int i, Floats logits) { search[r].take(logits, i); });
+        linear.each(x, n, 0, linear.out, [=](int r, int i, Floats logits) REGARD_INLINE {
+            search[r].take(logits, i);
+        });
         for (int r = 0; r < n; r++) best[r] = searches[r].found();
     }
 

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#define REGARD_INLINE __attribute__((always_inline))
+
 namespace regard {
 
 constexpr int LANES = 16;
