@@ -155,7 +155,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Divides the waiting jobs among the workers with free rows, most free rows first."""
+        """Gives jobs to the workers with free rows so that all use about as many rows."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -164,10 +164,14 @@ class RowPolicy:
         has_interactive = time.perf_counter() - arrival < INTERACTIVE_SECONDS
         free = {worker: worker.free_rows(kind, model) for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
+        used = [worker.used[key] for worker in ordered]
         for position, worker in enumerate(ordered):
+            share = level(used[position:], lanes.rows) - used[position]
+            if share <= 0:
+                continue
             # The share has at least as many rows as the next job of each lane. With a smaller
             # share, such a job would wait although the worker has enough free rows.
-            share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
+            share = max(share, lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
             if has_interactive:
@@ -176,10 +180,28 @@ class RowPolicy:
                 spare = min(spare, max(0, allowed - bulk))
             if not worker.used[key]:
                 spare = max(spare, lanes.bulk.next_rows)
-            jobs = lanes.take(min(share, free[worker]), spare) if share else []
+            jobs = lanes.take(min(share, free[worker]), spare)
             if jobs:
                 worker.give(jobs)
                 yield worker, jobs
+
+
+def level(used: Iterable[int], rows: int) -> int:
+    """Returns the number of rows that each worker uses after `rows` more rows are given evenly.
+
+    Workers that use more rows than that get no more rows. The number is rounded up.
+
+    Args:
+        used: Number of rows that each worker uses.
+        rows: Number of rows to give.
+    """
+    total, found = rows, 0
+    for count, number in enumerate(sorted(used), start=1):
+        if count > 1 and number >= found:
+            break
+        total += number
+        found = -(-total // count)
+    return found
 
 
 class SerialForecast:

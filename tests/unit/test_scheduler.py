@@ -207,6 +207,30 @@ def test_wide_beam_is_given_to_the_worker_with_room_for_it() -> None:
     run(test)
 
 
+def test_workers_get_rows_until_all_use_about_as_many() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        first, second = FakeWorker(scheduler, "first"), FakeWorker(scheduler, "second")
+        requests = [begin(scheduler, sentences(6))]
+        await settle()
+        assert (first.used_rows("en-pt"), second.used_rows("en-pt")) == (3, 3)
+        second.finish(*second.given)
+        third = FakeWorker(scheduler, "third")
+        requests.append(begin(scheduler, sentences(2)))
+        await settle()
+        used = [worker.used_rows("en-pt") for worker in (first, second, third)]
+        assert used == [3, 1, 1]
+        requests.append(begin(scheduler, sentences(5)))
+        await settle()
+        used = [worker.used_rows("en-pt") for worker in (first, second, third)]
+        assert sorted(used) == [3, 3, 4]
+        for worker in (first, second, third):
+            worker.finish_all()
+        await asyncio.gather(*requests)
+        assert_idle(scheduler)
+
+    run(test)
+
+
 def test_each_model_has_rows_of_its_own() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler, rows=1)
