@@ -38,6 +38,13 @@ class DeviceSettings(BaseModel):
         description="Number of device workers of each device. `0` starts one for each CPU core, or "
         "one for each GPU.",
     )
+    worker_niceness: int = Field(
+        10,
+        ge=0,
+        le=19,
+        description="Niceness that is added to device workers on a CPU. The HTTP process has no "
+        "added niceness, so it goes before them.",
+    )
     max_rows: int = Field(
         0,
         ge=0,

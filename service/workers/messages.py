@@ -43,6 +43,7 @@ class WorkerConfig:
         shortlist: auto, on or off.
         limits: Limits of each model's batch; if `max_rows` is 0, the worker chooses `max_rows`.
         threads: Number of intra-op threads on a CPU.
+        niceness: Niceness that the worker adds to its own if it computes on a CPU.
         log_level: Lowest level of messages that the worker logs: debug, info, warning or error.
         log_format: Format of the worker's log: text or json.
     """
@@ -54,6 +55,7 @@ class WorkerConfig:
     shortlist: str
     limits: EngineLimits
     threads: int
+    niceness: int = 0
     log_level: str = "info"
     log_format: LogFormat = "text"
 

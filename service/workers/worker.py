@@ -6,6 +6,7 @@ particular task kinds: the WorkerConfig names the executor of each kind.
 """
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -146,6 +147,8 @@ class Worker:
             # this thread runs the models.
             with suppress(ModelError):  # the load of each model reports the error
                 select_device(config.device)
+        else:
+            os.nice(config.niceness)  # of this thread and of the threads that it starts
         for spec in config.executors:
             self.classes[spec.kind] = executor_class(spec.path)
             self.shares[spec.kind] = TimeShare(spec.share)

@@ -27,10 +27,10 @@ def files(source: str, target: str) -> ModelFiles:
     return ModelFiles(source, target, nowhere, nowhere, nowhere, None, 3.0)
 
 
-def config(*pairs: str, max_rows: int = 8) -> WorkerConfig:
+def config(*pairs: str, max_rows: int = 8, niceness: int = 0) -> WorkerConfig:
     limits = EngineLimits(max_rows=max_rows, max_source_tokens=128)
     models = ModelSet(tuple(files(*pair.split("-")) for pair in pairs or ("en-pt",)))
-    return WorkerConfig(models, specs(), "cpu", "float32", "auto", limits, threads=1)
+    return WorkerConfig(models, specs(), "cpu", "float32", "auto", limits, 1, niceness)
 
 
 class Talk:
@@ -90,14 +90,14 @@ def talks(script: Script) -> Iterator[Start]:
     """Yields a function that starts a worker with fake models, given their pairs."""
     with ExitStack() as opened:
 
-        def begin(*pairs: str, max_rows: int = 8) -> Talk:
+        def begin(*pairs: str, max_rows: int = 8, niceness: int = 0) -> Talk:
             ours, theirs = map(opened.enter_context, socket.socketpair())
             worker = ThreadWorker(theirs, script.loaders)
             theirs.close()
             talk = Talk(Channel(ours), worker)
             opened.callback(worker.thread.join)
             opened.callback(ours.shutdown, socket.SHUT_RDWR)
-            talk.send(config(*pairs, max_rows=max_rows))
+            talk.send(config(*pairs, max_rows=max_rows, niceness=niceness))
             return talk
 
         yield begin
