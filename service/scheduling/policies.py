@@ -155,7 +155,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives jobs to the workers with free rows so that all use about as many rows."""
+        """Gives jobs to the workers with the fewest rows, until all use about as many rows."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -163,7 +163,7 @@ class RowPolicy:
         arrival = lanes.interactive.last_arrival
         has_interactive = time.perf_counter() - arrival < INTERACTIVE_SECONDS
         free = {worker: worker.free_rows(kind, model) for worker in workers}
-        ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
+        ordered = sorted((w for w in workers if free[w] > 0), key=lambda worker: worker.used[key])
         used = [worker.used[key] for worker in ordered]
         for position, worker in enumerate(ordered):
             share = level(used[position:], lanes.rows) - used[position]

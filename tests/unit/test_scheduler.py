@@ -187,6 +187,23 @@ def test_rows_ahead_wait_in_the_workers_of_a_model() -> None:
     run(test)
 
 
+def test_worker_with_a_large_batch_takes_what_others_have_no_rows_for() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        large = FakeWorker(scheduler, "large", rows=20)
+        requests = [begin(scheduler, sentences(8))]
+        await settle()
+        small = FakeWorker(scheduler, "small", rows=2)
+        requests.append(begin(scheduler, sentences(5)))
+        await settle()
+        assert (large.used_rows("en-pt"), small.used_rows("en-pt")) == (11, 2)
+        for worker in (large, small):
+            worker.finish_all()
+        await asyncio.gather(*requests)
+        assert_idle(scheduler)
+
+    run(test)
+
+
 def test_wide_beam_is_given_to_the_worker_with_room_for_it() -> None:
     """Guards a fault: the worker's share of the rows was smaller, and so the beam waited."""
 
