@@ -166,12 +166,11 @@ class RowPolicy:
         ordered = sorted((w for w in workers if free[w] > 0), key=lambda worker: worker.used[key])
         used = [worker.used[key] for worker in ordered]
         for position, worker in enumerate(ordered):
-            share = level(used[position:], lanes.rows) - used[position]
-            if share <= 0:
-                continue
+            if not lanes.rows:
+                return
             # The share has at least as many rows as the next job of each lane. With a smaller
             # share, such a job would wait although the worker has enough free rows.
-            share = max(share, lanes.next_rows)
+            share = max(level(used[position:], lanes.rows) - used[position], lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
             if has_interactive:
@@ -192,11 +191,11 @@ def level(used: Iterable[int], rows: int) -> int:
     Workers that use more rows than that get no more rows. The number is rounded up.
 
     Args:
-        used: Number of rows that each worker uses.
+        used: Number of rows that each worker uses, ascending.
         rows: Number of rows to give.
     """
     total, found = rows, 0
-    for count, number in enumerate(sorted(used), start=1):
+    for count, number in enumerate(used, start=1):
         if count > 1 and number >= found:
             break
         total += number

@@ -234,8 +234,8 @@ private:
     void attend_heads(const float* query, int first, int heads, int head_dim, float* scores,
                       float* out, HeadWeights weights) const {
         size_t key_size = (size_t)head_dim * width, value_size = (size_t)head_dim * length;
-        const uint16_t *key = keys.get() + first * key_size;
-        const uint16_t *value = values.get() + first * value_size;
+        const uint16_t* key = keys.get() + first * key_size;
+        const uint16_t* value = values.get() + first * value_size;
         auto load_keys = [=](int r, size_t i) { return load_half(key + r * key_size + i); };
         auto load_values = [=](int r, size_t i) { return load_half(value + r * value_size + i); };
         float totals[R], scale = 1.0f / std::sqrt((float)head_dim);

@@ -61,13 +61,6 @@ inline void store_quantized(uint8_t* p, Floats v) {
     _mm_storeu_si128((__m128i*)p, bytes);
 }
 
-inline void store_quantized(uint8_t* p, Floats a, Floats b, Floats c, Floats d) {
-    store_quantized(p, a);
-    store_quantized(p + LANES, b);
-    store_quantized(p + 2 * LANES, c);
-    store_quantized(p + 3 * LANES, d);
-}
-
 // Adds four products a · w per lane, each as |a| · ±w. The sum of two products is at most
 // 2 · 127 · 127, which 16 bits hold exactly.
 inline __m256i add_products(__m256i acc, __m256i magnitude, __m256i a, __m256i w) {

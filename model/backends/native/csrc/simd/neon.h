@@ -76,13 +76,6 @@ inline void store_quantized(uint8_t* p, Floats v) {
     vst1q_s8((int8_t*)p, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
 }
 
-inline void store_quantized(uint8_t* p, Floats a, Floats b, Floats c, Floats d) {
-    store_quantized(p, a);
-    store_quantized(p + LANES, b);
-    store_quantized(p + 2 * LANES, c);
-    store_quantized(p + 3 * LANES, d);
-}
-
 // Adds the products of four adjacent inputs of each row with the weights of sixteen outputs. x[r]
 // holds sixteen inputs of row r; K, from 0 to 3, selects four of them.
 template <int K, int R>

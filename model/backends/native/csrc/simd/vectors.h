@@ -55,8 +55,21 @@ inline int32_t four_bytes(const uint8_t* p) {
 
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
 #include "avx512vnni.h"
-#elif defined(__ARM_FEATURE_DOTPROD)
+#else
+#ifdef __ARM_FEATURE_DOTPROD
 #include "neon.h"
 #else
 #include "avx2.h"
+#endif
+
+namespace regard {
+
+inline void store_quantized(uint8_t* p, Floats a, Floats b, Floats c, Floats d) {
+    store_quantized(p, a);
+    store_quantized(p + LANES, b);
+    store_quantized(p + 2 * LANES, c);
+    store_quantized(p + 3 * LANES, d);
+}
+
+}  // namespace regard
 #endif
