@@ -10,20 +10,24 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from model.backends.cuda import triton_kernels as kernels
+from model.backends.cuda import triton_programs as programs
+from model.backends.cuda.triton_kernels import BLOCK, PART
 
 CAPABILITIES = 80, 90  # Ampere and Hopper
 DTYPES = "fp32", "bf16", "fp16"
-HEADS = {"heads": 8, "head_dim": 24, "padded_dim": 32, "block": kernels.BLOCK}
+HEADS = {"heads": 8, "head_dim": 24, "padded_dim": 32, "block": BLOCK}
 WIDTHS = {"width": 384, "padded_width": 512}
 CONSTANTS: list[tuple[Any, dict[str, Any]]] = [
-    (kernels.attend_kernel, {**HEADS, "has_new": True}),
-    (kernels.attend_kernel, {**HEADS, "has_new": False}),
-    (kernels.embed_kernel, WIDTHS),
-    (kernels.add_norm_kernel, WIDTHS),
-    (kernels.recur_kernel, WIDTHS),
+    (programs.attend_kernel, {**HEADS, "has_new": True}),
+    (programs.attend_kernel, {**HEADS, "has_new": False}),
+    (programs.embed_kernel, WIDTHS),
+    (programs.add_norm_kernel, WIDTHS),
+    (programs.recur_kernel, WIDTHS),
+    (programs.part_maximum_kernel, {"part": PART}),
+    (programs.choice_kernel, {"padded_parts": 8}),
 ]
-INTEGERS = "lengths", "tokens", "positions"
+INTEGERS = "lengths", "tokens", "positions", "chosen"
+COUNTS = "columns", "parts"
 FLOATS = "scale", "epsilon"
 
 
@@ -32,9 +36,14 @@ def type_of(name: str, dtype: str, constants: dict[str, Any]) -> str:
         return "constexpr"
     if name in INTEGERS:
         return "*i64"
+    if name == "ids":
+        return "*i32"
+    if name == "largest":
+        return "*fp32"
     if name in FLOATS:
         return "fp32"
-    return "i32" if name.endswith(("_row", "_head", "_position")) else f"*{dtype}"
+    is_number = name in COUNTS or name.endswith(("_row", "_head", "_position"))
+    return "i32" if is_number else f"*{dtype}"
 
 
 def main() -> None:

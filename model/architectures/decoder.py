@@ -38,26 +38,38 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self, x: Tensor, state: LayerState, return_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Computes the layer for T new tokens x (B, T, D) of each row, and updates `state`.
+        self,
+        x: Tensor,
+        inner: Tensor,
+        state: LayerState,
+        next_norm: nn.Module,
+        return_weights: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """Computes the layer for T new tokens of each row, and updates `state`.
 
         The state gets the keys and values of the tokens, or the new cell of an SSRU.
 
+        Args:
+            x: The residual stream (B, T, D).
+            inner: Input of the token mixer (B, T, D): x, or its layer norm in a pre-norm stack.
+            state: State of this layer.
+            next_norm: First layer norm of the next layer, or the decoder's final layer norm.
+            return_weights: Whether to return attention weights.
+
         Returns:
-            The output (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention
-            weights (B, H, T, S) or None.
+            The new residual stream (B, T, D), and its layer norm by `next_norm` in a pre-norm
+            stack, otherwise the stream again. Then self-attention weights (B, H, T, L) or None, and
+            cross-attention weights (B, H, T, S) or None.
         """
         kernels, cross, last = state.kernels, self.cross_residual, self.feed_forward_residual
-        y, self_weights = self._mix_tokens(x, state, return_weights)
-        x, inner = join(x, y, self.token_mixer_residual, cross, kernels)
+        y, self_weights = self._mix_tokens(x, inner, state, return_weights)
+        x, inner = join(x, y, self.token_mixer_residual, cross.norm, kernels)
         y, cross_weights = self.cross_attention(
             inner, state.memory_key, state.memory_value, state.memory_bias, return_weights
         )
-        x, inner = join(x, y, cross, last, kernels)
-        y = self.feed_forward(inner)
-        x = x + y if last.is_pre else kernels.add_norm(x, y, last.norm)[1]
-        return x, self_weights, cross_weights
+        x, inner = join(x, y, cross, last.norm, kernels)
+        x, inner = join(x, self.feed_forward(inner), last, next_norm, kernels)
+        return x, inner, self_weights, cross_weights
 
     def project_key_value(self, module: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the keys and values (B, H, T, K) of x (B, T, D) for one attention of this layer.
@@ -72,9 +84,8 @@ class DecoderLayer(nn.Module):
         return (round_to_half(key), round_to_half(value)) if self.is_int8 else (key, value)
 
     def _mix_tokens(
-        self, x: Tensor, state: LayerState, return_weights: bool
+        self, x: Tensor, inner: Tensor, state: LayerState, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        inner = self.token_mixer_residual.before(x)
         if isinstance(self.token_mixer, SSRU):
             return self.token_mixer(inner, state.cell, state.kernels), None
         attended = self.token_mixer_residual.key_value_input(x, inner)
@@ -190,12 +201,18 @@ class Decoder(nn.Module):
         kernels = state.layers[0].kernels
         x = self.embedding(tokens, state.positions, max_position, kernels)  # (B, T, D)
         all_self, all_cross = [], []
-        for layer, layer_state in zip(self.layers, state.layers, strict=True):
-            x, self_weights, cross_weights = layer(x, layer_state, return_weights)
+        layers = cast("list[DecoderLayer]", list(self.layers))
+        first, *later = [layer.token_mixer_residual for layer in layers]
+        inner = first.before(x)
+        norms = [*(residual.norm for residual in later), self.norm]
+        for layer, layer_state, norm in zip(layers, state.layers, norms, strict=True):
+            x, inner, self_weights, cross_weights = layer(
+                x, inner, layer_state, norm, return_weights
+            )
             all_cross.append(cross_weights)
             if self_weights is not None:
                 all_self.append(self_weights)
-        return self.norm(x), all_self, all_cross if return_weights else []
+        return inner, all_self, all_cross if return_weights else []
 
     def logits_of(self, hidden: Tensor, ids: Tensor) -> Tensor:
         """Returns float32 logits (B, U) of some vocabulary ids (U) for hidden states (B, D)."""

@@ -46,7 +46,7 @@ class Residual(nn.Module):
 
 
 def join(
-    x: Tensor, y: Tensor, ended: Residual, begun: Residual, kernels: RowKernels
+    x: Tensor, y: Tensor, ended: Residual, next_norm: nn.Module, kernels: RowKernels
 ) -> tuple[Tensor, Tensor]:
     """Returns the new residual stream after a sublayer, and the input of the next sublayer.
 
@@ -54,10 +54,11 @@ def join(
         x: The residual stream.
         y: Output of the sublayer that has ended.
         ended: Residual sum around this sublayer.
-        begun: Residual sum around the next sublayer.
+        next_norm: In a pre-norm stack, the layer norm before the next sublayer, or the final one.
+            A post-norm stack does not use it.
         kernels: Compute the sum and the layer norm.
     """
-    total, normed = kernels.add_norm(x, y, begun.norm if ended.is_pre else ended.norm)
+    total, normed = kernels.add_norm(x, y, next_norm if ended.is_pre else ended.norm)
     return (total, normed) if ended.is_pre else (normed, normed)
 
 

@@ -49,7 +49,7 @@ class RowKernels(Protocol):
                 `key` and `value`. Without `new`, `key` and `value` have the last ones already.
         """
 
-    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """Returns the sum of x and y (B, T, D), and the layer norm of the sum (B, T, D)."""
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
@@ -59,6 +59,17 @@ class RowKernels(Protocol):
             forget: Forget gates before the sigmoid (B, 1, D).
             update: Product of the input x and the weight W (B, 1, D).
             cell: Cells (B, D).
+        """
+
+    def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
+        """Writes the id of the largest logit of each row to `chosen` and to `tokens`.
+
+        Of equal logits, the one with the smallest id is the largest.
+
+        Args:
+            logits: Logits (B, V).
+            chosen: Receives the ids (B,).
+            tokens: Receives the same ids (B,).
         """
 
 
@@ -89,7 +100,7 @@ class PlainKernels:
         mask = positions < lengths.clamp_min(1)[:, None]  # (B, S)
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
 
-    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """Returns the sum of x and y, and the layer norm of the sum (RowKernels)."""
         total = x + y
         return total, norm(total)
@@ -98,6 +109,12 @@ class PlainKernels:
         """Returns the output of an SSRU for one token; updates the cell (RowKernels)."""
         gate = torch.sigmoid(forget[:, 0])
         return next_output(gate, (1 - gate) * update[:, 0], cell)[:, None]
+
+    def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
+        """Writes the id of the largest logit of each row (RowKernels)."""
+        ids = logits.max(dim=-1).indices  # takes less time than `argmax` on a GPU
+        chosen.copy_(ids)
+        tokens.copy_(ids)
 
 
 def next_output(forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:

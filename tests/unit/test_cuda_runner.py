@@ -164,7 +164,6 @@ def addresses(runner: CudaRunner) -> list[int]:
         runner.tokens,
         runner.first_ids,
         runner.chosen,
-        runner.largest,
         runner.logits,
         runner.output.weight,
         runner.output.bias,

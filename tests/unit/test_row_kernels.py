@@ -160,6 +160,31 @@ def test_cells_and_outputs_are_those_of_float64(kernels: RowKernels, dtype: torc
     assert torch.equal(cell[5], last)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("columns", [1, 40, 16_384, 40_000])
+def test_largest_logit_is_chosen(kernels: RowKernels, columns: int, dtype: torch.dtype) -> None:
+    """Of equal logits the first is chosen, also if they are in two parts of the vocabulary."""
+    generator = torch.Generator().manual_seed(columns)
+    logits = torch.randn(7, columns, generator=generator).to(DEVICE, dtype)
+    logits[1, [columns // 3, columns - 1]] = 9.0
+    logits[2, -1] = 10.0
+    logits[3, 0] = 10.0
+    logits[4] = float("-inf")
+    logits[5, columns // 2 :] = float("-inf")
+    chosen, tokens = (torch.full((8,), -5, device=DEVICE) for _ in "ct")
+    kernels.choose(logits, chosen[:7], tokens[:7])
+    expected = [row.index(max(row)) for row in logits.tolist()]
+    assert chosen.tolist() == [*expected, -5]
+    assert torch.equal(chosen, tokens)
+
+
+def test_choice_among_nan_is_an_id_of_the_vocabulary(kernels: RowKernels) -> None:
+    logits = torch.full((1, 20_000), torch.nan, device=DEVICE)
+    chosen, tokens = (torch.full((1,), -5, device=DEVICE) for _ in "ct")
+    kernels.choose(logits, chosen, tokens)
+    assert 0 <= int(chosen) < 20_000
+
+
 @pytest.mark.timeout(120)
 def test_kernels_compile_for_ampere_and_hopper(tmp_path: Path) -> None:
     """A process without Triton's interpreter compiles them to machine code. This needs no GPU."""
@@ -168,7 +193,7 @@ def test_kernels_compile_for_ampere_and_hopper(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.triton_compile"]
     run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     sizes = [int(line.rpartition(" ")[2]) for line in run.stdout.splitlines()]
-    assert len(sizes) == 2 * 5 * 3
+    assert len(sizes) == 2 * 7 * 3
     assert min(sizes) > 1000
 
 

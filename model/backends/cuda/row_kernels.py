@@ -53,3 +53,4 @@ def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) ->
         kernels.embed(0 * ids, 0 * ids, vector[0], vector[0], 1.0)
         kernels.add_norm(vector, vector, norm)
         kernels.recur(vector, vector, torch.zeros_like(vector[0]))
+        kernels.choose(vector[0], ids[0], ids[0].clone())

@@ -159,7 +159,6 @@ class CudaRunner:
         self.logits = torch.zeros(rows, self.output.columns, device=device, dtype=model.dtype)
         self.tables = [self._positions(model.encoder), self._positions(model.decoder)]
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
-        self.largest = torch.zeros(rows, device=device, dtype=model.dtype)
         self.chosen = torch.zeros(rows * self.tokens_per_call, dtype=torch.long, device=device)
         self.downloads = Downloads(len(self.chosen), device, slots=self.pipeline_depth + 2)
         self.graphs = Graphs(device)
@@ -286,9 +285,7 @@ class CudaRunner:
         self.output.write_logits(hidden[:, 0], logits)
         if self.config.forces_first:
             force_first(logits, self.cache.positions[:rows], self.first_ids[:rows])
-        # On an H200, `max` takes 36 µs for 1,024 rows of 32,000 ids, and `argmax` takes 45 µs.
-        torch.max(logits, dim=-1, out=(self.largest[:rows], chosen))
-        self.tokens[:rows].copy_(chosen)
+        self.kernels.choose(logits, chosen, self.tokens[:rows])
         self.cache.advance(rows)
 
     def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:

@@ -1,19 +1,17 @@
-"""Implements the kernels of decode steps in Triton.
-
-A row has room for more keys than it uses; `lengths` has the number of keys that it uses. One
-program of the attention computes one head of one row. It reads the keys and values in blocks. After
-each block, it keeps the largest score, the sum of the exponentials and the sum of the weighted
-values. The order of summation depends only on the number of keys of the row. A row therefore has
-the same bits in every batch. All kernels compute in float32.
-
-Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
-"""
+"""Implements the kernels of decode steps by programs in Triton's language."""
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor, nn
 
+from model.backends.cuda.triton_programs import (
+    add_norm_kernel,
+    attend_kernel,
+    choice_kernel,
+    embed_kernel,
+    part_maximum_kernel,
+    recur_kernel,
+)
 from model.layers.row_kernels import KeyValue
 
 BLOCK = 32
@@ -29,227 +27,16 @@ rows with 30 keys, and 8 heads of 64 numbers.
 ROW_WARPS = 4
 """Number of warps of the other programs. Their time hardly depends on it."""
 
+PART, PART_WARPS = 16384, 4
+"""Number of logits that a program compares, and the number of its warps.
 
-@triton.jit
-def attend_kernel(
-    query,
-    key,
-    value,
-    lengths,
-    new_key,
-    new_value,
-    out,
-    query_row,
-    query_head,
-    key_row,
-    key_head,
-    key_position,
-    value_row,
-    value_head,
-    value_position,
-    new_key_row,
-    new_key_head,
-    new_value_row,
-    new_value_head,
-    scale,
-    heads: tl.constexpr,
-    head_dim: tl.constexpr,
-    padded_dim: tl.constexpr,
-    block: tl.constexpr,
-    has_new: tl.constexpr,
-):
-    """Computes one head of one row.
-
-    Args:
-        query: Queries (B, H, 1, K).
-        key: Keys (B, H, S, K).
-        value: Values (B, H, S, K).
-        lengths: Number of keys of each row (B,).
-        new_key: Last key of each row (B, H, 1, K), if `has_new`.
-        new_value: Last value of each row (B, H, 1, K), if `has_new`.
-        out: Receives the attention (B, 1, H, K); a contiguous tensor.
-        query_row: Distance in memory between two rows of the queries, in elements.
-        query_head: Distance in memory between two heads of the queries, in elements.
-        key_row: Distance in memory between two rows of the keys, in elements.
-        key_head: Distance in memory between two heads of the keys, in elements.
-        key_position: Distance in memory between two keys of a head, in elements.
-        value_row: Distance in memory between two rows of the values, in elements.
-        value_head: Distance in memory between two heads of the values, in elements.
-        value_position: Distance in memory between two values of a head, in elements.
-        new_key_row: Distance in memory between two rows of the new keys, in elements.
-        new_key_head: Distance in memory between two heads of the new keys, in elements.
-        new_value_row: Distance in memory between two rows of the new values, in elements.
-        new_value_head: Distance in memory between two heads of the new values, in elements.
-        scale: Factor of the scores.
-        heads: Number of heads (H).
-        head_dim: Size of a head (K).
-        padded_dim: The power of two that is at least K.
-        block: Number of keys that are read at once.
-        has_new: Whether the last key and value come from `new_key` and `new_value`, and are written
-            to `key` and `value`.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1).to(tl.int64)
-    length = tl.load(lengths + row)
-    dims = tl.arange(0, padded_dim)
-    has_dim = dims < head_dim
-    scaled_query = tl.load(
-        query + row * query_row + head * query_head + dims, mask=has_dim, other=0.0
-    )
-    scaled_query = scaled_query.to(tl.float32) * scale
-    keys = key + row * key_row + head * key_head
-    values = value + row * value_row + head * value_head
-    largest = float("-inf")
-    total = 0.0
-    weighted_sum = tl.zeros([padded_dim], tl.float32)
-    if has_new:
-        length = length - 1
-        last_key = tl.load(
-            new_key + row * new_key_row + head * new_key_head + dims, mask=has_dim, other=0.0
-        )
-        last_value = tl.load(
-            new_value + row * new_value_row + head * new_value_head + dims, mask=has_dim, other=0.0
-        )
-        tl.store(keys + length * key_position + dims, last_key, mask=has_dim)
-        tl.store(values + length * value_position + dims, last_value, mask=has_dim)
-        largest = tl.sum(last_key.to(tl.float32) * scaled_query, axis=0)
-        total = 1.0
-        weighted_sum = last_value.to(tl.float32)
-    for first in range(0, length, block):
-        positions = first + tl.arange(0, block)
-        is_key = positions < length
-        mask = is_key[:, None] & has_dim[None, :]
-        part_of_keys = tl.load(
-            keys + positions[:, None] * key_position + dims[None, :], mask=mask, other=0.0
-        )
-        part_of_values = tl.load(
-            values + positions[:, None] * value_position + dims[None, :], mask=mask, other=0.0
-        )
-        scores = tl.sum(part_of_keys.to(tl.float32) * scaled_query[None, :], axis=1)
-        scores = tl.where(is_key, scores, float("-inf"))
-        larger = tl.maximum(largest, tl.max(scores, axis=0))
-        factor = tl.exp(largest - larger)
-        weights = tl.exp(scores - larger)
-        weighted_sum = weighted_sum * factor + tl.sum(
-            part_of_values.to(tl.float32) * weights[:, None], axis=0
-        )
-        total = total * factor + tl.sum(weights, axis=0)
-        largest = larger
-    weighted_sum = weighted_sum / tl.maximum(total, 1e-30)  # 0 for a row without keys
-    target = out + (row * heads + head) * head_dim + dims
-    tl.store(target, weighted_sum.to(out.dtype.element_ty), mask=has_dim)
-
-
-@triton.jit
-def embed_kernel(
-    tokens,
-    positions,
-    weight,
-    table,
-    out,
-    token_row,
-    position_row,
-    scale,
-    width: tl.constexpr,
-    padded_width: tl.constexpr,
-):
-    """Adds the vector of a token to the vector of its position, for one row.
-
-    Args:
-        tokens: Ids (B,). The vector of a negative id is zero.
-        positions: Positions (B,).
-        weight: Vectors of all ids (V, D); a contiguous tensor.
-        table: Vectors of all positions (L, D); a contiguous tensor.
-        out: Receives the sums (B, D); a contiguous tensor.
-        token_row: Distance in memory between two tokens, in elements.
-        position_row: Distance in memory between two positions, in elements.
-        scale: Factor of the vectors of tokens.
-        width: Size of a vector (D).
-        padded_width: The power of two that is at least D.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    dims = tl.arange(0, padded_width)
-    has_dim = dims < width
-    token = tl.load(tokens + row * token_row)
-    position = tl.load(positions + row * position_row)
-    has_token = has_dim & (token >= 0)
-    vector = tl.load(weight + token * width + dims, mask=has_token, other=0.0).to(tl.float32)
-    place = tl.load(table + position * width + dims, mask=has_dim, other=0.0).to(tl.float32)
-    summed = vector * scale + place
-    tl.store(out + row * width + dims, summed.to(out.dtype.element_ty), mask=has_dim)
-
-
-@triton.jit
-def add_norm_kernel(
-    x,
-    y,
-    weight,
-    bias,
-    total,
-    normed,
-    epsilon,
-    width: tl.constexpr,
-    padded_width: tl.constexpr,
-):
-    """Computes the sum of two vectors, and its layer norm, for one row.
-
-    Args:
-        x: Vectors (B, D); a contiguous tensor.
-        y: Vectors (B, D); a contiguous tensor.
-        weight: Weight of the layer norm (D,).
-        bias: Bias of the layer norm (D,).
-        total: Receives the sums (B, D); a contiguous tensor.
-        normed: Receives the layer norm of the sums (B, D); a contiguous tensor.
-        epsilon: Number that is added to the variance.
-        width: Size of a vector (D).
-        padded_width: The power of two that is at least D.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    dims = tl.arange(0, padded_width)
-    has_dim = dims < width
-    places = row * width + dims
-    summed = tl.load(x + places, mask=has_dim, other=0.0).to(tl.float32)
-    summed += tl.load(y + places, mask=has_dim, other=0.0).to(tl.float32)
-    rounded = summed.to(total.dtype.element_ty)
-    tl.store(total + places, rounded, mask=has_dim)
-    summed = rounded.to(tl.float32)
-    mean = tl.sum(summed, axis=0) / width
-    centred = tl.where(has_dim, summed - mean, 0.0)
-    variance = tl.sum(centred * centred, axis=0) / width
-    scaled = centred / tl.sqrt(variance + epsilon)
-    scaled = scaled * tl.load(weight + dims, mask=has_dim, other=0.0).to(tl.float32)
-    scaled += tl.load(bias + dims, mask=has_dim, other=0.0).to(tl.float32)
-    tl.store(normed + places, scaled.to(normed.dtype.element_ty), mask=has_dim)
-
-
-@triton.jit
-def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: tl.constexpr):
-    """Computes the new cell of an SSRU and its output for one row.
-
-    Args:
-        forget: Forget gates before the sigmoid (B, D); a contiguous tensor.
-        update: Product of the input x and the weight W (B, D); a contiguous tensor.
-        cell: Cells (B, D), which are updated; a contiguous tensor.
-        out: Receives the outputs (B, D); a contiguous tensor.
-        width: Size of a cell (D).
-        padded_width: The power of two that is at least D.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    dims = tl.arange(0, padded_width)
-    has_dim = dims < width
-    places = row * width + dims
-    gate = tl.load(forget + places, mask=has_dim, other=0.0).to(tl.float32)
-    gate = 1.0 / (1.0 + tl.exp(-gate))
-    new = tl.load(update + places, mask=has_dim, other=0.0).to(tl.float32)
-    old = tl.load(cell + places, mask=has_dim, other=0.0).to(tl.float32)
-    new = (gate * old + (1.0 - gate) * new).to(cell.dtype.element_ty)
-    tl.store(cell + places, new, mask=has_dim)
-    positive = tl.maximum(new.to(tl.float32), 0.0)
-    tl.store(out + places, positive.to(out.dtype.element_ty), mask=has_dim)
+An H200 chooses the tokens of 1,024 rows of 32,000 ids in 23 µs, and in 25 µs with 8,192 logits and
+8 warps. PyTorch needs 39 µs.
+"""
 
 
 class TritonKernels:
-    """Implements RowKernels by the kernels of this module."""
+    """Implements RowKernels by Triton's programs."""
 
     def embed(
         self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
@@ -313,9 +100,10 @@ class TritonKernels:
             )
         return out.transpose(1, 2)
 
-    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """Returns the sum of x and y, and the layer norm of the sum (RowKernels)."""
         width = x.shape[-1]
+        assert isinstance(norm, nn.LayerNorm)
         assert x.is_contiguous()
         assert y.is_contiguous()
         total, normed = torch.empty_like(y), torch.empty_like(y)
@@ -352,3 +140,32 @@ class TritonKernels:
                 num_warps=ROW_WARPS,
             )
         return out
+
+    def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
+        """Writes the id of the largest logit of each row (RowKernels)."""
+        rows, columns = logits.shape
+        parts = triton.cdiv(columns, PART)
+        assert chosen.is_contiguous()
+        assert tokens.is_contiguous()
+        largest = torch.empty(rows, parts, device=logits.device)
+        ids = torch.empty(rows, parts, dtype=torch.int32, device=logits.device)
+        with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+            part_maximum_kernel[(rows, parts)](
+                logits,
+                largest,
+                ids,
+                columns,
+                parts,
+                logits.stride(0),
+                part=PART,
+                num_warps=PART_WARPS,
+            )
+            choice_kernel[(rows,)](
+                largest,
+                ids,
+                chosen,
+                tokens,
+                parts,
+                padded_parts=triton.next_power_of_2(parts),
+                num_warps=1,
+            )
