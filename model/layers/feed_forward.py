@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -16,6 +17,15 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 
+linear_relu: Callable[[Tensor, Tensor, Tensor], Tensor] | None = getattr(
+    torch, "_addmm_activation", None
+)
+"""Computes relu(bias + x @ weight) in one kernel, for x (N, D) and weight (D, F).
+
+None if this version of PyTorch does not have this private operator.
+"""
+
+
 class FeedForward(nn.Module):
     """The feed-forward sublayer: fc2(activation(fc1(x)))."""
 
@@ -27,6 +37,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (B, T, D) to (B, T, D)."""
-        hidden = self.activation(self.fc1(x))  # (B, T, F)
+        if x.is_cuda and self.activation is F.relu and linear_relu is not None:
+            flat = linear_relu(self.fc1.bias, x.flatten(0, -2), self.fc1.weight.t())
+            hidden = flat.view(*x.shape[:-1], -1)
+        else:
+            hidden = self.activation(self.fc1(x))  # (B, T, F)
         y: Tensor = self.fc2(hidden)
         return y

@@ -9,7 +9,7 @@ from model.architectures.embedding import NO_TOKEN, Embedding
 from model.architectures.seq2seq import EncoderDecoder
 from model.config import Activation, NormPosition, Sinusoids
 from model.encoding.forced_pass import forced_pass
-from model.layers.feed_forward import FeedForward
+from model.layers.feed_forward import FeedForward, linear_relu
 from model.layers.positions import sinusoid_table
 from model.layers.residual import Residual
 from model.layers.row_kernels import PLAIN
@@ -189,6 +189,16 @@ def test_a_later_target_token_changes_no_earlier_logit(family: Family) -> None:
         one, other = (forced_pass(model, batch, mask, each)[0] for each in (first, second))
     assert torch.equal(one[:, :4], other[:, :4])
     assert not torch.allclose(one[:, 4:], other[:, 4:])
+
+
+def test_linear_relu_of_pytorch_is_a_product_and_relu() -> None:
+    if linear_relu is None:
+        pytest.skip("this version of PyTorch has no such operator")
+    linear = torch.nn.Linear(6, 10)
+    x = normal(5, 6)
+    with torch.no_grad():
+        found = linear_relu(linear.bias, x, linear.weight.t())
+        assert_close(found, linear(x).relu())
 
 
 @pytest.mark.parametrize(("start_id", "first"), [(None, NO_TOKEN), (63, 63)])
