@@ -27,6 +27,7 @@ from model.sequence import BatchStats
 from service import logs
 from service.ipc.channel import Channel
 from service.ipc.machine import freeze_heap, require_linux
+from service.ipc.time_slices import WORKER_SLICE_SECONDS, set_time_slice
 from service.items.result import Done, Failed
 from service.logs import LogFormat
 from service.workers.background_load import BackgroundLoads, Outcome, load_timed
@@ -149,6 +150,7 @@ class Worker:
                 select_device(config.device)
         else:
             os.nice(config.niceness)  # of this thread and of the threads that it starts
+            set_time_slice(WORKER_SLICE_SECONDS)
         for spec in config.executors:
             self.classes[spec.kind] = executor_class(spec.path)
             self.shares[spec.kind] = TimeShare(spec.share)
