@@ -13,7 +13,7 @@ import platform
 import struct
 
 WORKER_SLICE_SECONDS = 0.1
-"""Slice of a device worker on a CPU: the longest that the kernel allows. Its default is some 3 ms.
+"""Slice of a device worker on a CPU: the longest that the kernel allows. Its default is 1 to 3 ms.
 
 The HTTP process then runs soon after a worker has sent results, and sends it new sentences.
 """

@@ -56,7 +56,7 @@ class DeviceSettings(BaseModel):
         description="Largest number of tokens, including padding, that a worker encodes at once.",
     )
     attention_share: float = Field(
-        0.1,
+        0.125,
         gt=0,
         lt=1,
         description="Share of a device worker's time that attention gets while the worker has "
