@@ -16,6 +16,7 @@ import torch
 
 from service import logs
 from service.ipc.channel import Channel
+from service.ipc.time_slices import WORKER_SLICE_SECONDS
 from service.items.result import Done
 from service.items.translation import TRANSLATE
 from service.workers import worker as worker_module
@@ -64,6 +65,15 @@ def test_worker_on_a_cpu_lowers_its_own_priority(start: Start, niceness: int) ->
     thread = talk.worker.thread.native_id
     assert thread is not None
     assert os.getpriority(os.PRIO_PROCESS, thread) == min(19, before + niceness)
+
+
+def test_worker_on_a_cpu_gets_the_longest_slice(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices: list[float] = []
+    monkeypatch.setattr("service.workers.worker.set_time_slice", slices.append)
+    start().receive()
+    assert slices == [WORKER_SLICE_SECONDS]
 
 
 def test_sequences_are_translated_by_their_models(start: Start) -> None:
