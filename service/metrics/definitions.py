@@ -63,6 +63,10 @@ class Metrics:
     Args:
         version: Version of the server.
         series: Series of each task kind.
+
+    Attributes:
+        num_ok: Number of successful requests since the server's start.
+        num_billed: Number of characters that DeepL's routes have translated since then.
     """
 
     def __init__(self, version: str = "", series: Mapping[str, TaskSeries] | None = None) -> None:
@@ -74,6 +78,7 @@ class Metrics:
         self.exposition = Exposition(self.registry)
         self.openmetrics = Exposition(self.registry, is_openmetrics=True)
         self.found: dict[tuple[object, tuple[str, ...]], object] = {}
+        self.num_ok = self.num_billed = 0
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self.processes = ProcessMetrics(self.registry)
@@ -311,6 +316,7 @@ class Metrics:
         kind = (ended.task, ended.model)
         self.series(self.inflight_requests, ended.task).dec()
         self.series(self.requests, *kind, ended.outcome).inc()
+        self.num_ok += ended.outcome == "ok"
         self.series(self.inputs, *kind, ended.outcome).inc(ended.num_inputs)
         status_class = f"{ended.status // 100}xx"
         trace_id = ended.trace_id
@@ -322,25 +328,9 @@ class Metrics:
         for labels, count in ended.rejected.items():
             self.series(self.rejected_translations, *labels).inc(count)
         self.billed_characters.inc(ended.billed_characters)
+        self.num_billed += ended.billed_characters
         if ended.first_sentence_seconds is not None:
             self.first_sentence.labels(ended.model).observe(ended.first_sentence_seconds)
-
-    @property
-    def num_billed(self) -> int:
-        """Number of characters that DeepL's routes have translated since the server's start."""
-        (family,) = self.billed_characters.collect()
-        return int(family.samples[0].value)
-
-    @property
-    def num_ok(self) -> int:
-        """Number of successful requests since the server's start."""
-        samples = [sample for family in self.requests.collect() for sample in family.samples]
-        wanted = {"outcome": "ok"}.items()
-        return sum(
-            int(sample.value)
-            for sample in samples
-            if sample.name.endswith("_total") and wanted <= sample.labels.items()
-        )
 
     def count_refused(self, task: str, number: int) -> None:
         """Counts requests that were refused before the application got them."""

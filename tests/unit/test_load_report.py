@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from service.metrics.definitions import Metrics
+from service.metrics.ended import Ended
 from service.metrics.load_report import INTERVAL_SECONDS, Load, LoadReport
 from service.scheduling.admission import Admission
 
@@ -66,3 +68,14 @@ def test_utilization_is_that_of_the_scarcer_limit() -> None:
     assert admission.utilization == 0.25
     admission.reserve(740)
     assert admission.utilization == 0.75
+
+
+def test_metrics_count_successful_requests_and_billed_characters() -> None:
+    metrics = Metrics()
+    for outcome, status, billed in (("ok", 200, 5), ("invalid", 400, 0), ("ok", 200, 7)):
+        metrics.end(Ended("translate", "en-pt", outcome, status, 1, 0.1, {}, {}, billed))
+    assert (metrics.num_ok, metrics.num_billed) == (2, 12)
+    value = metrics.registry.get_sample_value
+    labels = {"task": "translate", "model": "en-pt", "outcome": "ok"}
+    assert value("regard_requests_total", labels) == metrics.num_ok
+    assert value("regard_billed_characters_total") == metrics.num_billed
