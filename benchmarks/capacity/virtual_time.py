@@ -14,12 +14,12 @@ from service.scheduling import (
     admission,
     job,
     lanes,
-    margin,
     policies,
     scheduler,
     submission,
     worker_state,
 )
+from service.scheduling.forecast import margin
 
 CLOCKED = (admission, job, lanes, margin, policies, scheduler, worker_state)
 """Modules that read the time from the module `time`."""

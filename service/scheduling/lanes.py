@@ -11,9 +11,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 
+from service.scheduling.forecast.margin import Margin
+from service.scheduling.forecast.pace import Pace
 from service.scheduling.job import Job
-from service.scheduling.margin import Margin
-from service.scheduling.pace import Pace
 
 LANES = ("interactive", "bulk")
 

@@ -24,10 +24,11 @@ from service.items.base import WorkItem
 from service.items.result import Done, Failed, Result
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission, late
+from service.scheduling.forecast.margin import Prediction, is_relevant
 from service.scheduling.job import Job
 from service.scheduling.lanes import LANES, Queue
-from service.scheduling.margin import Prediction, is_relevant
 from service.scheduling.policies import Policy
+from service.scheduling.retries import fail_with_device, retry
 from service.scheduling.submission import Submission
 from service.scheduling.task_kind import TaskKind
 from service.scheduling.worker_state import Link, WorkerState
@@ -38,10 +39,6 @@ logger = logging.getLogger("regard.scheduler")
 NEEDED_SHARE = 0.5
 """A waiting job is given up if the time until its deadline is less than this share of its expected
 computing time. The share is small, because a single job may be faster than expected."""
-
-MAX_ATTEMPTS = 2
-"""Largest number of dispatches of an item. If its worker dies, the item is dispatched again."""
-
 
 CallSoon = Callable[[Callable[[], None]], object]
 
@@ -282,39 +279,20 @@ class Scheduler:
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
-        """Puts the jobs of a dead worker first in their lanes, to be tried again.
-
-        A job that has been tried MAX_ATTEMPTS times fails.
-        """
+        """Removes a dead worker; its jobs are tried again (`service.scheduling.retries`)."""
         worker = self.workers.pop(link, None)
-        if worker is None:
-            return
-        for job in reversed(worker.held.values()):
-            if job.receiver.is_closed:  # this loop has failed another job of the same submission
-                continue
-            if job.attempts < MAX_ATTEMPTS:
-                self.queues[job.kind][job.model].lane(job).add(job, is_first=True)
-            else:
-                job.receiver.fail(
-                    UnavailableError(
-                        "two workers died while they computed this request; try again", 1
-                    )
-                )
-        self._dispatch()
+        if worker is not None:
+            retry([*worker.held.values()], lambda job: self.queues[job.kind][job.model])
+            self._dispatch()
 
     def device_lost(self, link: Link) -> None:
-        """Fails the jobs of a worker whose device failed, and all jobs if no worker is left.
-
-        The worker's jobs are not tried again, because one of them may have caused the failure.
-        """
+        """Removes a worker whose device failed; fails its jobs, and all jobs if it was the last."""
         worker = self.workers.pop(link, None)
         jobs = list(worker.held.values()) if worker is not None else []
         if not self.workers:
             queues = [queue for each in self.queues.values() for queue in each.values()]
             jobs += itertools.chain(*[queue.jobs() for queue in queues])
-        for job in jobs:
-            if not job.receiver.is_closed:
-                job.receiver.fail(UnavailableError("the device failed; try again", 5))
+        fail_with_device(jobs)
 
     def has_work(self, link: Link) -> bool:
         """Returns whether a worker holds any job."""

@@ -7,8 +7,8 @@ from typing import Protocol
 from service.errors import DeadlineExceededError, too_late
 from service.items.result import Result
 from service.items.result_stream import ResultStream
+from service.scheduling.forecast.margin import Prediction
 from service.scheduling.job import Job
-from service.scheduling.margin import Prediction
 
 
 class Listener(Protocol):

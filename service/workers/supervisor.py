@@ -1,7 +1,7 @@
 """The supervisor keeps the device workers alive: it starts them, reads from them, restarts them.
 
 When a worker dies, the scheduler dispatches its items a second time
-(`service/scheduling/scheduler.py`, `worker_lost`).
+(`service/scheduling/retries.py`).
 """
 
 import asyncio

@@ -22,7 +22,7 @@ from benchmarks.capacity.replay import Replay, replay, until_interrupted
 from benchmarks.capacity.replicas import capacity_of_cores, point, simulate
 from benchmarks.capacity.simulation import Outcome
 from benchmarks.capacity.virtual_time import Clock, virtual_time
-from service.scheduling.margin import Margin
+from service.scheduling.forecast.margin import Margin
 from tests.unit.bench_server import FakeTranslator, served
 
 COSTS = Costs(

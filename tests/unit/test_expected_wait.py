@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.capacity.virtual_time import Clock, virtual_time
 from service.items.translation import TRANSLATE
-from service.scheduling import margin
-from service.scheduling.pace import MAX_STRETCH, MIN_SAMPLES, Pace
+from service.scheduling.forecast import margin
+from service.scheduling.forecast.pace import MAX_STRETCH, MIN_SAMPLES, Pace
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import MODELS, FakeWorker, run, sentences
 from tests.unit.simulation import Simulation

@@ -1,0 +1,1 @@
+"""Predictions of the time that new jobs will take."""
