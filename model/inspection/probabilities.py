@@ -17,10 +17,10 @@ class TokenProbabilities:
     """The probabilities at each position of a target, given the source and the previous tokens.
 
     T is the number of target tokens, k the number of likeliest tokens, and N the number of named
-    tokens. The probabilities of all candidates at a position sum to 1. A token that is no candidate
-    is compared with the candidates: its probability is exp(logit) / sum of exp(candidate logits).
-    All logarithms are natural. The rank of a token is 1 plus the number of candidates with a
-    larger probability.
+    tokens. Candidates are the tokens that the decoder may choose. Their probabilities at a position
+    sum to 1. A token that is no candidate is compared with the candidates: its probability is
+    exp(logit) / sum of exp(candidate logits). All logarithms are natural. The rank of a token is 1
+    plus the number of candidates with a larger probability.
 
     Attributes:
         log_probs: Log-probability of each target token (T).

@@ -35,8 +35,8 @@ class AttentionKind(StrEnum):
 
     The rows of a map are the attending tokens, and the columns are the attended tokens. `encoder`
     is source to source, and `cross` is target to source. `decoder` is target to target; a token
-    attends to itself and to earlier tokens. If rows are target tokens, row t belongs to input t of
-    the decoder. From this input, the decoder predicts token t.
+    attends to itself and to earlier tokens. If rows are target tokens, row t shows the step in
+    which the decoder predicts token t. Its input in this step is token t - 1.
     """
 
     ENCODER = "encoder"
@@ -228,8 +228,8 @@ class SiteKnockout:
     Attributes:
         heads: Heads whose output is 0.
         keys: Positions to which no token attends.
-        edges: Edges that are switched off. Only the tokens and the heads of each edge are
-            used here.
+        edges: Edges that are switched off. Their kinds and layers have no effect,
+            because all of these edges are in this sublayer.
     """
 
     heads: tuple[int, ...]
@@ -270,9 +270,9 @@ class AttentionJob:
             the encoder.
         queries: Queries that one forward pass answers.
         knockout: Parts of the model that are switched off. An empty knock-out switches nothing off.
-            The other knock-outs of a sentence are compared with it, so all of them run in the same
-            kind of pass. None if the job is not about knock-outs. The output may then come from
-            native code, which rounds some values to other int8 values.
+            It gives the values with which other knock-outs of the sentence are compared, so every
+            job with a knock-out runs in PyTorch. None if the job is not about knock-outs. Its
+            output may come from native code, whose int8 values differ a little.
     """
 
     source: list[int]

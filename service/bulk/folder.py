@@ -79,7 +79,9 @@ class OutputFolder:
         if has_job := not own.isdisjoint(names):
             names = [name for name in names if SHARD_NAME.fullmatch(name) is None]
         if unknown := [name for name in names if name not in own]:
-            reason = "that do not belong to its job" if has_job else "of something else"
+            reason = (
+                "that do not belong to its job" if has_job else "that are not from `regard bulk`"
+            )
             raise JobError(
                 f"{self.path} has files {reason}: {', '.join(unknown[:5])}; move them, or choose "
                 "another --output"
@@ -137,7 +139,9 @@ class OutputFolder:
         ]
 
     def num_rows_done(self, job: Job, unfinished: Sequence[int]) -> int:
-        """Returns the number of committed rows; a shorter last chunk counts as a full chunk.
+        """Returns about how many rows are committed.
+
+        Each committed chunk of an unfinished shard counts as a full chunk.
 
         Args:
             job: The job.

@@ -27,9 +27,8 @@ class Carriage:
             a stand-in, or if the sentence with stand-ins is too long.
         parts: Maps the index of each sentence that was translated in parts to its translation,
             which has the markers of the sentence.
-        capitals: Maps the marker of a glossary's target term to a second marker, whose span is the
-            same term with a capital letter. The second marker replaces the first marker at the
-            start of a translated sentence.
+        capitals: A glossary term needs a capital letter at the start of a translated sentence.
+            This attribute maps the marker of the term to the marker of its capitalised form.
     """
 
     protected: ProtectedText = NO_SPANS

@@ -269,7 +269,7 @@ def test_changed_options_are_refused(source: Path, output: Path) -> None:
 def test_unknown_files_are_refused(source: Path, output: Path) -> None:
     output.mkdir()
     (output / "thesis.doc").write_text("mine", encoding="utf-8")
-    with pytest.raises(JobError, match="has files of something else: thesis.doc"):
+    with pytest.raises(JobError, match="has files that are not from `regard bulk`: thesis.doc"):
         started(source, output)
     (output / "thesis.doc").unlink()
     started(source, output)

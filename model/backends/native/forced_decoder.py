@@ -1,4 +1,7 @@
-"""Reads given targets with the native decoder, one token of each target in a call."""
+"""Runs the native decoder over given targets, and returns its hidden states.
+
+Each call computes one token of every target.
+"""
 
 import ctypes
 from collections.abc import Iterator, Sequence

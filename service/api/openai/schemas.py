@@ -65,7 +65,7 @@ class EmbeddingsRequest(EmbedParameters):
     truncate: bool = Field(
         False,
         description="Truncate inputs over the limit of the model. `truncated` marks these inputs, "
-        "and X-Truncated-Inputs counts them. If false, the server refuses them.",
+        "and X-Truncated-Inputs counts them. If `truncate` is false, the server refuses them.",
     )
 
     def query(self) -> EmbedQuery:
@@ -113,8 +113,8 @@ class AlignmentBody(BaseModel):
     layer: int
     head: int | Literal["mean"] = Field(description="`mean` is the mean over the layer's heads.")
     shift: int = Field(
-        description="0 if the attention of a row belongs to the predicted token, 1 if it belongs "
-        "to the decoder's input token."
+        description="0 if each row of attention aligns the token that the decoder predicts in this "
+        "step; 1 if it aligns the token that the decoder reads, which is the token before."
     )
 
 
@@ -130,8 +130,8 @@ class ServedBody(BaseModel):
         None, description="Name of the model for which `id` is an alias; else null."
     )
     revision: str = Field(
-        description="First digits of the sha256 sum of the weights. For a remote model, it is the "
-        "sum of the name and address."
+        description="First digits of the sha256 sum of the weights. For a remote model, they come "
+        "from the sha256 sum of its name and address."
     )
     device: str | None = Field(description="Null while the model loads.")
     devices: list[str] = Field(
