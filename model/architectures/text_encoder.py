@@ -126,7 +126,7 @@ class TextEncoder(nn.Module):
         return cast("list[EncoderLayer | RotaryLayer]", list(self.layers))
 
     def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
-        """Returns the input (B, S, D) of the first layer; `max_position` is not needed."""
+        """Returns the input (B, S, D) of the first layer; `max_position` has no effect."""
         embedded: Tensor = self.embedding(tokens, positions)
         return embedded
 
@@ -137,9 +137,9 @@ class TextEncoder(nn.Module):
     def biases(self, length: int) -> Sequence[Tensor | None]:
         """Returns the bias (1, 1 or H, S, S) of each layer for S tokens; None for no bias.
 
-        A shorter text uses the first rows and columns. A bias has four dimensions because the
-        fused kernel needs them. For three dimensions PyTorch would select another kernel, which
-        computes other bits.
+        A text of fewer than S tokens uses the first rows and columns. A bias has four dimensions
+        because the fused kernel needs them. With three dimensions, PyTorch would select another
+        kernel, whose results differ in the last bits.
         """
         if self.config.rotary:
             dtype = self.embedding.tokens.dtype
@@ -150,6 +150,6 @@ class TextEncoder(nn.Module):
         return [bias] * len(self.layers)
 
     def finish(self, x: Tensor) -> Tensor:
-        """Returns the last hidden states for the output of the last layer, x (B, S, D)."""
+        """Applies the final norm to the output x (B, S, D) of the last layer."""
         y: Tensor = self.norm(x)
         return y

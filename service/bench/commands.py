@@ -49,7 +49,7 @@ from service.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
-"""Yields the address of a running server. Without an address, starts a private server.
+"""Yields the given address of a running server. If none is given, starts a private server.
 
 The commands send the same sentences again and again. If several equal sentences are in progress, a
 server with default settings computes only one of them. A private server of these commands computes
@@ -315,7 +315,7 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Measure how much slower single sentences are while other clients send long lists.
 
-    While lists are sent, one more client sends lists of 1000 sentences. Exits with 1 if the
+    In the windows with lists, one more client sends lists of 1000 sentences. Exits with 1 if the
     ratio of p99 is above --limit, or if a request with a single sentence fails.
     """
     with _errors_shown():

@@ -25,7 +25,7 @@ from service.models.registry.errors import RegistryError
 from service.models.registry.take import take_models
 from service.settings import Settings
 
-INTERRUPTED = "interrupted; committed rows are kept, and the same command continues"
+INTERRUPTED = "interrupted; committed rows are kept: run the same command to continue"
 ROWS_PER_WORKER = {False: 64, True: 1024}
 """Number of rows per batch of a device worker. The key tells whether the worker uses a GPU.
 
@@ -119,8 +119,8 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Translate each row of text, JSONL or Parquet files.
 
-    Each row gets exactly one result, in the order of the input. After an interruption, the same
-    command continues. A row that fails gets an error, and the others are translated.
+    Each row gets exactly one result, in the order of the input. After an interruption, run
+    the same command to continue. A row that fails gets an error, and the others are translated.
     """
     if bool(target) == bool(to_column):
         raise stop("name the target language with --to, or its column with --to-column")
@@ -166,8 +166,8 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Compute a vector for each row of text, JSONL or Parquet files.
 
-    Each row gets exactly one result, in the order of the input. After an interruption, the same
-    command continues. A row that fails gets an error, and the others are embedded.
+    Each row gets exactly one result, in the order of the input. After an interruption, run
+    the same command to continue. A row that fails gets an error, and the others are embedded.
     """
     cluster = cluster_options(address, actors, cpus, gpus, temp)
     layout = Layout(sources, output, output_format, models, shard_rows, chunk_rows, price, cluster)
@@ -254,8 +254,10 @@ def check_models(options: JobOptions, settings: Settings) -> None:
         readers = catalog.readers(settings.max_source_tokens)
         name = options.model and catalog.named(options.model)
         if not readers or (name is not None and name not in readers):
-            known = ", ".join(readers) or "none"
-            raise JobError(f"no model {options.model or ''} embeds texts; there are {known}")
+            if not readers:
+                raise JobError("no embedding model is served; add one to REGARD_MODELS")
+            known = ", ".join(readers)
+            raise JobError(f"{options.model} is not an embedding model; choose one of: {known}")
         return
     target = catalog.language(options.target) if options.target else None
     if options.source is not None:
@@ -339,7 +341,7 @@ def report(layout: Layout, job: Job, figures: dict[str, Any]) -> None:
         say(f"{failed} rows failed; the column `error` gives the reasons")
     if figures["recomputed_share"]:
         share, runs = figures["recomputed_share"], figures["num_runs"]
-        say(f"{share:.2%} of the rows were computed again, in {runs} runs")
+        say(f"the job took {runs} runs; {share:.2%} of the rows were computed again")
     say(f"{figures['cpu_seconds_per_million']:.0f} CPU seconds for a million rows")
     if "price_per_million" in figures:
         price, per_million = figures["price"], figures["price_per_million"]

@@ -59,7 +59,7 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
     exists and is not older than the file. After an interruption, the same command therefore
     continues. The command exits with 1 if a file fails.
     """
-    with errors_shown("interrupted; complete files are kept, and the same command continues"):
+    with errors_shown("interrupted; complete files are kept: run the same command to continue"):
         if source == STANDARD_INPUT:
             with connected(url, models, api_key, requests) as client:
                 _translate_lines(TextTranslator(client, source_language, target_language), target)

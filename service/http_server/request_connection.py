@@ -14,16 +14,18 @@ STATE_KEY = "connection"
 """Name of the connection in the state of a request's ASGI scope."""
 
 ADMITTED_KEY = "is_admitted"
-"""Name of a flag in the same state: whether the turn of the event loop has time for the request.
+"""Name of a flag in the same state: whether the request is admitted.
 
+A request is refused if it arrives in a turn of the event loop that has too much work already.
 The flag is missing if the connection has not counted the request.
 """
 
 ARRIVED_KEY = "arrived"
-"""Name of a time in the same state, by time.perf_counter: when the turn of the request began.
+"""Name of a time in the same state, by time.perf_counter.
 
-In a long turn, a request waits some time before the application sees it. Its deadline counts from
-the beginning of the turn. The time is missing if the connection has not counted the request.
+It is the start of the turn of the event loop in which the request arrived. In a long turn, the
+request waits before the application sees it, and its deadline counts from this start. The time is
+missing if the connection has not counted the request.
 """
 
 

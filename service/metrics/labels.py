@@ -29,7 +29,7 @@ REJECTION_OUTCOMES = ("replaced", "kept")
 """Outcomes of a translation that a guard rejected."""
 
 SHARING = ("running", "cached")
-"""States of a sentence whose result an equal sentence shares."""
+"""States of a sentence when an equal sentence arrives, which then gets the same result."""
 
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"

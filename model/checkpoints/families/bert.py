@@ -28,11 +28,11 @@ class Family:
             for the number of a layer, from 0. Some encoders of the family have only a part of the
             parameters.
         read: Returns the config, given the options and the name of the file (for messages).
-        ignored: Pattern of the names of tensors that embeddings do not need. Tensors of a
-            classification head are an error, because the encoder of a classifier gives no useful
-            embeddings.
-        splits: Describes tensors that are split into equal parts. Maps the end of such a tensor's
-            name to the ends of its parts' names.
+        ignored: Pattern of the names of tensors that embeddings do not need. It does not match
+            the tensors of a classification head. A file with such a head is refused, because the
+            encoder of a classifier gives no useful embeddings.
+        splits: Describes tensors that are split into equal parts. Maps the suffix of such a
+            tensor's name to the suffixes of its parts' names.
     """
 
     prefix: str
@@ -67,8 +67,9 @@ class Defaults:
     """The properties in which the families of this module differ.
 
     Attributes:
-        pad_id: Padding id of MPNet, and default of the padding id of other families. None if
-            positions are not counted from the padding id.
+        pad_id: Padding id, after which positions begin. MPNet always has this id. In RoBERTa,
+            XLM-RoBERTa and CamemBERT, an option replaces it. None for BERT, whose positions begin
+            at 0.
         token_types: Default of `type_vocab_size`; 0 if the family has no token types.
         relative_buckets: The fixed `relative_attention_num_buckets`; 0 if the family has no
             relative positions.
@@ -137,7 +138,7 @@ def read_bert(defaults: Defaults, options: Options, name: str) -> TextEncoderCon
 
     Raises:
         UnsupportedModelError: Options are not implemented or have wrong values. The error lists
-            all of them, except for a wrong padding id.
+            all of them. A wrong padding id has an error of its own, if nothing else is wrong.
     """
     reasons = unsupported(options, SUPPORTED)
     activation = ACTIVATIONS.get(str(options.get("hidden_act", "gelu")))

@@ -36,7 +36,7 @@ class Prepared:
         alignments: Alignment of the words of each sentence, in code points of the text and of its
             translation; empty unless the request asks for it.
         decoded: Maps the index of a sentence to its best translation, if it has been decoded.
-        warnings: The guards that reject the kept translations of sentences. A guard is a check for
+        warnings: Guards that reject the final translations of sentences. A guard is a check for
             wrong translations.
     """
 
