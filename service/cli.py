@@ -1,6 +1,7 @@
 """The `regard` command."""
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -161,24 +162,26 @@ def listen(settings: Settings) -> list[socket.socket]:
     Raises:
         typer.Exit: A port is in use, or a host has no address.
     """
-    wanted = [(settings.host, settings.port, "REGARD_PORT")]
+    wanted = [(settings.host, settings.port, "REGARD")]
     if settings.admin_port:
         host = settings.admin_host or settings.host
-        wanted.append((host, settings.admin_port, "REGARD_ADMIN_PORT"))
+        wanted.append((host, settings.admin_port, "REGARD_ADMIN"))
     listeners = []
-    for host, port, name in wanted:
+    for host, port, prefix in wanted:
         try:
             listeners += open_listeners(host, port)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
+            is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+            advice = "PORT to another port" if is_port else "HOST to another address"
             raise stop(
-                f"cannot listen on {host}:{port}: {reason}; set {name} to another port"
+                f"cannot listen on {host}:{port}: {reason}; set {prefix}_{advice}"
             ) from error
     return listeners
 
 
 def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text") -> None:
-    """Prints the address of the server, and a command that tries or lists the server's models.
+    """Prints the address of the server, and a curl command with an example request.
 
     If the format of the log is JSON, the function logs the address and prints nothing. Every line
     of the output is then a JSON object.

@@ -34,7 +34,7 @@ The setting REGARD_MAX_ROWS overrides this number.
 
 BATCHES_IN_FLIGHT = 16
 """Number of batches per device worker that an actor has in progress at a time. If this number and
-CHUNK_ROWS are both halved, 1,000 rows take 3 % more CPU time."""
+CHUNK_ROWS are both halved, a job takes 3 % more CPU time."""
 
 CHUNK_ROWS = 256
 """Number of rows that are committed together, by default."""
@@ -46,7 +46,7 @@ Sources = Annotated[list[Path], typer.Argument(help="files, or folders of files"
 Output = Annotated[Path, typer.Option("--output", "-o", help="folder for the results")]
 Format = Annotated[
     str | None,
-    typer.Option("--format", help="jsonl or parquet; default: parquet if the inputs are Parquet"),
+    typer.Option("--format", help="jsonl or parquet; default: parquet for Parquet, else jsonl"),
 ]
 TextColumn = Annotated[str, typer.Option(help="column of the texts")]
 IdColumn = Annotated[str | None, typer.Option(help="column of the ids; by default row numbers")]
@@ -274,6 +274,7 @@ def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layo
     """
     folder = OutputFolder(layout.output.resolve())
     if is_complete(folder, options, paths):
+        folder.delete_work()  # The run that completed the job may have been killed before this.
         say(f"{layout.output} is complete; nothing is computed")
         return
     with folder.locked():

@@ -133,13 +133,13 @@ class OutputFolder:
         return self.chunks / f"{index:05d}" / f"{chunk:05d}{suffix}"
 
     def unfinished(self, job: Job) -> list[int]:
-        """Returns the shards that do not exist yet."""
+        """Returns the indices of the shards that are not published yet."""
         return [
             index for index in range(len(job.table)) if not self.shard_path(job, index).exists()
         ]
 
     def num_rows_done(self, job: Job, unfinished: Sequence[int]) -> int:
-        """Returns about how many rows are committed.
+        """Returns the approximate number of committed rows of the job.
 
         Each committed chunk of an unfinished shard counts as a full chunk.
 
@@ -185,7 +185,7 @@ class OutputFolder:
         """Merges the chunks of a shard into the file of the shard, and deletes the chunks.
 
         This is the second phase of the commit; `commit` is the first phase. If another process has
-        already published the shard and deleted the chunks, its file is kept.
+        already published the shard and deleted the chunks, the file of that process stays.
 
         Raises:
             JobError: The chunks and the shard have different numbers of rows.
@@ -215,6 +215,10 @@ class OutputFolder:
             file.write(json.dumps(manifest, indent=1).encode())
         os.replace(written, self.path / MANIFEST)
         sync_folder(self.path)
+        self.delete_work()
+
+    def delete_work(self) -> None:
+        """Deletes the working files of a complete job."""
         shutil.rmtree(self.work, ignore_errors=True)
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from service.bulk import rows as bulk_rows
-from service.bulk.commands import is_complete, open_job
+from service.bulk.commands import compute_job, is_complete, open_job
 from service.bulk.folder import OutputFolder
 from service.bulk.inputs import FORMATS, Columns, find_files
 from service.bulk.job import Job, plan
@@ -235,6 +235,10 @@ def test_complete_folder_is_not_computed_again(source: Path, output: Path) -> No
         "part-00001.jsonl",
         "part-00002.jsonl",
     ]
+    folder.work.mkdir()  # as if the run had been killed before it deleted this folder
+    layout = layout_of(source, output)
+    compute_job(*options_of(layout), SETTINGS, layout)
+    assert not folder.work.exists()
     source.write_text("other\n", encoding="utf-8")
     with pytest.raises(JobError, match="has changed since the job was started"):
         is_complete(folder, *options_of(layout_of(source, output)))

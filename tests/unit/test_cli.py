@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import uvicorn
 from typer.testing import CliRunner
 
-from service.cli import app, greet
+from service.cli import app, greet, listen
 from service.console import stop
 from service.http_workers.main_process import MainProcess
 from service.models.catalog import Catalog
 from service.server import Server
+from service.settings import Settings
 from tests.hf_files import write_marian
 from tests.tiny_text import write_model
 
@@ -104,6 +106,25 @@ def test_message_may_hold_what_looks_like_markup(capsys: pytest.CaptureFixture[s
     """A path with brackets ended the program with a traceback of the console's."""
     assert stop("[/red] is no folder [bold]").exit_code == 1
     assert "[/red] is no folder [bold]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({}, "set REGARD_PORT to another port"),
+        ({"host": "192.0.2.1"}, "set REGARD_HOST to another address"),  # not of this machine
+        ({"host": "256.1.1.1"}, "set REGARD_HOST to another address"),
+    ],
+)
+def test_failing_socket_names_the_setting(
+    given: dict[str, Any], advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = Settings(**{"host": "127.0.0.1", "port": port, "admin_port": port, **given})
+        with pytest.raises(typer.Exit):
+            listen(settings)
+    assert advice in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
