@@ -78,7 +78,9 @@ class TextEncoderConfig:
         if self.relative_buckets % 4:
             reasons.append(f"relative_buckets is {self.relative_buckets}, not a multiple of 4")
         if self.rotary and not reasons and self.d_model // self.num_heads % 2:
-            reasons.append(f"heads of {self.d_model // self.num_heads} numbers cannot be rotated")
+            reasons.append(
+                f"rotary positions need heads of an even size, not {self.d_model // self.num_heads}"
+            )
         if self.rotary and len(self.rotary) != self.layers:
             reasons.append(f"{len(self.rotary)} layers of {self.layers} have rotary positions")
         if reasons:

@@ -84,8 +84,8 @@ class Finished:
 class BatchStats(NamedTuple):
     """The amount of work of one model call, such as a decode step.
 
-    Each step of a batch makes one, and equal ones are counted. A named tuple is made and hashed
-    several times as fast as a frozen dataclass.
+    Each model call makes one object, and the worker counts equal objects. A named tuple is made
+    and hashed several times as fast as a frozen dataclass.
 
     Attributes:
         phase: Kind of the call, such as `encode`, `decode` or `embed`.

@@ -71,7 +71,7 @@ class Core:
         self.metrics.end(ended)
 
     def count_refused(self, task: str, number: int) -> None:
-        """Counts requests that were refused before they began."""
+        """Counts requests that were refused before the application got them."""
         self.metrics.count_refused(task, number)
 
     def count_call(self, model: str, outcome: str) -> None:
@@ -103,7 +103,7 @@ class Core:
 
         Raises:
             RequestTooLargeError: The request alone has more characters than the limit.
-            RateLimitedError: The account has too few requests or characters left.
+            RateLimitedError: The account of the key has too few requests or characters left.
         """
         self.rates.take(account, limits, characters)
 
@@ -204,7 +204,7 @@ def build_core(
         start_worker: Starts a device worker.
         on_failure: Called with the reason when a model in `files` cannot be loaded.
         cores: Number of CPU cores for the workers; 0 means all available cores.
-        rows_ahead: Number of rows of each model that a worker may hold beyond its batch.
+        rows_ahead: Number of rows beyond a model's batch that a worker may hold for each model.
     """
     cores = cores or available_cores()
     metrics = Metrics(version("regard"), task_series())

@@ -30,7 +30,8 @@ def create_app(
     Args:
         settings: Settings of the server.
         start_worker: Starts a device worker.
-        on_failure: Called with the reason when a model of the settings cannot be loaded.
+        on_failure: Called with an error text when a model of the settings cannot be loaded, or
+            when the device has failed repeatedly.
         cores: Number of CPU cores for the device workers; 0 means all available cores.
 
     Raises:
@@ -67,7 +68,8 @@ class Server(DrainingServer):
         start_worker: Starts a device worker.
 
     Attributes:
-        failure: Reason why a model could not be loaded; None if no load has failed.
+        failure: Reason why the server ends: a model could not be loaded, or the device failed
+            repeatedly. None if there is no such reason.
 
     Raises:
         CheckpointError: A model's files are missing or damaged.

@@ -57,9 +57,10 @@ class DecoderLayer(nn.Module):
             return_weights: Whether to return attention weights.
 
         Returns:
-            The new residual stream (B, T, D), and its layer norm by `next_norm` in a pre-norm
-            stack, otherwise the stream again. Then self-attention weights (B, H, T, L) or None, and
-            cross-attention weights (B, H, T, S) or None.
+            The new residual stream (B, T, D), and the input (B, T, D) of the next layer. Then
+            self-attention weights (B, H, T, L) or None, and cross-attention weights (B, H, T, S)
+            or None. In a pre-norm stack, the input of the next layer is the stream after
+            `next_norm`. In a post-norm stack, it is the stream itself.
         """
         kernels, cross, last = state.kernels, self.cross_residual, self.feed_forward_residual
         y, self_weights = self._mix_tokens(x, inner, state, return_weights)
@@ -72,7 +73,9 @@ class DecoderLayer(nn.Module):
         return x, inner, self_weights, cross_weights
 
     def project_key_value(self, module: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the keys and values (B, H, T, K) of x (B, T, D) for one attention of this layer.
+        """Returns the keys and values (B, H, T, K) that `module` computes for x (B, T, D).
+
+        `module` is the self-attention or the cross-attention of this layer.
 
         An int8 model rounds keys and values to half precision, because native code stores them in
         half precision.
@@ -126,8 +129,8 @@ class Decoder(nn.Module):
     def pad_output(self, multiple: int) -> Tensor:
         """Returns the output weight (W, D): V rows, and then rows of zeros.
 
-        Padding copies the weight once. After this, the weight is a view of the copy, so that it
-        takes no memory of its own.
+        If zeros are needed, the first call copies the weight. `output_weight` is then a view of the
+        copy, so that the model does not hold the weight twice.
 
         Args:
             multiple: W is V rounded up to a multiple of this number.

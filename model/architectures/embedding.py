@@ -49,7 +49,7 @@ class Embedding(nn.Module):
             tokens: Ids (B, T). The token vector of NO_TOKEN is zero.
             positions: Positions (B, T), from 0.
             max_position: Largest position that `positions` may contain.
-            kernels: Compute the embeddings of a model that is not in int8.
+            kernels: Kernels that compute the embeddings. An int8 model does not use them.
         """
         if self.quantized is not None:
             return self.parts(tokens, positions, max_position).embedded

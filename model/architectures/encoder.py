@@ -37,7 +37,7 @@ class EncoderLayer(nn.Module):
 
     @property
     def attention_norm(self) -> nn.Module | None:
-        """Returns the layer norm after the sum with attention; None in a pre-norm layer."""
+        """Returns the layer norm after the sum of x and attention; None in a pre-norm layer."""
         return self.self_residual.norm_after
 
     def run_feed_forward(self, x: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ class FullOutput:
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
-    """Masks every token except the row's token in `first_ids`, in rows whose position is 0.
+    """Masks, in each row at position 0, every token except the row's token in `first_ids`.
 
     The logits are changed in place.
 

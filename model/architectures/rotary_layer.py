@@ -81,7 +81,7 @@ class RotaryLayer(nn.Module):
 
     @property
     def attention_norm(self) -> None:
-        """Returns None, because a pre-norm layer has no layer norm after the sum."""
+        """Returns None, because a pre-norm layer has no layer norm after attention."""
 
     def run_feed_forward(self, x: Tensor) -> Tensor:
         """Returns the output (B, S, D) of the feed-forward sublayer, not yet added to x."""
@@ -101,7 +101,7 @@ def new_norm(config: TextEncoderConfig) -> nn.LayerNorm:
 def rotations(positions: Tensor, head_dim: int, theta: float) -> tuple[Tensor, Tensor]:
     """Returns the cosines and sines (B, 1, S, K) of the angles at positions (B, S), in float32.
 
-    Dimensions k and k + K/2 of a head are rotated together, by position * theta^(-2k/K).
+    Dimensions k and k + K/2 of a head are rotated together, by the angle position * theta^(-2k/K).
 
     Source: Su et al. 2021, "RoFormer", equation 34.
     """

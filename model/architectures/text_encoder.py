@@ -137,9 +137,9 @@ class TextEncoder(nn.Module):
     def biases(self, length: int) -> Sequence[Tensor | None]:
         """Returns the bias (1, 1 or H, S, S) of each layer for S tokens; None for no bias.
 
-        A text of fewer than S tokens uses the first rows and columns. A bias has four dimensions
-        because the fused kernel needs them. With three dimensions, PyTorch would select another
-        kernel, whose results differ in the last bits.
+        A text of fewer than S tokens uses the first rows and columns of the bias. A bias has four
+        dimensions because the fused kernel needs them. With three dimensions, PyTorch would select
+        another kernel, whose results differ in the last bits.
         """
         if self.config.rotary:
             dtype = self.embedding.tokens.dtype

@@ -41,12 +41,12 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Continuations:
-    """The best continuations of the k live hypotheses of one search, best first, at most 2k.
+    """The best continuations of one search: at most 2k for k live hypotheses, best first.
 
     A continuation is a live hypothesis plus one token.
 
     Attributes:
-        totals: Sum of the log-probabilities of each continuation; -inf if there is none.
+        totals: Sum of the log-probabilities of each continuation; -inf in an unused entry.
         parents: Index of each continuation's hypothesis among the rows of its search.
         ids: Last token of each continuation.
     """
@@ -71,8 +71,8 @@ class Decoded:
     """The output of one call of `ModelRunner.decode`.
 
     Attributes:
-        best: Most probable id of each row at each decode step (B, steps). Of several steps, those
-            after the end of a row have -1. A row that the call has left out has -1 in all steps.
+        best: Most probable id of each row at each decode step (B, steps). If a row ends within the
+            call, its later steps have -1. A row that the call leaves out has -1 in all steps.
         scores: Scores of each group of rows in the argument `scored`, in the same order.
         computed_rows: Number of rows that the device computed at each step; 0 if it computed only
             the rows that get a token.
@@ -191,15 +191,16 @@ class ModelRunner(Protocol):
         """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per decoded row.
 
         A runner with a `searcher` leaves out the rows with a `remaining` of 0, which are the rows
-        of searches. Every other runner decodes all rows, and one token per row if `scored` is not
-        empty. Each row continues with the most probable token of its previous step, unless
-        `set_tokens` has replaced this token.
+        of searches. Every other runner decodes all rows. If `scored` is not empty, it decodes only
+        one token per row. Each row continues with the most probable token of its previous step,
+        unless `set_tokens` has replaced this token.
 
         Args:
             rows: Number of rows in use.
             scored: Groups of rows that need log-probabilities; empty if there is a `searcher`.
-            remaining: Number of tokens that each row may still get (B,), without those of pending
-                calls. If a call decodes several tokens, a row ends after this number, or at EOS.
+            remaining: Number of tokens that each row may still get (B,). The tokens of pending
+                calls are already subtracted. In a call that decodes several tokens, a row ends
+                after this number of tokens, or at EOS.
             max_tokens: Maximum number of tokens that this call decodes per row, at least 1.
         """
 

@@ -34,8 +34,8 @@ class EncoderBatch(ABC):
 
     The texts are packed, which means concatenated, or they are padded to one length. Tokens are
     numbered consecutively over all texts. The tokens of a text attend only to each other. The
-    hidden states of a text therefore do not depend on the rest of the batch. The methods for
-    parts of a layer compute `count` tokens, and `first` is the number of the first of them.
+    hidden states of a text therefore do not depend on the rest of the batch. `project`, `attend`
+    and `feed_forward` each compute one part of a layer, for `count` tokens from number `first` on.
 
     Attributes:
         num_tokens: Number of tokens of all texts, padding included.
@@ -106,8 +106,8 @@ def run_layers(
 def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
     """Splits tokens into nearly equal parts (first, count) of at most `most` tokens.
 
-    Equal parts avoid a very small part. On a CPU a part with only a few rows could have other bits
-    than the same rows in a larger part.
+    Equal parts avoid a very small part. On a CPU, the tokens of a very small part could get other
+    bits than the same tokens in a larger part.
     """
     count = -(-tokens // most)
     edges = [number * tokens // count for number in range(count + 1)]

@@ -38,7 +38,7 @@ class PackableLayer(Protocol):
 
     @property
     def attention_norm(self) -> nn.Module | None:
-        """Layer norm after the sum with attention; None in a pre-norm layer."""
+        """Layer norm after the sum of x and attention; None in a pre-norm layer."""
 
     def run_feed_forward(self, x: Tensor) -> Tensor:
         """Returns the output (B, S, D) of the feed-forward sublayer, not yet added to x."""

@@ -133,7 +133,7 @@ def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str
         return True
     logger.warning(
         "%s: %s changes the log-probabilities of sample translations by %.3f on average, more "
-        "than %.3f, so it is not used; REGARD_DTYPE=%s selects it all the same",
+        "than %.3f, so it is not used; set REGARD_DTYPE=%s to use it nevertheless",
         name,
         model.precision,
         change,

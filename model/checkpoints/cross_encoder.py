@@ -39,7 +39,8 @@ TYPES = "embeddings.token_type_embeddings.weight"
 IGNORED = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.")
 """Pattern for the names of tensors that may stay unused: two constants, and the pooler.
 
-The head of BERT needs the pooler; the heads of the other families do not.
+In BERT, the pooler is a part of the head: `head_names` lists it, so the loader reads it. The heads
+of the other families do not use the pooler.
 """
 
 

@@ -129,7 +129,7 @@ def _samples(files: EmbeddingFiles, model: EmbeddingModel) -> list[EmbeddingJob]
 def _is_faithful(
     exact: Sequence[Vectors], rounded: Sequence[Vectors], name: str, precision: Precision
 ) -> bool:
-    """Returns whether a rounded encoder gives the texts of `_samples` nearly the same vectors.
+    """Returns whether rounding the encoder hardly changes the vectors of the texts of `_samples`.
 
     A rounded encoder is in int8 or float16. The result is False if a vector is not finite.
     """
@@ -140,7 +140,7 @@ def _is_faithful(
     logger.warning(
         "%s: the mean cosine between %s and float32 vectors of sample sentences is %.4f. The "
         "smallest cosine of a degenerate text is %.4f. The limits are %.4f and %.4f, so %s is "
-        "not used; REGARD_DTYPE=%s selects it all the same",
+        "not used; set REGARD_DTYPE=%s to use it nevertheless",
         name,
         precision,
         mean,

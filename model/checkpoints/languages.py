@@ -26,7 +26,7 @@ PAIR = re.compile(
 TARGET_TOKEN = re.compile(r">>(.+)<<")
 LONG_CODE = re.compile(r"[a-z]{3}")
 FAMILY = re.compile(r"[A-Z_]{2,}")  # such as ROMANCE or NORTH_EU
-# Maps a script to the script of CLDR that includes it: Kore includes Hang (Hangul) and Han.
+# Maps a script to the larger script that CLDR names instead: Kore includes Hang (Hangul) and Han.
 INCLUDED = {"Hang": "Kore"}
 
 
@@ -90,11 +90,13 @@ def to_tag(code: str) -> str:
 
 
 def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
-    """Returns a different tag for each code of one model, without unneeded scripts.
+    """Maps each code of one model to a tag. No two codes get the same tag.
+
+    A tag names a script only if the model has several scripts of the language, or an unusual one.
 
     `eng_Latn` becomes `en`. `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`, because the
-    model has both. If several codes have the same tag (`ajp`, `apc`), only one of these codes
-    gets the tag. The other codes keep their spelling.
+    model has both. If several codes stand for the same tag (`ajp`, `apc`), only one of these
+    codes gets the tag. The other codes keep their spelling.
     """
     by_language: dict[str, list[str]] = defaultdict(list)
     for code in codes:

@@ -50,7 +50,7 @@ class ModelFiles:
     Attributes:
         source: Code of the source language; empty for a model of more than one pair.
         target: Code of the target language; empty for a model of more than one pair.
-        weights: The file of tensors, or the index of its shards.
+        weights: The file of tensors, or the index if the tensors are in shards.
         source_vocab: A `.spm` file.
         target_vocab: A `.spm` file; the same file as `source_vocab` if the vocabulary is shared.
         shortlist: The lexical shortlist; None if the model has none.

@@ -20,8 +20,8 @@ class Name:
     """One row of a name table.
 
     Attributes:
-        parameter: Name in the model, with `{i}` for a layer counted from 0.
-        tensor: Name in the file, with `{i}` for the same layer.
+        parameter: Name in the model, with `{i}` for the layer's number, counted from 0.
+        tensor: Name in the file, with `{i}` for the number that the file gives to this layer.
     """
 
     parameter: str

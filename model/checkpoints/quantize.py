@@ -27,7 +27,7 @@ def quantize(model: EncoderDecoder, matrices: Mapping[str, QuantizedMatrix]) -> 
 
 
 def quantize_floats(model: EncoderDecoder) -> None:
-    """Rounds the matrices of a filled model to int8. The model is in float32 on the CPU."""
+    """Rounds the matrices of a filled model to int8. The model must be in float32 on the CPU."""
     parameters = [(name, each.detach()) for name, each in model.named_parameters()]
     quantize(
         model,

@@ -97,7 +97,8 @@ def run_encoder(
         encoder: Encoder on its device.
         captured: Jobs and their captures.
         slice_tokens: Approximate number of tokens in a slice.
-        last: Number of the last layer to run, as in `run_layers`.
+        last: Number of the last layer to run. Of this layer, only queries, keys and values are
+            computed. If `last` is None, all layers run.
 
     Returns:
         The batch after the last layer that runs.
@@ -124,7 +125,8 @@ def show(
     Args:
         captured: Jobs and their captures.
         site: The sublayer.
-        projected: Queries, keys and values of each job; those of a padding text may follow.
+        projected: Queries, keys and values of each job. An entry of the padding may follow; it is
+            ignored.
     """
     if not any(site.layer in each.layers(site.kind) for each in captured):
         return

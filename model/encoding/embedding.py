@@ -70,7 +70,7 @@ class Embedder(Protocol):
         """Returns a batch of texts, given the ids of each text."""
 
     def end(self, batch: EncoderBatch) -> None:
-        """Takes back a batch after its hidden states have been read."""
+        """Takes back a batch whose hidden states have been read, so its memory may be reused."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
         """Computes the float32 vectors (B, E) of texts from their last hidden states."""

@@ -61,7 +61,7 @@ class MaskedTexts:
         return (self.states * weights).sum(dim=1) / (self.counts * (self.counts + 1) / 2)
 
     def last(self) -> Tensor:
-        """Returns the states of the last tokens (B, D)."""
+        """Returns the state of each text's last token (B, D)."""
         if isinstance(self.counts, int):
             return self.states[:, -1]
         rows = torch.arange(len(self.states), device=self.states.device)
@@ -205,5 +205,5 @@ class MeanOfMemory:
 
 
 def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:
-    """Returns the module of a config, before its weights are loaded."""
+    """Returns a new module for a config. The weights are loaded later."""
     return Dense(config) if isinstance(config, DenseConfig) else Normalize()

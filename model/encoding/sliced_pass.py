@@ -59,12 +59,12 @@ def padded_batches(
 def batches(
     jobs: Iterable[Job], lengths: Callable[[Job], tuple[int, ...]], max_tokens: int
 ) -> Iterator[list[Job]]:
-    """Yields batches of jobs in their order.
+    """Yields batches of jobs in the given order.
 
     Args:
         jobs: The jobs.
-        lengths: Returns one or more lengths of a job in tokens, such as those of its source and its
-            target.
+        lengths: Returns one or more lengths of a job in tokens, such as the lengths of its source
+            and of its target.
         max_tokens: Limit for each of these lengths, summed over the jobs of a batch. A job with a
             larger length is a batch by itself.
     """

@@ -57,9 +57,9 @@ class TeacherForcedPass(CapturePass):
             whole vocabulary.
         forced_decoder: Computes the hidden states for queries about probabilities, except in jobs
             about knock-outs. None means that this pass computes them together with the attention.
-            If native code translates, only native code gets the hidden states of the translation.
-            In this pass, some values would be rounded to other int8 values. Log-probabilities would
-            then differ by up to 0.4.
+            If native code translates, only native code repeats the translation's hidden states
+            exactly. This pass runs in PyTorch, and would round some values to other int8 values.
+            Log-probabilities would then differ by up to 0.4.
 
     Raises:
         InputError: A job cannot be computed.
@@ -314,7 +314,7 @@ class TeacherForcedBatch:
         return residual.after(x, y)
 
     def _rest_after_self(self, layer: DecoderLayer, memory: Tensor) -> LayerRest:
-        """Returns the computation of a layer after self-attention, for one sentence.
+        """Returns the rest of a layer's computation after self-attention, for one sentence.
 
         Args:
             layer: The layer.
@@ -355,7 +355,7 @@ class TeacherForcedBatch:
 
 
 def rest_after_cross(layer: DecoderLayer) -> LayerRest:
-    """Returns the computation of a decoder layer after cross-attention."""
+    """Returns the rest of a decoder layer's computation after cross-attention."""
     residual = layer.feed_forward_residual
 
     def feed_forward(x: Tensor) -> Tensor:

@@ -85,7 +85,7 @@ class BeamSearch:
         return self._score(self.finished[-1]) >= attainable
 
     def take(self, best: Continuations) -> None:
-        """Keeps the best continuations of the live hypotheses; those with EOS are finished.
+        """Keeps the best continuations of the live hypotheses; a continuation with EOS is finished.
 
         Args:
             best: The 2 * beam_size best continuations, or all continuations if there are fewer.

@@ -28,16 +28,18 @@ LOW_LATENCY_TOKENS = 8
 
 SMALL_ROWS, SMALL_BATCH_TOKENS = 16, 128
 """A step of a batch with fewer than SMALL_ROWS rows decodes at most SMALL_BATCH_TOKENS tokens in
-all, but at least LOW_LATENCY_TOKENS per row. On a CPU it takes 1 to 2 ms with a small model."""
+all, but at least LOW_LATENCY_TOKENS per row. On a CPU, the step takes 1 to 2 ms with a small
+model."""
 
 SEARCH_TOKENS = 8
-"""Maximum number of tokens that a `Searcher` decodes in one call. A search that ends earlier has
-computed the rest in vain."""
+"""Maximum number of tokens of each hypothesis that a `Searcher` decodes in one call. If a search
+ends after fewer tokens, the call has computed the other tokens in vain."""
 
 SEARCH_ROW_TOKENS = 128
-"""Number of tokens of all rows of searches after which other rows are decoded. These tokens take
-about as long as a low-latency step of 16 rows. A second decoding, which usually has two rows, thus
-ends in one step."""
+"""Number of tokens that the rows of all searches together may decode before the other rows. These
+tokens take about as long as a low-latency step of 16 rows. If a guard rejects a translation, the
+server decodes the sentence again, usually by a search of two rows. Such a search usually ends in
+one step."""
 
 
 @dataclass(eq=False, slots=True)
@@ -121,7 +123,7 @@ class Engine:
         return most
 
     def drain_stats(self) -> list[BatchStats]:
-        """Returns the statistics of all batches since the last call."""
+        """Returns the statistics of each model call since this method was last called."""
         stats, self.stats = self.stats, []
         return stats
 
@@ -224,7 +226,7 @@ class Engine:
         return finished + self._collect(depth, searching)
 
     def _remaining(self) -> Ids:
-        """Returns how many tokens each row may still get, without those of launched steps (B,)."""
+        """Returns how many tokens each row may still get after the launched steps (B,)."""
         remaining = self.greedy.remaining(self.num_rows)
         for step in self.launched:
             rows = step.rows[step.rows >= 0]
@@ -248,7 +250,7 @@ class Engine:
 
     @property
     def _search_steps(self) -> int:
-        """Number of tokens after which searches wait for the other rows."""
+        """Number of tokens of each hypothesis after which searches wait for the other rows."""
         rows = sum(len(each.rows) for each in self.searching.values())
         return max(self.tokens_per_step, SEARCH_ROW_TOKENS // rows)
 

@@ -36,7 +36,7 @@ class AttentionKind(StrEnum):
     The rows of a map are the attending tokens, and the columns are the attended tokens. `encoder`
     is source to source, and `cross` is target to source. `decoder` is target to target; a token
     attends to itself and to earlier tokens. If rows are target tokens, row t shows the step in
-    which the decoder predicts token t. Its input in this step is token t - 1.
+    which the decoder predicts token t. The decoder's input in this step is token t - 1.
     """
 
     ENCODER = "encoder"
@@ -269,10 +269,10 @@ class AttentionJob:
         target: Ids that the decoder predicts, EOS included; may be empty if all queries are about
             the encoder.
         queries: Queries that one forward pass answers.
-        knockout: Parts of the model that are switched off. An empty knock-out switches nothing off.
-            It gives the values with which other knock-outs of the sentence are compared, so every
-            job with a knock-out runs in PyTorch. None if the job is not about knock-outs. Its
-            output may come from native code, whose int8 values differ a little.
+        knockout: Parts of the model that are switched off; None if the job is not about knock-outs.
+            An empty knock-out switches nothing off: its values are compared with the values of
+            other knock-outs. For this comparison, every job with a knock-out runs in PyTorch. The
+            output of other jobs may come from native code, whose int8 values differ a little.
     """
 
     source: list[int]

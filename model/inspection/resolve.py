@@ -109,8 +109,8 @@ def resolve_trace(
         target_tokens: Number of target tokens, EOS included.
 
     Raises:
-        AttentionQueryError: The model does not have this attention, or the sequence does not have
-            this token.
+        AttentionQueryError: The model does not have this kind of attention, this layer or this
+            head, or the sequence does not have this token.
     """
     (layer,) = resolve_layers(config, trace.kind, [trace.layer])
     (head,) = resolve_numbers([trace.head], config.num_heads, "head", "a layer")
@@ -128,7 +128,8 @@ def resolve_place(
     """Returns numbers of layers and of heads, from 0; an argument of None selects all of them.
 
     Raises:
-        AttentionQueryError: The model does not have this layer or head.
+        AttentionQueryError: The model does not have this kind of attention, or a named layer or
+            head.
     """
     found = resolve_layers(config, kind, layers)
     return found, resolve_numbers(heads, config.num_heads, "head", "a layer")

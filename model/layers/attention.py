@@ -117,7 +117,7 @@ class MultiHeadAttention(nn.Module):
         self.fused: tuple[Tensor, Tensor | None] | None = None
 
     def fuse(self) -> None:
-        """Makes one product compute queries, keys and values, or keys and values.
+        """Makes one matrix product compute queries, keys and values, or only keys and values.
 
         The three weights become views of one tensor. Call this method when the weights are on
         their device and in their precision.
@@ -196,7 +196,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def fuse_projections(model: nn.Module) -> None:
-    """Fuses the projections of all attention layers, as a GPU computes them fastest.
+    """Fuses the projections of all attention layers, because a GPU then computes them faster.
 
     A small product takes a GPU about as long as one that is three times as wide.
     """

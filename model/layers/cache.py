@@ -166,9 +166,9 @@ class DecodingCache:
             tokens: Number of tokens of this call (T).
             target_width: Number of target positions (L), at least the longest target in use,
                 the T tokens of this call included.
-            kernels: Compute parts of a step of one token of each row. Attention then reads only the
-                row's own keys. If `kernels` is None, attention reads all keys, and biases exclude
-                padding and later positions.
+            kernels: Compute parts of a step with one token per row. They get the number of keys of
+                each row, and need no bias. If `kernels` is None, biases exclude padding and later
+                positions.
         """
         start = self.positions[:rows, None]
         positions = start  # (B, T)

@@ -20,7 +20,7 @@ class RowKernels(Protocol):
     def embed(
         self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
     ) -> Tensor:
-        """Returns the vectors of tokens times `scale`, plus those of their positions (B, T, D).
+        """Returns the vectors (B, T, D) of tokens times `scale`, plus their positions' vectors.
 
         Args:
             tokens: Ids (B, T). The vector of a negative id is zero. T is 1 in a decode step.
@@ -46,7 +46,8 @@ class RowKernels(Protocol):
             value: (B, H, S, K).
             lengths: Number of keys of each row (B,). The result for a row without keys is finite.
             new: Last key and value of each row, at position `lengths` - 1. They are also written to
-                `key` and `value`. Without `new`, `key` and `value` have the last ones already.
+                `key` and `value`. Without `new`, `key` and `value` already contain
+                the last key and value.
         """
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
@@ -64,7 +65,7 @@ class RowKernels(Protocol):
     def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
         """Writes the id of the largest logit of each row to `chosen` and to `tokens`.
 
-        Of equal logits, the one with the smallest id is the largest.
+        If several ids have the largest logit, the smallest of these ids is written.
 
         Args:
             logits: Logits (B, V).

@@ -39,9 +39,9 @@ def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> 
     """Returns how many tokens stand in stable words, counted from the uncut end of the text.
 
     Args:
-        edges: For each token, the number of characters from the uncut end of the text to the edge
-            of the token. Of the token's two edges, this is the one that faces the cut. The tokens
-            are listed from the uncut end to the cut.
+        edges: For each token, the number of characters from the uncut end of the text to the
+            token's edge on the side of the cut. The tokens are listed from the uncut end to the
+            cut.
         words: Index of the word of each token, in the same order; None for a special token.
         size: Number of characters from the uncut end to the cut.
     """

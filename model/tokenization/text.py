@@ -1,4 +1,4 @@
-"""Converts texts to the token ids of an embedding model, as its `tokenizer.json` defines.
+"""Converts texts to token ids with the `tokenizer.json` of an embedding model.
 
 If a text is much longer than the model's limit, only a part at its beginning (or its end) is
 tokenised. This part has more tokens than the limit. Tokens next to the cut may depend on the rest
@@ -156,7 +156,7 @@ class TextTokenizer:
         return TokenizedText(text, ids, pieces, places(spans, special, shift), special)
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
-        """Returns the text of ids of the vocabulary."""
+        """Returns the text of the given ids."""
         around = {*chain.from_iterable(self.special_ids)} if skip_special_tokens else ()
         # The file need not mark the ids of `around` as special, so they are removed here.
         kept = [each for each in ids if each not in around]

@@ -1,4 +1,7 @@
-"""Converts text to token ids and back with SentencePiece, with each token's span in the text."""
+"""Converts text to token ids and back with SentencePiece.
+
+Also finds the span of each token in the text.
+"""
 
 from collections.abc import Callable
 from copy import copy
@@ -99,7 +102,7 @@ class Tokenizer:
         return number
 
     def before(self, token: str) -> Self:
-        """Returns a copy with this token as its prefix. An empty string means no prefix."""
+        """Returns a copy of the tokenizer with `token` as the prefix; "" means no prefix."""
         other = copy(self)
         other.prefix = [self.id_of(token)] if token else []
         return other

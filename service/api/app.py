@@ -74,7 +74,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Application(FastAPI):
-    """A FastAPI application. Its OpenAPI document includes bodies that FastAPI does not parse."""
+    """A FastAPI application. Its OpenAPI document describes bodies that FastAPI does not parse."""
 
     def openapi(self) -> dict[str, Any]:
         """Returns the OpenAPI document; its components include the schemas of request bodies."""
@@ -146,7 +146,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=with_endpoints,
-        docs_url=None,  # FastAPI's pages load scripts from another host; `page` serves ours.
+        docs_url=None,  # FastAPI's page loads scripts from another host; `page` serves /docs.
         redoc_url=None,
         # FastAPI's telemetry would report URLs, which contain texts. `tracing` reports only paths.
         telemetry={"tracing": False, "metrics": False, "logs": False},
@@ -161,7 +161,8 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     )
     app.state.early = EarlyRefusals(
         load,
-        # With tracing, the middleware refuses these requests, because each refusal needs a span.
+        # With tracing, no request is refused early: each refusal needs a span, and only the
+        # middleware makes spans.
         {} if tracing else refusal_templates(DIALECTS),
         lambda: drain.has_begun,
         services.backend.count_refused,

@@ -22,7 +22,8 @@ class Dialect:
 
     Attributes:
         routers: Routes of the dialect.
-        tasks: Maps a path to the label `task` in the metrics. The metrics count no other paths.
+        tasks: Maps a path to the value of the label `task` in the metrics. The metrics count only
+            requests to these paths.
         direct: Maps method and path to an endpoint that the middleware calls without FastAPI.
         prefix: Prefix of the dialect's paths, or "". Errors at unknown paths with this prefix have
             the shape of the dialect.

@@ -1,6 +1,6 @@
 """The middleware of every request: request id, timings, metrics, access rules, direct routes.
 
-The middleware calls the endpoint of a direct route without FastAPI. A dialect
+A direct route is a route whose endpoint the middleware calls without FastAPI. A dialect
 (`service.api.dialect`) is one of the APIs of the server, such as OpenAI's.
 
 The middleware is pure ASGI. Middleware that runs the routes in separate asyncio tasks would hide

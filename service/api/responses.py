@@ -1,6 +1,7 @@
 """JSON responses, whole or in chunks.
 
-A process serves many clients, so it must not serialise megabytes in one turn of its event loop.
+A process serves many clients in one event loop. If it serialised megabytes at once, all other
+clients would have to wait.
 """
 
 import asyncio
@@ -90,7 +91,7 @@ def json_response(
 
 
 async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields chunks. Before each chunk, the event loop has a turn for other requests."""
+    """Yields chunks. Before each chunk, the event loop can serve other requests."""
     for chunk in chunks:
         await asyncio.sleep(0)
         yield chunk

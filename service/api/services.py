@@ -33,10 +33,10 @@ class Services:
             workers and metrics.
         translator: Translates texts.
         inspector: Computes the attention of translations.
-        text_inspector: Computes the attention of texts to embed.
+        text_inspector: Computes the attention of texts that are embedded, not translated.
         embedder: Computes the vectors of texts.
         documents: Translates documents; None without REGARD_FILES.
-        keys: Finds the API keys.
+        keys: Finds the API key of a request among the valid keys.
         quota: Counts the characters that each API key has translated.
         glossaries: Stores glossaries.
         suggestions: Stores better translations that users send; None without REGARD_SUGGESTIONS.

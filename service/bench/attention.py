@@ -44,11 +44,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class AttentionReport:
-    """Results of one run, whose windows alternate: without and with attention requests.
+    """Results of one run. Windows without and with attention requests alternate.
 
     Attributes:
         tokens: Numbers of source tokens and of target tokens of the attention request.
-        values: Number of attention values in one reply.
+        values: Number of attention values in one reply. With knock-outs, number of knock-outs times
+            number of target tokens.
         alone: Report of each window without attention requests.
         beside: Report of each window with attention requests.
         asked: Counts of the attention client in each window with attention requests.

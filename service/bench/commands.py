@@ -49,7 +49,7 @@ from service.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
-"""Yields the given address of a running server. If none is given, starts a private server.
+"""Yields the given address of a running server. Without an address, starts a private server.
 
 The commands send the same sentences again and again. If several equal sentences are in progress, a
 server with default settings computes only one of them. A private server of these commands computes
@@ -303,7 +303,7 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that send single sentences")] = 8,
     lists: Annotated[int, typer.Option(min=0, help="clients that send lists")] = 4,
     size: Annotated[int, typer.Option(min=1, help="sentences in a list")] = 2048,
-    rounds: Annotated[int, typer.Option(min=1, help="windows without lists and with lists")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="window pairs: without, then with lists")] = 2,
     duration: Annotated[float, typer.Option(min=0.1, help="measured seconds per window")] = 15.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",

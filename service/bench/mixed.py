@@ -30,7 +30,9 @@ SECONDS_A_LINE = 60.0
 
 @dataclass(frozen=True)
 class KindFigures:
-    """Figures of one kind of clients, over all windows with long embeddings, or all without them.
+    """Figures of one kind of clients.
+
+    The figures cover either all windows with long embeddings or all windows without them.
 
     Attributes:
         clients: Number of clients.

@@ -38,7 +38,7 @@ class Traffic:
 
     Attributes:
         kind: Name of the kind.
-        requests: Encoded requests; the clients send them in turn.
+        requests: Encoded requests. The clients together send them in this order, again and again.
         sign: Text that every good reply contains.
         tokens: Numbers of tokens of the shortest and the longest text; None if the tokens
             are not counted.
@@ -151,7 +151,8 @@ def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
     """Joins sentences up to a number of tokens; returns the text and its number of tokens.
 
     Args:
-        wanted: Largest number of tokens of the text. A sentence that would exceed it is left out.
+        wanted: Largest number of tokens of the text. A sentence that would make the text longer is
+            left out.
         bare: Number of tokens of each sentence, without special tokens.
         first: Index of the sentence that is tried first.
     """

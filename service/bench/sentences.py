@@ -136,7 +136,7 @@ def read_parallel(source: Path, other: Path) -> list[str]:
 
 
 def with_other_ends(sentences: Sequence[str]) -> list[str]:
-    """Returns each sentence once with every mark of END_MARKS at its end.
+    """Returns one copy of each sentence for each mark of END_MARKS; the copy ends with the mark.
 
     If several equal sentences are in progress, a server computes only one of them. Different
     sentences therefore show how many sentences the server can compute.

@@ -1,6 +1,7 @@
 """Runs the shards of a job with Ray Data.
 
-Ray Data moves the indices of shards, not rows: an actor reads its rows and writes their results.
+Ray Data moves the indices of shards, not rows: an actor reads the rows of a shard and writes
+their results.
 Memory therefore does not grow with the size of the job. The output folder alone decides which
 shards are computed: Ray's own checkpoints and writers are not used.
 """
@@ -231,7 +232,7 @@ class Consumer(threading.Thread):
 
 
 class Watch:
-    """Measures the progress of a run, and records its machine time and CPU time.
+    """Measures the progress of a run, and records its machine time and this process's CPU time.
 
     Args:
         folder: Output folder.
@@ -254,7 +255,7 @@ class Watch:
         self.num_starts = 0
 
     def poll(self) -> int:
-        """Records the time, and returns the number of committed rows.
+        """Records machine time and CPU time, and returns the number of committed rows.
 
         Raises:
             JobError: Too many actors have ended without a committed chunk.

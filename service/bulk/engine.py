@@ -31,8 +31,9 @@ TIMEOUT_SECONDS = 3600.0
 UNLIMITED = 1_000_000_000
 
 ROWS_AHEAD = 32
-"""Number of rows of each model that a device worker may hold beyond its batch. Without such rows,
-the rows of finished sentences stay empty until the actor has sent other sentences."""
+"""Number of sentences of each model that a device worker may hold beyond its batch. They wait in
+the worker. Without them, the batch rows of finished sentences would stay empty until the actor has
+sent other sentences."""
 
 
 class CoreEngine:

@@ -1,7 +1,7 @@
 """Formats of input files: text with one row a line, JSONL, and Parquet.
 
 A shard is a range of rows in one file. A format finds the ranges when a job starts, and reads the
-rows of a range when its shard is computed.
+rows of a shard when the shard is computed.
 """
 
 import hashlib
@@ -154,7 +154,7 @@ class ParquetInput:
         if missing := [name for name in columns.names if name not in known]:
             raise JobError(
                 f"{path} has no column {', '.join(missing)}; it has {', '.join(known)}. "
-                "Name the columns with --text-column, --id-column and --from-column"
+                "Name the columns with --text-column, --id-column, --from-column and --to-column"
             )
         with path.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -187,7 +187,7 @@ class ParquetInput:
 
 
 def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
-    """Returns the row groups that contain rows of a range, and the number of their first row."""
+    """Returns the row groups that contain rows of a range, and the index of their first row."""
     found: list[int] = []
     first = begin = 0
     for group in range(metadata.num_row_groups):
@@ -200,7 +200,11 @@ def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
 
 
 def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
-    """Returns the row with these fields. A missing text is an error, and null is an empty text."""
+    """Returns the row with these fields.
+
+    If the fields have no text column, the row has an error. If the text is null, the row has no
+    error, and its text is None.
+    """
     row = Row(number if columns.id is None else fields.get(columns.id), None)
     if columns.id is not None and row.id is None:
         row.error = f"row {number} has no value in the column {columns.id}"
@@ -222,7 +226,7 @@ def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
 
 
 def string_of(value: Any, column: str) -> tuple[str | None, str]:
-    """Returns a string or null without an error; for any other value, returns None and an error."""
+    """Returns a string or None, with the error ""; for any other value, None and an error."""
     if value is None or isinstance(value, str):
         return value, ""
     return None, f"the column {column} has a {type(value).__name__}, not a string"
@@ -267,7 +271,7 @@ SUFFIXES = {
 
 
 def find_files(sources: Sequence[Path]) -> tuple[str, list[Path]]:
-    """Returns the name of the format, and the files, with the files of each folder sorted by name.
+    """Returns the name of the format, and the files. Files of a folder are sorted by name.
 
     A source with an unknown extension counts as a text file. Files with unknown extensions inside a
     folder are left out.

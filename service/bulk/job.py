@@ -132,7 +132,7 @@ def plan(options: JobOptions, paths: Sequence[Path]) -> Job:
     """Reads all inputs once, and divides their rows into shards.
 
     Raises:
-        JobError: An input is damaged or has no rows, or its columns are missing.
+        JobError: An input is damaged or does not have the columns, or no input has a row.
     """
     form = FORMATS[options.input_format]
     files, rows, first_row = [], [], 0
@@ -153,7 +153,10 @@ def plan(options: JobOptions, paths: Sequence[Path]) -> Job:
 
 
 def restore(description: dict[str, Any], table: Table = NO_SHARDS) -> Job:
-    """Returns the job of a description. A manifest has no table of shards, so `table` is empty."""
+    """Returns the job that `Job.description` has described.
+
+    A manifest has no table of shards. For a manifest, `table` is left empty.
+    """
     values = dict(description["options"])
     values["columns"] = Columns(**values["columns"])
     for name in ("models", "settings"):

@@ -60,7 +60,11 @@ class Totals:
 
 
 def read_totals(folder: Path) -> Totals:
-    """Sums the lines of a journal."""
+    """Returns the sums over all files of a journal.
+
+    In the lines of one file, `cpu` and `machine_seconds` are running totals, so the largest value
+    counts.
+    """
     rows, cpu, machine, runs, actors = 0, 0.0, 0.0, 0, 0
     failed: dict[tuple[int, int], int] = {}
     for path in sorted(folder.glob("*.jsonl")):

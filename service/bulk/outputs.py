@@ -24,7 +24,7 @@ class OutputColumns:
 
     Attributes:
         value: Name of the column of the results: `translation` or `vector`.
-        has_numbers: Whether all ids are integers. In Parquet, other ids become strings.
+        has_numbers: Whether all ids are integers. If not, a Parquet file has all ids as strings.
     """
 
     value: str
@@ -120,7 +120,7 @@ class ParquetOutput:
             writer.write_table(table)
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes row groups of about ROW_GROUP_ROWS rows."""
+        """Writes row groups of at least ROW_GROUP_ROWS rows, and returns the number of all rows."""
         import pyarrow
         import pyarrow.parquet as parquet
 

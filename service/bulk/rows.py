@@ -39,9 +39,9 @@ class Row:
 
     Attributes:
         id: Value of the id column, or the number of the row.
-        text: Text to compute; None if the text is null or the row cannot be read.
-        source: Source language; None if it is detected or not needed.
-        target: Target language; "" if it is not needed.
+        text: Text to translate or embed; None if the text is null or the row cannot be read.
+        source: Source language from a column; None to use the source language of the job.
+        target: Target language from a column; "" to use the target language of the job.
         error: Reason why the row cannot be read; "" for a row that can be computed.
     """
 

@@ -66,7 +66,7 @@ class ShardWork:
         self.files = ThreadPoolExecutor(1)
 
     async def compute(self, index: int) -> None:
-        """Computes the chunks of a shard that are not committed, and publishes the shard.
+        """Computes the uncommitted chunks of a shard, and publishes the shard.
 
         Raises:
             JobError: An input has changed, or the engine has failed.
@@ -94,7 +94,8 @@ class ShardWork:
         self.journal.add(begun=len(rows))
         outcomes = await self.engine.compute(rows)
         if failed := sum(bool(outcome.error) for outcome in outcomes):
-            # This line precedes the commit, so that each committed chunk with errors has a line.
+            # The journal gets its line before the commit. So each committed chunk with errors has
+            # a line there.
             self.journal.add(shard=index, chunk=chunk, failed=failed)
         await self._in_thread(self.folder.commit, self.job, (index, chunk), rows, outcomes)
         self.journal.add(cpu=self.engine.cpu_seconds())

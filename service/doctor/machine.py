@@ -57,7 +57,11 @@ def version_of(package: str) -> str | None:
 
 
 def processor(proc: Path = Path("/proc")) -> Facts:
-    """Returns the processor's model and features, and its total, allowed and used core counts."""
+    """Returns the model and the features of the processor, and three numbers of cores.
+
+    `cores` counts the cores of the machine. `cores_allowed` counts the cores on which this process
+    may run. `cores_used` counts the cores that the server uses, which a cgroup may limit further.
+    """
     values = colon_values(proc / "cpuinfo")
     flags = (values.get("flags") or values.get("Features") or "").split()
     return {
@@ -70,7 +74,10 @@ def processor(proc: Path = Path("/proc")) -> Facts:
 
 
 def native_code() -> Facts:
-    """Returns the known builds of the native code, the usable builds, and the used build."""
+    """Returns the names of the native code's builds: all, the usable ones, and the one in use.
+
+    A build is usable if it was compiled from the present sources and this processor supports it.
+    """
     usable = [library.name for library in LIBRARIES]
     return {
         "known_builds": [*INSTRUCTION_SETS],

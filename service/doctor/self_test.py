@@ -24,8 +24,8 @@ def self_test() -> Facts:
     """Returns a description of each model and the results for one sentence, or the fault.
 
     The server has one worker. The test asks for a language pair of a local model. A remote model
-    may translate the sentence instead. The server chooses the remote model if it has this pair and
-    only multilingual local models have it.
+    may translate the sentence nevertheless, because the server prefers a remote model of this pair
+    to a local multilingual model.
     """
     began = time.monotonic()
     try:

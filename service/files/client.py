@@ -164,7 +164,7 @@ class Client:
 def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
     """Groups texts into requests within the limits, in order.
 
-    Blank texts are not counted. Only the last group may consist of blank texts.
+    Blank texts are not counted. Each group, except perhaps the last, has a text that is not blank.
     """
     request: list[str] = []
     num_texts = num_chars = 0

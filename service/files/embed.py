@@ -131,8 +131,8 @@ class LineCount:
 class LineEmbedder:
     """Embeds lines by `POST /v1/embeddings`, with vectors in base64.
 
-    Server and client convert base64 quickly. Vectors that must not be scaled to length 1 are
-    requested by `POST /embed`, as JSON numbers.
+    Server and client convert base64 quickly. This route always scales vectors to length 1. The
+    class requests unscaled vectors by `POST /embed`, which returns them as JSON numbers.
 
     Args:
         client: Client of the server.

@@ -88,8 +88,8 @@ def errors_shown(interrupted: str) -> Iterator[None]:
 def _end(number: int, _frame: Any) -> NoReturn:
     """Ends the command after a signal.
 
-    Temporary files are removed, and the private server is stopped. Later signals are ignored, so
-    that they do not interrupt these steps.
+    The exception ends the open contexts, which remove temporary files and stop the private
+    server. Later signals are ignored, so that they do not interrupt these steps.
     """
     for each in ENDING_SIGNALS:
         signal.signal(each, signal.SIG_IGN)

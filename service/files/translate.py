@@ -144,11 +144,11 @@ def _unfinished_jobs(
 ) -> list[Job]:
     """Returns the files to translate.
 
-    If `is_forced` is false, a file is left out if its translation is at least as new as the file.
+    Unless `is_forced` is true, a file whose translation is not older than the file is left out.
 
     Raises:
-        typer.Exit: `source` does not exist, or is a folder without files of a known format; or a
-            translation would replace a file to translate.
+        typer.Exit: `source` does not exist, or is a folder without files of a known format. It
+            is also raised if a translation would replace one of the files to translate.
     """
     if not source.exists():
         raise stop(f"{source} does not exist")

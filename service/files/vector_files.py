@@ -105,7 +105,7 @@ class ParquetFile:
 
 
 def vector_file_type(path: Path) -> type[NpyFile] | type[ParquetFile]:
-    """Returns the type of file that the extension of a path names.
+    """Returns the class that writes files with the extension of a path.
 
     Raises:
         VectorFileError: The extension is unknown, or Parquet is not installed.

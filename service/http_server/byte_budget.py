@@ -38,11 +38,11 @@ class ByteBudget:
 
         Args:
             size: Number of bytes.
-            give_up: Ends the transfer. It is called if the transfer has stalled, and another one
-                needs its bytes.
+            give_up: Ends the transfer. The budget calls this function if the transfer has stalled
+                and another transfer needs the bytes.
 
         Raises:
-            OverloadedError: Too many bytes are reserved by transfers that make progress.
+            OverloadedError: The bytes do not fit, even without the stalled transfers.
         """
         reservation = Reservation(self, give_up)
         reservation.grow(size)

@@ -76,7 +76,7 @@ class Connection(RefusingProtocol):
         last_active: Time of the event loop at which bytes last arrived or a reply was last written.
         answered: Time at which the last reply was written.
         is_head: Whether the first line and the headers of a request are incomplete.
-        is_open: Whether a request is incomplete.
+        is_open: Whether a request has begun to arrive and is incomplete.
         head_began: Time at which the first line and the headers of a request began to arrive.
         head_bytes: Number of bytes of an incomplete first line and headers.
         num_body: Number of bytes of bodies that have arrived.
@@ -149,9 +149,9 @@ class Connection(RefusingProtocol):
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keeps the connection open if the client waits for a reply after it has ended its side.
 
-        A client that has closed the connection looks the same. The server therefore sends an
-        interim response, which the system of such a client answers with a reset. HTTP/1.0 clients
-        do not know interim responses. A client that ends its side during a reply counts as closed.
+        A client that has closed the connection causes the same event. The server therefore sends an
+        interim response, which the system of a closed client answers with a reset. HTTP/1.0 has no
+        such response, so its clients count as closed. A client that ends during a reply does too.
         """
         cycle = self.cycle
         if self.is_open or cycle is None or cycle.response_complete:

@@ -3,7 +3,7 @@
 After SIGTERM, /health/ready answers 503, and requests are still served for a time, the drain delay.
 In this time proxies choose another replica. Then new work is refused with 503. The sockets are
 closed when the open requests have ended, when their time is over, or at a second signal.
-Connections that were accepted just before still get an answer to their first request.
+A connection that was accepted just before the close still gets an answer to its first request.
 """
 
 import asyncio

@@ -61,7 +61,7 @@ class EarlyRefusals:
     """Decides from the headers of a request whether it is refused, and counts the refusals.
 
     Args:
-        load: Limits the requests of a turn of the event loop.
+        load: Limits the number of requests in each turn of the event loop, as `loop_load` explains.
         templates: Templates by the path of their route. Only POST requests to these paths may be
             refused early.
         is_draining: Returns whether the process is ending. Responses then have other headers.
@@ -80,7 +80,7 @@ class EarlyRefusals:
         self.templates = templates
         self.is_draining = is_draining
         self.count = count
-        self.refused: Counter[str] = Counter()  # requests that are not counted yet, by task
+        self.refused: Counter[str] = Counter()  # requests not reported to `count` yet, by task
 
     def suffices(self, headers: RawHeaders) -> bool:
         """Returns whether a template suffices to answer a request with these headers."""

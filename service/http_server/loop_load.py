@@ -33,7 +33,8 @@ processor does not count.
 PATIENCE_SECONDS = 0.2
 """Time for which all turns must be too long before requests are refused.
 
-A single burst is therefore handled. The refusals end after the same time without a refusal.
+A single burst is therefore handled. The overload ends when turns have refused nothing for a time
+of this length.
 """
 
 MIN_REQUESTS = 8
@@ -91,11 +92,12 @@ class LoopLoad:
         self.is_overloaded = False
         self.limit = MIN_REQUESTS
         self._turn: Turn | None = None  # the turn whose requests are being read
-        self._was_long = False  # whether the last turn may have taken LONG_CPU_SECONDS
+        self._was_long = False  # whether the last turn lasted more than LONG_CPU_SECONDS
         self._num_clients = 1  # number of clients of the last turn
         # Number of requests refused for other limits since the last turn, by client.
         self._refused: Counter[str] = Counter()
         self._useful: dict[str, float] = {}  # mean number of useful requests of a turn, by client
+        # Time since which every turn calls for the other value of `is_overloaded`, or None.
         self._changing_since: float | None = None
 
     def admits(self, client: str) -> bool:

@@ -14,10 +14,10 @@ STATE_KEY = "connection"
 """Name of the connection in the state of a request's ASGI scope."""
 
 ADMITTED_KEY = "is_admitted"
-"""Name of a flag in the same state: whether the request is admitted.
+"""Name of a flag in the same state: whether `LoopLoad.admits` has accepted the request.
 
-A request is refused if it arrives in a turn of the event loop that has too much work already.
-The flag is missing if the connection has not counted the request.
+LoopLoad refuses a request that arrives in a turn of the event loop with too much work. It decides
+before the scheduler's admission. The flag is missing if the connection has not counted the request.
 """
 
 ARRIVED_KEY = "arrived"

@@ -28,7 +28,7 @@ class MainProcess:
 
     Args:
         settings: Settings of the server.
-        listeners: Bound sockets.
+        listeners: Listening sockets, which the HTTP workers inherit.
         start_worker: Starts a device worker.
         start_http_worker: Starts an HTTP worker.
         on_listening: Called when the first HTTP worker accepts connections.

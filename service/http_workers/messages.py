@@ -5,7 +5,8 @@ each request, and the admission is called a lease. The Submit of a short request
 admission. The answer to a Submit is a Refusal, or Results. A Refusal may also follow Results. For a
 long request, an Admit asks for the admission first, so that a refused text is not tokenised. When a
 request is complete, Release and Ended wait a short time, to be sent in one list with later
-messages. Deadlines are sent as durations.
+messages. Deadlines are sent as durations. A Question, such as GetStatus or LoadModel, gets an
+Answer or a Refusal with the same id.
 """
 
 from collections.abc import Sequence
@@ -251,7 +252,7 @@ class Drain:
     """Main process to HTTP worker: drain (`service.http_server.drain`), then end.
 
     Attributes:
-        has_delay: Whether requests are still served for REGARD_DRAIN_DELAY_SECONDS.
+        has_delay: Whether the HTTP worker still serves requests for REGARD_DRAIN_DELAY_SECONDS.
     """
 
     has_delay: bool = True

@@ -101,7 +101,7 @@ class RemoteBackend:
         self.outbox.post(Began(task))
 
     def end(self, ended: Ended) -> None:
-        """Counts a request that has been answered."""
+        """Counts a request that has ended."""
         self.num_open -= 1
         if not self.num_open:
             self.idle.set()
@@ -116,7 +116,7 @@ class RemoteBackend:
         self.outbox.post(Called(model, outcome))
 
     def listen(self) -> None:
-        """Reports that connections are accepted."""
+        """Reports to the main process that this process accepts connections."""
         self.outbox.send(Listening())
 
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> "RemoteLease":
@@ -151,7 +151,7 @@ class RemoteBackend:
 
         Raises:
             RequestTooLargeError: The request alone has more characters than the limit.
-            RateLimitedError: The account has too few requests or characters left.
+            RateLimitedError: The account of the key has too few requests or characters left.
         """
         number = next(self.ids)
         await self.ask(number, Take(number, account, limits, characters))

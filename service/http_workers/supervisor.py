@@ -145,9 +145,9 @@ class HttpWorkerLink:
         return None if future.cancelled() else future.result()
 
     def _submit(self, message: Submit) -> None:
-        """Begins a submission at once, not in a task.
+        """Begins a submission at once, not in an asyncio task.
 
-        In a task, the submission could begin after a Release of the same lease.
+        A task would begin later, perhaps after a Release of the same lease.
         """
         deadline = time.perf_counter() + message.seconds
         try:
@@ -213,7 +213,7 @@ class HttpWorkers:
     Args:
         core: Receives the submissions.
         config: First message to each HTTP worker.
-        listeners: Bound sockets. Every HTTP worker accepts connections from all of them.
+        listeners: Listening sockets. Every HTTP worker accepts connections from all of them.
         start_http_worker: Starts an HTTP worker.
         on_listening: Called when the first HTTP worker begins to accept connections.
     """
@@ -247,7 +247,7 @@ class HttpWorkers:
 
         Args:
             seconds: Time after which an HTTP worker is killed.
-            has_delay: Whether requests are still served for the drain delay.
+            has_delay: Whether the HTTP workers still serve requests for REGARD_DRAIN_DELAY_SECONDS.
         """
         self.keeper.stopping.set()
         for listener in self.listeners:

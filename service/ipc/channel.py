@@ -27,7 +27,7 @@ def pack(message: object) -> bytes:
 
 
 def pickle_by_fields(cls: type) -> None:
-    """Registers a pickle reducer that rebuilds a dataclass by a call with its field values.
+    """Registers a pickle reducer that rebuilds an instance of a dataclass from its field values.
 
     Python's default reducer for a dataclass with slots takes three times as long. For the results
     of 32 sentences, the default takes 114 µs, and this reducer takes 33 µs. The dataclass must have
@@ -74,7 +74,7 @@ class Outbox:
         self.is_urgent = False
 
     def send(self, message: object) -> None:
-        """Sends a message after this turn of the event loop, behind all earlier messages."""
+        """Sends a message in the next iteration of the event loop, after all earlier messages."""
         self.messages.append(message)
         if not self.is_urgent:
             self.is_urgent = True

@@ -13,9 +13,10 @@ import platform
 import struct
 
 WORKER_SLICE_SECONDS = 0.1
-"""Slice of a device worker on a CPU: the longest that the kernel allows. Its default is 1 to 3 ms.
+"""Slice of a device worker on a CPU: the longest slice that the kernel allows.
 
-The HTTP process then runs soon after a worker has sent results, and sends it new sentences.
+The kernel's default is 1 to 3 ms. With the long slice, the HTTP process runs soon after a worker
+has sent results, and sends new sentences to this worker.
 """
 
 SYSTEM_CALLS = {"x86_64": 314, "aarch64": 274}

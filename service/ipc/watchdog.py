@@ -27,7 +27,7 @@ class Watchdog:
         process: The process.
         timeout_seconds: Returns the shortest time after which a silent process is killed.
         expects_message: Called before each check. It returns whether the process must send a
-            message soon, and may send a Ping to the process.
+            message soon. It may also send a Ping, which the process must answer.
 
     Attributes:
         num_heard: Number of messages from the process.

@@ -14,8 +14,8 @@ class RerankItem:
 
     Attributes:
         model: Served name of the model.
-        ids: Token ids of the pair. If the model distinguishes segments, the vocabulary size is
-            added to each id of the second segment.
+        ids: Token ids of the pair. If the model distinguishes segments, the ids of the second
+            segment are marked: the vocabulary size is added to each id.
         is_bulk: Whether the scheduler queues the pair in its bulk lane, not the interactive lane.
         id: Id that the scheduler assigns.
     """

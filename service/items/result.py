@@ -27,7 +27,7 @@ class Done:
 
     Attributes:
         id: Id of the item.
-        value: The value of its Result.
+        value: The value of the item's Result.
     """
 
     id: int

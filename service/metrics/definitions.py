@@ -312,7 +312,7 @@ class Metrics:
         self.series(self.inflight_requests, task).inc()
 
     def end(self, ended: Ended) -> None:
-        """Counts an answered request."""
+        """Counts a request that has ended, by its outcome."""
         kind = (ended.task, ended.model)
         self.series(self.inflight_requests, ended.task).dec()
         self.series(self.requests, *kind, ended.outcome).inc()

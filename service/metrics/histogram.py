@@ -5,8 +5,8 @@ observation takes six times as long, because that histogram goes through its buc
 Our histogram passes its counts to the library when /metrics is scraped. Only one thread may use our
 histogram.
 
-An exemplar is one observation of a bucket with the id of its trace. Only OpenMetrics shows
-exemplars.
+An exemplar is one observation in a bucket, together with the trace id of the observed request.
+Only the OpenMetrics format has exemplars.
 """
 
 import time

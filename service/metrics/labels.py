@@ -26,10 +26,13 @@ GUARDS = ("loop", "length", "copy", "digits", "placeholder")
 """Names of the guards of translations; `service.tasks.translation.guards` has their checks."""
 
 REJECTION_OUTCOMES = ("replaced", "kept")
-"""Outcomes of a translation that a guard rejected."""
+"""Outcomes of a translation that a guard rejected.
+
+`replaced`: a second translation was better. `kept`: the reply has a warning.
+"""
 
 SHARING = ("running", "cached")
-"""States of a sentence when an equal sentence arrives, which then gets the same result."""
+"""States of a sentence when an equal sentence arrives. The new sentence gets the same result."""
 
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"

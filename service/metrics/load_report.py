@@ -52,7 +52,7 @@ class LoadReport:
         self._utilization = 0.0
 
     def add(self, load: Load, now: float) -> None:
-        """Adds a sample of the load at a time, in seconds."""
+        """Adds a sample of the load, which was taken at the time `now`, in seconds."""
         last, self._last = self._last, (now, load.num_ok)
         if last is None or now - last[0] > 4 * INTERVAL_SECONDS:
             self.value = b""  # after a pause, the old numbers have no meaning

@@ -12,8 +12,9 @@ T = TypeVar("T")
 async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
     """Returns the result of a function that runs in a thread of its own.
 
-    A cancelled call leaves the thread behind. The process can end without waiting for the thread.
-    With a thread of `asyncio.to_thread`, the process would wait.
+    After a timeout or a cancellation, the thread keeps running, but its result is not used. The
+    process can end without waiting for the thread. With a thread of `asyncio.to_thread`, the
+    process would wait.
 
     Args:
         function: The function.

@@ -113,8 +113,9 @@ class Catalog:
     def _make_caches(self) -> None:
         """Creates empty caches for `route` and `offers`.
 
-        The caches compute from a copy of this catalog. The method `replace` does not change this
-        copy. A request that uses a copy of the catalog therefore keeps the routes of that copy.
+        The caches compute from a private copy of this catalog, which a later `replace` does not
+        change. If a request uses a copy of the catalog, this copy shares the caches. Its routes
+        therefore do not change either.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)
@@ -188,7 +189,7 @@ class Catalog:
         return empty.changed_to(files)
 
     def changed_to(self, files: ModelSet) -> "Catalog":
-        """Returns a catalog of other models; models that this catalog has are not read again.
+        """Returns a catalog of the models in `files`; does not read models of this catalog again.
 
         The new catalog offers those languages of `offered` that its models have. Models that are
         loaded later may add the other languages.

@@ -1,9 +1,9 @@
 """Loading and unloading of models while the server runs, in the process that owns the workers.
 
-The files of several models may be searched at a time, in threads that can be given up. After the
-search, only one model is loaded or unloaded at a time. A model is loaded in all workers, then added
-to the queues, then announced to the processes that answer HTTP. Unloading takes these steps in
-reverse order.
+Several searches for models on disk may run at the same time, in threads that can be given up. After
+the search, only one model is loaded or unloaded at a time. A model is loaded in all workers, then
+added to the queues, then announced to the processes that answer HTTP. Unloading takes these steps
+in reverse order.
 """
 
 import asyncio

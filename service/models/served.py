@@ -152,8 +152,8 @@ class ServedEmbedder:
 
     Attributes:
         files: Files of the model.
-        config: Its sizes, pooling and prompts.
-        tokenizer: Its tokenizer.
+        config: Sizes, pooling and prompts of the model.
+        tokenizer: Tokenizer of the model.
     """
 
     task: ClassVar[str] = EMBED

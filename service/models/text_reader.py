@@ -49,8 +49,8 @@ class TextReader:
         prompts: Maps the name of each prompt to its text.
         default_prompt: Name of the prompt of requests without a `prompt_name`; None if such
             requests get no prompt.
-        languages: Maps each language that a request may name to the special tokens in front of a
-            text. Empty for a model that needs no language.
+        languages: Special tokens in front of a text, for each language that a request may name.
+            Empty for a model that needs no language.
     """
 
     name: str

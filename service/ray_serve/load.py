@@ -1,4 +1,4 @@
-"""The load of a replica, which its autoscaling reads."""
+"""The load of a replica, which the autoscaling of Ray Serve reads."""
 
 from service.scheduling.scheduler import Scheduler
 

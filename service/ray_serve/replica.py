@@ -57,7 +57,7 @@ class Replica:
     """One server with its device workers, as Ray Serve uses it.
 
     Args:
-        given: Settings of the arguments, which override the environment.
+        given: `Arguments.settings`: settings of the server, which override the environment.
 
     Attributes:
         start_worker: Starts a device worker.

@@ -22,7 +22,7 @@ def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:
     sends all requests to it.
 
     Args:
-        given: Settings of the arguments.
+        given: `Arguments.settings`: settings of the server, which override the environment.
         has_gpu: Whether Ray has assigned GPUs. Without GPUs, models are on the CPU.
 
     Raises:
@@ -71,7 +71,7 @@ def ongoing_requests(arguments: Arguments, settings: Settings) -> int:
 
 
 def shutdown_seconds(settings: Settings) -> float:
-    """Returns the time after which Ray Serve kills a replica that it stops.
+    """Returns the time that a stopping replica has; Ray Serve kills it afterwards.
 
     The time is enough for the drain of the server and then for the end of the device workers.
     Behind HAProxy, it also covers the wait until all proxies have removed the replica.

@@ -47,9 +47,9 @@ class RoutingAdmitter:
         """Admits a request of about `tokens` tokens.
 
         If `at_once` is true, or if there are remote models, the backend admits or refuses the
-        request now. In all other cases, the backend may decide when it gets the first items of the
-        request. A request that needs only remote models never sends items to the backend. Its
-        admission therefore cannot wait for them.
+        request now. In all other cases, the backend may decide later: when the request submits its
+        first items. A request that needs only remote models never submits items to the backend, so
+        the backend cannot wait for them.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.

@@ -1,1 +1,1 @@
-"""Admission, lanes and dispatch of work items, without code for particular task kinds."""
+"""Admission, lanes and dispatch of work items. Only `equal_sentences` depends on a task kind."""

@@ -140,7 +140,7 @@ class Admission:
 
 
 def late(needed: float, seconds: float) -> OverloadedError:
-    """Returns the error for a request that would probably be late.
+    """Returns the error for a request that would probably miss its deadline.
 
     Args:
         needed: Predicted time until the request is done, margin included, in seconds.

@@ -155,7 +155,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives jobs to the workers with the fewest rows, until all use about as many rows."""
+        """Gives jobs to the workers with the fewest rows, until all use about equally many."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -168,8 +168,8 @@ class RowPolicy:
         for position, worker in enumerate(ordered):
             if not lanes.rows:
                 return
-            # The share has at least as many rows as the next job of each lane. With a smaller
-            # share, such a job would wait although the worker has enough free rows.
+            # The worker's share of the waiting rows is at least the rows of each lane's next job.
+            # With a smaller share, this job would wait although the worker has enough free rows.
             share = max(level(used[position:], lanes.rows) - used[position], lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
@@ -186,9 +186,9 @@ class RowPolicy:
 
 
 def level(used: Iterable[int], rows: int) -> int:
-    """Returns the number of rows that each worker uses after `rows` more rows are given evenly.
+    """Returns the number of rows up to which `rows` more rows fill the workers evenly.
 
-    Workers that use more rows than that get no more rows. The number is rounded up.
+    A worker that already uses more rows than this number gets none. The number is rounded up.
 
     Args:
         used: Number of rows that each worker uses, ascending.

@@ -16,7 +16,7 @@ class Bucket:
     """A token bucket, which refills from empty to full in one minute.
 
     Attributes:
-        left: Number of units that may be used at time `since`.
+        left: Number of units (requests or characters) that may be used at time `since`.
         since: Time of the last refill, by time.monotonic.
     """
 

@@ -1,4 +1,4 @@
-"""Tries jobs again whose worker has died, and fails jobs whose device has failed."""
+"""Tries the jobs of dead workers again, and fails the jobs of failed devices."""
 
 from collections.abc import Callable, Iterable, Sequence
 

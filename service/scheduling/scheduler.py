@@ -56,9 +56,9 @@ class Scheduler:
         admission: Receives the number of finished tokens, to estimate waits.
         metrics: Metrics of the server.
         call_soon: Calls a function after this turn of the event loop.
-        rows_ahead: Number of rows of each model that a worker may hold beyond its batch. The
+        rows_ahead: Number of rows beyond a model's batch that a worker may hold for each model. The
             sentences of these rows wait in the worker, and are encoded as soon as rows are free.
-            An urgent sentence that arrives later waits behind them.
+            An interactive sentence that arrives later waits behind them.
     """
 
     def __init__(
@@ -186,7 +186,8 @@ class Scheduler:
         needed = expected + queue.margin.seconds_for(expected)
         if needed > seconds:
             raise late(needed, seconds)
-        # An assumed rate would distort the measured errors, and so would the time of other models.
+        # An assumed rate would distort the measured errors. Jobs of other models or kinds in the
+        # submission would also distort them.
         if queue.pace.is_known(occupancy) and len(jobs) == submission.total:
             submission.prediction = Prediction(queue.margin, expected, seconds)
 
@@ -286,7 +287,10 @@ class Scheduler:
             self._dispatch()
 
     def device_lost(self, link: Link) -> None:
-        """Removes a worker whose device failed; fails its jobs, and all jobs if it was the last."""
+        """Removes a worker whose device failed, and fails its jobs.
+
+        If no worker is left, the waiting jobs fail too.
+        """
         worker = self.workers.pop(link, None)
         jobs = list(worker.held.values()) if worker is not None else []
         if not self.workers:
@@ -327,7 +331,10 @@ class Scheduler:
         return job
 
     def _measure(self, job: Job, now: float) -> None:
-        """Adds a finished job, which a worker still holds, to the pace of the job's queue."""
+        """Adds a finished job to the pace of its queue.
+
+        The worker's record still counts the job, so the occupancy at the end includes the job.
+        """
         queue, policy = self.queues[job.kind][job.model], self.kinds[job.kind].policy
         at_end = policy.occupancy(job.kind, job.model, self.workers.values())
         occupancy = (job.occupancy + at_end) / 2 if policy.counts_rows else job.occupancy

@@ -50,7 +50,8 @@ class LimitSettings(BaseModel):
         "process. Further requests get 429. Short texts do not wait.",
     )
     share_sentences: bool = Field(
-        True, description="Compute equal sentences that are in progress at the same time only once."
+        True,
+        description="Compute equal sentences only once if they are in progress at the same time.",
     )
     cache_sentences: int = Field(
         0,

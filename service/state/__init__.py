@@ -1,1 +1,1 @@
-"""The state that survives a restart: a SQLite file of counts, glossaries and suggestions."""
+"""The state that survives a restart: glossaries, suggestions, and the usage of API keys."""

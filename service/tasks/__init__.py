@@ -1,1 +1,1 @@
-"""The tasks of the server, without HTTP: split requests into work items, and join their results."""
+"""The tasks of the server, without HTTP. They split requests into work items and join results."""

@@ -93,7 +93,7 @@ class Recorder(Protocol):
         """Counts a request that has ended."""
 
     def count_refused(self, task: str, number: int) -> None:
-        """Counts requests that were refused before they began."""
+        """Counts requests that were refused before the application got them."""
 
     def count_call(self, model: str, outcome: str) -> None:
         """Counts a request to the endpoint of a remote model; `outcome` is in CALL_OUTCOMES."""

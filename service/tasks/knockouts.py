@@ -39,13 +39,13 @@ from service.tasks.context import RequestContext
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
 
 GROWTH = 2
-"""Largest length of a new translation, as a multiple of the length of the old one.
+"""A new translation has at most GROWTH times as many tokens as the old one, plus MORE_TOKENS.
 
 A model with some parts switched off may repeat a word up to the length limit of a translation.
 """
 
 MORE_TOKENS = 8
-"""Number of tokens that is added to GROWTH times the length of the old translation."""
+"""Constant part of the limit that GROWTH describes, in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,8 @@ class KnockoutInspector:
     async def compare(self, request: KnockoutRequest, context: RequestContext) -> KnockoutResult:
         """Returns the effect of each knock-out of a request.
 
-        Equal knock-outs are computed once, and the base result is that of an empty knock-out. An
-        empty knock-out in the request therefore has exactly the base result.
+        Equal knock-outs are computed once. The result with nothing switched off is computed as the
+        result of an empty knock-out. An empty knock-out in the request has exactly this result.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.

@@ -61,7 +61,7 @@ class Carriage:
                 break
             if marker in self.capitals:
                 return before + self.capitals[marker] + sentence[found.end() :]
-            if not self.protected.may_move(marker):  # tags and symbols may stand before the word
+            if not self.protected.may_move(marker):  # tags and symbols may stand before the term
                 break
         return sentence
 

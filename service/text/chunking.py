@@ -131,7 +131,7 @@ def _last_word(encoding: Encoding, limit: int) -> int:
     """Returns the index of the token before which the sentence is cut.
 
     The candidates are the tokens with an index above limit/2 and at most `limit`. The result is the
-    index of the last candidate that starts a word. If no candidate starts a word, it is `limit`.
+    index of the last candidate that starts a word. If no candidate does, the result is `limit`.
     """
     for at in range(limit, limit // 2, -1):
         if encoding.pieces[at].startswith(WORD_START):

@@ -80,7 +80,7 @@ class LanguageDetector:
             _builder(codes).with_preloaded_language_models().build()
 
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detection]:
-        """Ranks the languages that a text may be written in. It never raises.
+        """Ranks the languages that a text may be written in. The method never raises.
 
         Args:
             text: Any text. The detector reads the first 2,000 characters, without lone surrogates.

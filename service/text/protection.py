@@ -111,7 +111,7 @@ class ProtectedText:
         return replace(self, spans=(*self.spans, *spans))
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a marker at the end of a sentence may move to the white space after it.
+        """Returns whether a marker at an end of a sentence may move to the separator beside it.
 
         The marker may move if its span has no letters or digits: for example, an emoji.
         """

@@ -127,8 +127,8 @@ def _pattern(spelling: str) -> re.Pattern[str]:
 def _joined(each: StandIn, match: re.Match[str]) -> str:
     """Returns the marker for a match of a stand-in, with the spaces that are kept beside it.
 
-    The span may touch a character in the source. The space on that side is then removed if a
-    similar character stands beyond it in the translation.
+    A space may separate the stand-in from a character of the translation. The space is removed if
+    the span touches a similar character on the same side in the source.
     """
     text, (first, last) = match.string, match.span()
     before = "" if _is_alike(each.before, text[first - 1 : first]) else match[1]

@@ -10,13 +10,13 @@ more time per token."""
 
 GPU_BATCH_TOKENS = 16_384
 """Largest number of tokens of a batch on a GPU. A GPU computes 256 tokens in less time than the
-launch of the kernels takes. An H200 embedded 64,000 short texts a second in batches of 8,192
-tokens, 93,000 in these batches, and 125,000 in batches of 65,536 tokens. A larger batch delays
-texts that arrive later."""
+launch of the kernels takes. With batches of 8,192 tokens, an H200 embedded 64,000 short texts
+a second; with 16,384 tokens, 93,000; and with 65,536 tokens, 125,000. A larger batch delays texts
+that arrive later."""
 
 CAPACITY_BATCHES = 2
-"""Number of batches that a worker receives in advance, for each model and length bucket. The
-scheduler decides the order of all other texts."""
+"""Number of batches that a worker receives in advance, for each model and length bucket. Further
+texts wait in the scheduler, which decides their order."""
 
 
 def batch_tokens(is_on_gpu: bool) -> int:

@@ -13,7 +13,8 @@ import torch
 
 MAX_PENDING = 2
 """Number of steps that a GPU may have pending. With a larger number, a task kind could launch more
-work than its credit allows, before the time of its first steps is known."""
+work than its credit allows, before the time of its first steps is known. The module
+`service.workers.time_share` explains credits."""
 
 
 class Timer(Protocol):

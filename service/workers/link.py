@@ -29,8 +29,9 @@ class WorkerLink:
     def send(self, message: ToWorker) -> None:
         """Sends a message without waiting. The message is lost if the worker is gone.
 
-        The scheduler already combines the items of one turn of the event loop in one message. Thus
-        an `Outbox` would only delay the message by another turn.
+        The scheduler already combines the items of one turn of the event loop in one message. An
+        `Outbox` (`service.ipc.channel`), which combines messages, would only delay this message by
+        another turn.
         """
         if not self.writer.is_closing():
             self.writer.write(pack([message]))

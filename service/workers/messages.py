@@ -127,7 +127,7 @@ class Resident:
         dtype: Precision, such as `float32`.
         load_seconds: Time from reading the files to the end of the warm-up.
         memory_bytes: Memory of the weights and of the state of the rows.
-        max_rows: Number of rows of its batch; 0 for a model without a batch.
+        max_rows: Number of rows of the in-flight batch; 0 for a model without such a batch.
         config: Sizes and switches of a translation model; None for any other model.
     """
 

@@ -75,11 +75,11 @@ held back."""
 
 
 BESIDE_SECONDS = 0.005
-"""Steps of the foreground kind stay short for this time after other work."""
+"""Steps of the foreground kind (translation) stay short for this time after other kinds' work."""
 
 
 NewExecutor = Callable[[Any, torch.device], Executor[Any]]
-"""Makes an executor from the object that it computes with, such as an Engine, and its device."""
+"""Makes an executor from the object that computes, such as an Engine, and the model's device."""
 
 
 def executor_class(path: str) -> NewExecutor:
@@ -149,7 +149,7 @@ class Worker:
             with suppress(ModelError):  # the load of each model reports the error
                 select_device(config.device)
         else:
-            os.nice(config.niceness)  # of this thread and of the threads that it starts
+            os.nice(config.niceness)  # applies to this thread and the threads that it starts
             set_time_slice(WORKER_SLICE_SECONDS)
         for spec in config.executors:
             self.classes[spec.kind] = executor_class(spec.path)
@@ -194,7 +194,7 @@ class Worker:
         return True
 
     def _forget(self, name: str) -> None:
-        """Releases a loaded model that no item needs any more, or drops a model that is loading."""
+        """Releases a loaded model with all of its items, or drops the load of a model."""
         if not self.loads.drop(name):
             self.last_report = 0.0  # so that the next report includes the model's last statistics
             self._report()

@@ -147,10 +147,10 @@ def old_embedder(folder: Path) -> None:
     [
         (
             translator("bart"),
-            r"model_type 'bart'\. Translation models that are served .*opus-mt-en-de",
+            r"model_type 'bart'\. The served translation models are .*opus-mt-en-de",
         ),
-        (translator("mbart"), "Translation models that are served"),
-        (translator("t5"), "Translation models that are served"),
+        (translator("mbart"), "The served translation models are"),
+        (translator("t5"), "The served translation models are"),
         (converted, "converted for CTranslate2, and cannot be converted back. Serve the"),
         (compressed, r"model\.enpt\.intgemm\.alphas\.bin\.gz, .* must be unpacked: `gunzip"),
         (half_unpacked, r"0 files vocab\*\.spm\. vocab\.enpt\.spm\.gz must be unpacked"),

@@ -71,7 +71,7 @@ def test_bases_of_newer_files_are_read() -> None:
         ({"rope_scaling": {"rope_type": "yarn"}}, "must have the rope_type default"),
         ({"norm_eps": "small"}, "norm_eps is 'small'"),
         ({"global_rope_theta": -1}, "global_rope_theta is -1"),
-        ({"num_attention_heads": 16}, "heads of 1 numbers cannot be rotated"),
+        ({"num_attention_heads": 16}, "rotary positions need heads of an even size, not 1"),
     ],
 )
 def test_other_options_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Selects the kernels of decode steps for a device: those of Triton, or PyTorch's.
+"""Selects the kernels of decode steps for a device: Triton's or PyTorch's.
 
 A CUDA graph has fixed shapes, but the rows of a step have sources and targets of any length. A
 tensor on the device holds the number of keys of each row. Triton's kernel reads only these keys, so
@@ -21,8 +21,8 @@ MIN_CAPABILITY = (8, 0)
 def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
     """Returns Triton's kernels if Triton can compile them for the device, else PyTorch's.
 
-    Triton compiles a kernel at its first launch. Each kernel is therefore launched once. This needs
-    a C compiler, and a writable folder for the compiled code. The environment variable
+    Triton compiles a kernel at its first launch. This function therefore launches each kernel once.
+    Triton needs a C compiler, and a writable folder for the compiled code. The environment variable
     TRITON_CACHE_DIR can name this folder.
     """
     if device.type != "cuda" or find_spec("triton") is None:

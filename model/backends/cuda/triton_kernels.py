@@ -25,7 +25,10 @@ rows with 30 keys, and 8 heads of 64 numbers.
 """
 
 ROW_WARPS = 4
-"""Number of warps of the other programs. Their time hardly depends on it."""
+"""Number of warps of the programs for embeddings, layer norms and SSRUs.
+
+The time of these programs hardly depends on this number.
+"""
 
 PART, PART_WARPS = 16384, 4
 """Number of logits that a program compares, and the number of its warps.
@@ -76,7 +79,8 @@ class TritonKernels:
         rows, heads, _, head_dim = query.shape
         out = query.new_empty(rows, 1, heads, head_dim)
         new_key, new_value = (query, query) if new is None else new
-        with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches there
+        # Triton launches on PyTorch's current device, so this must be the device of the tensors.
+        with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
             attend_kernel[(rows, heads)](
                 query,
                 key,

@@ -1,6 +1,6 @@
 """Runs the native decoder over given targets, and returns its hidden states.
 
-Each call computes one token of every target.
+One native call of the decoder computes one token of each of up to ROWS targets.
 """
 
 import ctypes

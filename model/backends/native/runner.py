@@ -40,6 +40,7 @@ from model.quantization.packing import PANEL
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 LANES = 16
+"""Number of floats in a vector of the native code (LANES in csrc/simd/vectors.h)."""
 
 TOKENS_PER_CALL = 48
 """Maximum number of tokens per row in one call.

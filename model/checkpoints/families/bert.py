@@ -138,7 +138,7 @@ def read_bert(defaults: Defaults, options: Options, name: str) -> TextEncoderCon
 
     Raises:
         UnsupportedModelError: Options are not implemented or have wrong values. The error lists
-            all of them. A wrong padding id has an error of its own, if nothing else is wrong.
+            all of them. A wrong padding id is listed only if nothing else is wrong.
     """
     reasons = unsupported(options, SUPPORTED)
     activation = ACTIVATIONS.get(str(options.get("hidden_act", "gelu")))

@@ -67,9 +67,9 @@ class CrossEncoderConfig:
         model: Encoder, and the head as Dense modules on the vector of the first token.
         vocab_size: Number of token ids.
         num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
-            in the other families. Type 0 is the query, type 1 the text. With 2 types,
-            `checkpoints/cross_encoder.py` appends a copy of the token embeddings for texts, so
-            `vocab_size` is added to the ids of a text.
+            in the other families. Type 0 is the query, type 1 the text. With 2 types, the token
+            table has a second row for each token, which is used in texts. The caller therefore
+            adds `vocab_size` to the ids of a text (`model.checkpoints.cross_encoder`).
         label: Name of the only label.
     """
 

@@ -101,6 +101,8 @@ FAMILIES = {
 def read_model_options(folder: Path) -> dict[str, Any]:
     """Returns the options of `config.json`, completed by the options of `generation_config.json`.
 
+    If both files have an option, the value in `config.json` is used unless it is null.
+
     Raises:
         CheckpointNotFoundError: There is no `config.json`.
         CheckpointFormatError: One of the files is damaged.

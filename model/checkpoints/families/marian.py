@@ -124,8 +124,9 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
     Layers are counted from 0. Guided alignment trains head 0 of this layer to align words. Marian
     writes its default layer, `last`, even into files of models without such training. Marian does
     not write the option `guided-alignment`, so most files do not say whether the layer was trained.
-    A few files have it nevertheless; `none` then means that no layer was trained. If the named
-    layer does not exist, the result is None and not an error, because translation does not need it.
+    A few files have this option nevertheless; its value `none` means that no layer was trained. If
+    the named layer does not exist, the result is None and not an error, because translation does
+    not need guided alignment.
 
     Source: marian-dev, src/models/transformer.h: the decoder's `step` counts layers from 1, and
     `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`, lists the

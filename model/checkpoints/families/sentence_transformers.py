@@ -52,7 +52,7 @@ class EmbeddingFiles:
     Attributes:
         name: Name of the model, such as `all-MiniLM-L6-v2`.
         folder: The folder that holds all files of the model.
-        encoder: The folder of the encoder; mostly the same as `folder`.
+        encoder: The folder of the encoder, which is usually `folder` itself.
         head: (kind, folder) of each module after the encoder, in order; None if there is no
             `modules.json`.
     """
@@ -93,8 +93,8 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 def _model_folders(paths: list[Path]) -> list[Path]:
     """Returns the folders with `modules.json`, and the folders with only an encoder.
 
-    An encoder is left out if a folder above it is in the result. It is a part of the model in that
-    folder.
+    An encoder is left out if a folder above it is in the result. Such an encoder is a part of the
+    model in the folder above.
     """
     found = {path.parent for path in paths if path.name == MODULES}
     folders = sorted(path.parent for path in paths if path.name == CONFIG)

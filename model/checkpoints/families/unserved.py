@@ -17,7 +17,8 @@ CTRANSLATE2_WEIGHTS = "model.bin"
 def translator_advice(folder: Path) -> str:
     """Returns advice about a folder without a served translation model, for an error message.
 
-    The advice is empty if the folder is of no known kind.
+    The advice is empty unless the folder holds `.gz` files, a model for CTranslate2, or a model of
+    one of the types in `TRANSLATORS`.
 
     Args:
         folder: The folder, which need not exist.
@@ -32,7 +33,7 @@ def translator_advice(folder: Path) -> str:
         )
     if _model_type(folder) in TRANSLATORS:
         return (
-            ". Translation models that are served are Marian's (Firefox, OPUS-MT), M2M100, "
+            ". The served translation models are Marian's (Firefox, OPUS-MT), M2M100, "
             "NLLB-200 and SMaLL-100. Take for example Helsinki-NLP/opus-mt-en-de or "
             "facebook/nllb-200-distilled-600M"
         )

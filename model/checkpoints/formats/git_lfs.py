@@ -17,8 +17,8 @@ def check_pointers(paths: Iterable[Path]) -> None:
         paths: The files of a model. Missing files are skipped.
 
     Raises:
-        CheckpointFormatError: Files are pointers, and the message names all of them. Or a file is
-            not a regular file, or is too large.
+        CheckpointFormatError: A file is a pointer, is too large, or is not a regular file. The
+            message names all files that are pointers.
     """
     there = [path for path in dict.fromkeys(paths) if path.exists() and not path.is_dir()]
     found = [path for path in there if is_pointer(path)]

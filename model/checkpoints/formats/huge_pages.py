@@ -1,4 +1,4 @@
-"""Copies arrays into huge pages, if they are large and the system provides huge pages.
+"""Copies large arrays into huge pages, if the system provides huge pages.
 
 Reads in random order are faster in huge pages.
 """

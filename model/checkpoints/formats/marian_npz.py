@@ -1,4 +1,7 @@
-"""Reads the `.npz` files that Marian writes in training, with the same items as `.bin` files."""
+"""Reads the `.npz` files that Marian writes in training.
+
+They hold the same items as `.bin` files: the tensors, and the training options.
+"""
 
 import zipfile
 import zlib

@@ -83,14 +83,14 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 def _read_pickle(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle raises any error
+    except Exception as error:  # a damaged pickle may raise an error of any type
         refused = REFUSED.search(str(error))
         if refused:
             raise CheckpointFormatError(
                 f"{path} holds more than tensors, and nothing of it was run: {refused[0]}"
             ) from error
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        if "weights_only" in reason:  # PyTorch's advice to run the code in the file
+        if "weights_only" in reason:  # PyTorch advises weights_only=False, which runs code
             reason = "it is no pickle of tensors"
         raise CheckpointFormatError(
             f"{path} is cut short or damaged, or cannot be read: {reason}"

@@ -24,7 +24,7 @@ REVISION_DIGITS = 12
 
 
 def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
-    """Returns the file of tensors, or the index of its shards.
+    """Returns the file of tensors, or the index if the tensors are in shards.
 
     Args:
         folder: The folder of the model.

@@ -43,7 +43,7 @@ class LayerRest:
         norm: Layer norm after the residual sum; None in a pre-norm layer, which has no such norm.
         feed_forward: Returns the output (N, D) of the feed-forward sublayer, without the residual
             sum, for the stream (N, D) before that sublayer. None if another attention sublayer
-            comes between.
+            comes before the feed-forward sublayer.
         finish: Returns the output (N, D) of the layer for the stream (N, D) after the attention
             sublayer. The rows may be any tokens of the sentence, in any number.
     """

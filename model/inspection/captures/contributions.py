@@ -75,7 +75,7 @@ class Contributions(ABC):
             summands: Vectors (R, S, D) of the attended tokens. Their sum, plus b_O, is the output
                 of the sublayer.
             stream: Residual stream (R, D) before the sublayer.
-            first: Position of the first of these tokens in the sentence.
+            first: Position of the first of the R attending tokens in the sentence.
         """
 
 

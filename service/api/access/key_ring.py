@@ -25,9 +25,9 @@ Stamp = tuple[int, int, int]
 class KeyRing:
     """Finds keys by their hash, and reads the file of keys again when it changes.
 
-    If the file cannot be used, the error is logged once until the file changes. The keys from the
-    last successful read stay valid. If no read has succeeded, the server refuses all keys except
-    its admin key.
+    If the file cannot be used, the error is logged once, and again only after the file has changed.
+    The keys from the last successful read stay valid. If no read has succeeded, the server refuses
+    all keys except its admin key.
 
     Args:
         settings: Settings of the server.
@@ -82,7 +82,7 @@ class KeyRing:
             self.stamp, self._failure = None, failure  # the next call reads the file again
             return
         except ValueError as error:
-            # A UnicodeDecodeError is a ValueError, and its message would show keys.
+            # UnicodeDecodeError is a ValueError too; its message would show bytes of the file.
             reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
             logger.error(
                 "the file of keys cannot be used; the keys read before stay valid: %s", reason

@@ -57,7 +57,8 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
         RateLimitedError: The key has used up its limit for this minute.
         RequestTooLargeError: The request has more characters than its key may send in a minute.
     """
-    # Schemas import this module. `Any` keeps them independent of `service.api.services`.
+    # The modules with schemas import this module indirectly. Because of `Any`, they do not import
+    # `service.api.services`.
     services: Any = request.app.state.services
     if not services.keys.is_required:
         return

@@ -19,7 +19,7 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 MAX_AGE_SECONDS = 20 * 24 * 3600
 METHODS = "GET, POST"
 MORE_METHODS = ("DELETE", "PATCH", "PUT")
-"""Methods that a response to a preflight allows only if the page asks for them."""
+"""Methods that a response to a preflight allows only if the page asks for one of them."""
 
 HEADERS = (
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
@@ -107,9 +107,10 @@ class Origins:
 class CrossOrigin(CORSMiddleware):
     """Answers the preflights of pages of other origins.
 
-    A preflight is an OPTIONS request with the header Access-Control-Request-Method. All other
-    responses get their CORS headers from `ResponseSender`. As in LibreTranslate, these headers
-    allow GET and POST. The response to a preflight allows MORE_METHODS only if the page asks.
+    A preflight is an OPTIONS request with the header Access-Control-Request-Method. Responses to
+    other requests get their CORS headers from `ResponseSender`. As in LibreTranslate, these headers
+    allow GET and POST. The response to a preflight allows MORE_METHODS only if the page asks for
+    one of them.
 
     Args:
         app: The wrapped application.

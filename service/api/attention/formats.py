@@ -141,9 +141,10 @@ def _attention_body(attention: Attention) -> dict[str, Any]:
 
 
 def arrays(items: Sequence[SequenceAttention]) -> dict[str, NDArray[Any]]:
-    """Returns the arrays by name.
+    """Returns the arrays of all items by name.
 
-    Examples are `item0.cross`, with `top_k` `item0.cross.indices`, and with `probabilities`
+    An example of a name is `item0.cross`. If the request has `top_k`, there is also
+    `item0.cross.indices`. If it has `probabilities`, there is also
     `item0.probabilities.likeliest.ids`.
     """
     named: dict[str, NDArray[Any]] = {}
@@ -199,7 +200,7 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> by
 
 
 def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
-    """Returns a safetensors file: the matrices by name, and the metadata in its header `regard`."""
+    """Returns a safetensors file: the matrices by name. Its header has the metadata as `regard`."""
     header = {"regard": metadata(body).decode()}
     return safetensors.numpy.save(arrays(items), metadata=header)
 

@@ -20,7 +20,7 @@ MAX_PARTS = 1000
 
 
 class PartQuestion(Parameters):
-    """The attention in which a knock-out switches something off: its kind, layers and heads."""
+    """The kind, the layers and the heads of the attention that a knock-out changes."""
 
     model_config = ConfigDict(extra="forbid")
 

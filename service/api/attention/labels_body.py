@@ -1,4 +1,4 @@
-"""The labels of a source or a target in a response."""
+"""Builds the part of a response that lists the tokens or words of a source or a target."""
 
 from typing import Any
 

@@ -97,9 +97,9 @@ class NamedBody(BaseModel):
 class ProbabilitiesBody(BaseModel):
     """The probabilities at each position of the target. Logarithms are natural.
 
-    A candidate is a token that the decoder can choose. Their probabilities sum to 1. Every token
-    has the probability exp(logit) / S, even if the token is not a candidate. S is the sum of
-    exp(logit) over all candidates.
+    A candidate is a token that the decoder can choose. The probabilities of all candidates sum to
+    1. Every token has the probability exp(logit) / S, even if the token is not a candidate. S is
+    the sum of exp(logit) over all candidates.
     """
 
     num_candidates: int = Field(description="Number of candidates.")
@@ -196,7 +196,9 @@ class StepsRow(BaseModel):
     score: float = Field(description="q · k")
     scaled: float = Field(description="score × scale")
     bias: float | None = Field(
-        None, description="Bias for the distance between the two tokens (MPNet, ModernBERT)."
+        None,
+        description="Bias for the distance between the attending token and this token (MPNet, "
+        "ModernBERT).",
     )
     weight: float = Field(description="Softmax of `scaled` + `bias` over all rows.")
     value_norm: float = Field(description="Norm of weight × v.")

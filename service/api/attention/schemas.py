@@ -124,7 +124,7 @@ class ProbabilitiesQuestion(BaseModel):
     tokens: ListOf[StrictInt | StrictStr] = Field(
         [],
         description="Words or vocabulary ids. The response contains the log-probability and the "
-        "rank of each one at each position. A word stands for its first token.",
+        "rank of each word or id at each position. A word stands for its first token.",
         max_length=MAX_NAMED_TOKENS,
     )
 
@@ -232,7 +232,9 @@ class AttentionRequest(AttentionQuestion):
         "the response has their columns.",
     )
     decimals: Decimals | None = Field(
-        None, description="Number of decimals of the values; by default they are not rounded."
+        None,
+        description="Number of decimals of all computed values in the response. By default, values "
+        "are not rounded.",
     )
     probabilities: Annotated[ProbabilitiesQuestion | None, BeforeValidator(check_probabilities)] = (
         Field(

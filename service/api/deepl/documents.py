@@ -180,7 +180,7 @@ def not_found() -> NotFoundError:
 
 
 async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
-    """Translates a document after the reply to its upload.
+    """Translates an uploaded document after the server has answered the upload.
 
     The metrics count the translation as a request.
     """

@@ -97,7 +97,8 @@ def source_codes(catalog: Catalog) -> list[str]:
 
 def target_codes(catalog: Catalog) -> list[str]:
     """Returns DeepL's codes of the languages into which the server translates."""
-    # `sources` includes the target, so one source means that no language is translated to it.
+    # `sources` includes the target itself. If it is the only source, no other language is
+    # translated to the target.
     targets = [each for each in catalog.languages if len(catalog.sources(each)) > 1]
     return sorted({code.upper() for each in targets for code in REGIONS.get(each, (each,))})
 

@@ -124,7 +124,7 @@ class DeepLRequest(Parameters):
 
     @property
     def unavailable(self) -> str | None:
-        """Name of a given parameter that the server refuses; None if there is none."""
+        """Name of a parameter of the request that is in UNAVAILABLE, or None."""
         given = [name for name in UNAVAILABLE if getattr(self, name) not in (None, "", [])]
         return given[0] if given else None
 

@@ -113,8 +113,8 @@ class AlignmentBody(BaseModel):
     layer: int
     head: int | Literal["mean"] = Field(description="`mean` is the mean over the layer's heads.")
     shift: int = Field(
-        description="0 if each row of attention aligns the token that the decoder predicts in this "
-        "step; 1 if it aligns the token that the decoder reads, which is the token before."
+        description="0 if a row of attention aligns the token that the decoder predicts in the "
+        "row's decode step; 1 if the row aligns the token that the decoder reads in this step."
     )
 
 

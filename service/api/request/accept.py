@@ -22,7 +22,7 @@ def preferred(accept: str, offered: Collection[str]) -> str:
 
 
 def _media_range(part: str) -> tuple[str, float]:
-    """Returns a media type and its `q`: 1 if the part has no `q`, 0 if `q` is not a number."""
+    """Returns a media type and its weight `q`: 1 without a `q`, and 0 if `q` is not a number."""
     media_type, *parameters = (word.strip().lower() for word in part.split(";"))
     weights = [word[2:] for word in parameters if word.startswith("q=")]
     try:

@@ -94,8 +94,8 @@ class BodyReader:
         if self.reservation is None or size > self.reservation.size:
             self._reserve(min(2 * size, self.max_bytes))
         if self.reservation is not None:
-            # The average speed that meets the time limit is `least` bytes in STALLED_SECONDS. Fewer
-            # new bytes do not count as progress.
+            # To arrive within the time limit, the reserved bytes need an average speed of `least`
+            # bytes in STALLED_SECONDS. Fewer new bytes do not count as progress.
             least = self.reservation.size * STALLED_SECONDS / self.seconds
             if size - self.marked >= least:
                 self.marked = size

@@ -37,7 +37,7 @@ def embed_response(
 
 
 def cosines(vectors: Vectors) -> Vectors:
-    """Returns the response of `/similarity`: the cosines of the first vector with all others.
+    """Returns the cosines of the first vector with all others, for `/similarity`.
 
     Each cosine depends only on its own two vectors, not on the other sentences. The cosine with a
     vector of zeros is 0.

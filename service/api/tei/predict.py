@@ -30,8 +30,8 @@ Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 def check_inputs(value: Any, info: ValidationInfo) -> Any:
     """Returns `inputs` unchanged if they have one of the three permitted shapes.
 
-    The shapes are: a text, a pair of texts, or a list of lists of one or two texts each. Other
-    values and empty texts are refused.
+    The shapes are: a text, a pair of texts, or a list of lists that each have one text or two
+    texts. Other values and empty texts are refused.
     """
     name = info.field_name
     if isinstance(value, list) and value and isinstance(value[0], list):

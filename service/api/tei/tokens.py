@@ -53,7 +53,9 @@ class TokenBody(BaseModel):
     id: int = Field(description="Id in the vocabulary.")
     text: str = Field(description="Text of the token, or the name of a special token.")
     special: bool = Field(description="Whether the token is special and not text.")
-    start: int | None = Field(description="Index of the first character; null if special.")
+    start: int | None = Field(
+        description="Index of the first character in the prompt and text; null if special."
+    )
     stop: int | None = Field(description="Index after the last character; null if special.")
 
 
@@ -94,7 +96,7 @@ class DecodeRequest(Parameters):
     openapi_extra=request_body(TokenizeRequest),
 )
 async def tokenize(request: Request) -> Response:
-    """Returns the tokens that a model reads for each text and its prompt, before truncation."""
+    """Returns the tokens of each text with its prompt, as a model reads them without truncation."""
     services = services_of(request)
     body = await read_parameters(request, TokenizeRequest, services.settings.max_body_bytes)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs

@@ -39,7 +39,7 @@ class Tracing(Protocol):
 
 
 def is_enabled(environment: Environment) -> bool:
-    """Reports whether the environment variables name a collector and tracing is not disabled."""
+    """Reports whether the variables name a collector, and no variable disables tracing."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     if environment.get("OTEL_TRACES_EXPORTER") == "none":

@@ -27,7 +27,7 @@ class ConsistencyReport:
         pair: Source and target language, such as `en-pt`.
         sentences: Number of sentences.
         clients: Number of clients that send at random times.
-        seed: Seed of the clients' order and pauses.
+        seed: Seed of the random order of the lines and of the clients' pauses.
         lists_differ: Lines that are translated differently when they are sent in a list.
         clients_differ: Lines that are translated differently when many clients send the lines at
             random times.

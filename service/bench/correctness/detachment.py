@@ -1,7 +1,9 @@
 """Measures how well the detachment score distinguishes wrong translations from right ones.
 
-Each line is scored with its own translation, and with the translation of another line. If the
-score works well, it is nearly always higher for the translation of another line.
+The score, from 0 to 1, is high if a translation does not follow its source;
+`service.tasks.alignment.detachment` computes it from cross-attention. Each line is scored with its
+own translation, and with the translation of another line. If the score works well, it is nearly
+always higher for the translation of another line.
 """
 
 import random
@@ -68,9 +70,9 @@ def shifted(lines: Sequence[str], seed: int = 0) -> list[str]:
 
 
 def area_under_curve(lower: Sequence[float], higher: Sequence[float]) -> float:
-    """Returns the share of pairs in which the score of `higher` is greater than that of `lower`.
+    """Returns the share of pairs whose score from `higher` is above the score from `lower`.
 
-    A pair has one score of each sequence. A pair of equal scores counts half.
+    Each score of `higher` is paired with each score of `lower`. A pair of equal scores counts half.
     """
     low, high = np.array(lower), np.array(higher)[:, None]
     return float((high > low).mean() + (high == low).mean() / 2)

@@ -15,12 +15,12 @@ from service.bench.translation import LIST_TIMEOUT_SECONDS, translate_request
 WARMUP_SECONDS = 3.0
 RETRY_SECONDS = 1.0
 JOB_LIST = 1000
-"""Number of sentences in each list of the client that translates a bulk job; see `run_bulk`."""
+"""Number of sentences in each list of the additional client that `run_bulk` describes."""
 
 
 @dataclass(frozen=True)
 class BulkReport:
-    """Figures of one run, whose windows are alternately without and with lists.
+    """Figures of one run. Windows without lists and windows with lists alternate.
 
     Attributes:
         clients: Number of clients that send single sentences.
@@ -83,7 +83,7 @@ async def run_bulk(
 ) -> BulkReport:
     """Measures alternating windows without and with clients that send lists.
 
-    In the windows with lists, one more client sends lists of JOB_LIST sentences, like a bulk job.
+    In the windows with lists, one more client sends lists of JOB_LIST sentences.
 
     Args:
         url: Address of the server.
@@ -91,7 +91,7 @@ async def run_bulk(
         sentences: Sentences to translate.
         num_clients: Number of clients that send single sentences.
         list_clients: Number of clients that send lists.
-        list_size: Number of sentences in each list of these clients.
+        list_size: Number of sentences in each list of these `list_clients` clients.
         rounds: Number of pairs of windows: one without lists, then one with lists.
         seconds: Measured seconds of each window.
 

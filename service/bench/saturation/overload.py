@@ -26,8 +26,8 @@ RECOVERY_SECONDS = 10.0
 """Length of the phase after an overload, with requests at half of the capacity."""
 
 GRACE_SECONDS = 0.1
-"""Longest delay after the deadline with which a reply still counts as in time. The server measures
-the deadline from the arrival of the request. The client measures it from the sending."""
+"""A reply that arrives at most this long after its deadline still counts as in time. The server
+measures the deadline from the arrival of the request, and the client from the time of sending."""
 
 BAD_SHARE = 0.05
 """Largest share of refused, late and failed requests in a second of normal service.
@@ -72,8 +72,8 @@ class OverloadRun:
         memory_mib: Memory of workers and main process at the end of the overload, in MiB.
         recovery_seconds: Seconds from the end of the overload to the end of the last bad second; 0
             if there is no bad second. In a bad second, more than BAD_SHARE of the requests were
-            refused, late or failed. After the last reply, the offered rate is half of the
-            capacity.
+            refused, late or failed. The overload ends when its last request is sent.
+            When all its replies have arrived, requests follow at half of the capacity.
     """
 
     factor: float
@@ -182,8 +182,8 @@ async def run_overload(
     Args:
         url: Address of the server.
         pair: Language pair.
-        sentences: Sentences to translate. Overload runs send each
-            sentence once with every mark of END_MARKS at its end, again and again.
+        sentences: Sentences to translate. Overload runs send the sentences
+            that `with_other_ends` returns, again and again.
         factors: Offered rates, divided by the capacity.
         deadlines: Deadlines in seconds.
         rounds: Number of runs of each rate.

@@ -16,7 +16,7 @@ _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 def read_epub(data: bytes) -> ArchiveDocument:
-    """Reads an e-book without copy protection.
+    """Reads an e-book that has no copy protection.
 
     Raises:
         DocumentError: The file is damaged, has copy protection, or is not an e-book.
@@ -40,7 +40,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
 def _chapters(package: Element, name: str) -> list[str]:
     """Returns the names of the chapters and of the table of contents.
 
-    The files in the reading order of the book come first, in that order. The other files follow.
+    The files that the book's reading order lists come first, in this order. The other files follow.
     """
     items = {
         each.get("id"): each

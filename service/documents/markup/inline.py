@@ -36,18 +36,21 @@ class Role(Enum):
     WORDS = auto()
     """An inline element with words."""
     PLAIN = auto()
-    """An inline element that does not change the formatting of its words. It may be dropped."""
+    """An inline element that does not change the formatting of its words.
+
+    A translation keeps the words, and may drop the element.
+    """
     EMPTY = auto()
-    """An inline element that stays as it is and does not replace a word, such as an image."""
+    """An inline element that stays as it is and does not stand for a word, such as an image."""
     MARK = auto()
     """An element like EMPTY that must keep its order among the elements with this role.
 
     An example is the start of a bookmark.
     """
     KEPT = auto()
-    """An inline element that stays as it is and takes the place of a word."""
+    """An inline element that stays as it is and stands for a word, such as a page number."""
     ASIDE = auto()
-    """An inline element that does not replace a word and has its own texts, such as a footnote."""
+    """An inline element with texts of its own, such as a footnote. It does not stand for a word."""
     APART = auto()
     """An element that ends a block, and that has texts of its own, such as a paragraph."""
     APART_KEPT = auto()
@@ -55,7 +58,7 @@ class Role(Enum):
 
 
 MAX_DEPTH = 10
-"""Largest number of nested elements around a whole text that are left out of its HTML.
+"""Largest number of nested elements that surround a whole text and get no tag in its HTML.
 
 If more elements surround the text, the inner ones get tags.
 """
@@ -180,7 +183,10 @@ class BlockReader:
             yield Block(text, lambda found: _rebuild(first, children, found))
 
     def _trimmed(self, first: Place, children: list[Element]) -> tuple[Place, list[Element]]:
-        """Drops elements without words at both ends; returns the new first string and elements."""
+        """Drops the elements at both ends that have no words.
+
+        Returns the string before the remaining elements, and these elements.
+        """
 
         def is_left_out(child: Element) -> bool:
             nodes = self._unit(child)

@@ -29,7 +29,7 @@ from service.documents.markup.tagged import (
 from service.documents.markup.xml import local_name
 
 _HINTS = frozenset("pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen".split())
-"""Elements that do not end a block and that are not items."""
+"""Elements that neither end a block nor become an `Item`."""
 
 _MARKS = frozenset(
     "bookmarkStart bookmarkEnd commentRangeStart commentRangeEnd permStart permEnd".split()

@@ -38,7 +38,7 @@ class Form(Enum):
     EMPTY = "img"
     """An element without words, such as a footnote reference."""
     KEPT = "code"
-    """An element whose words stay as they are. It takes the place of a word."""
+    """An element whose words stay as they are. In its sentence, it stands for a word."""
 
 
 @dataclass(slots=True, eq=False)
@@ -254,7 +254,10 @@ class _Reader:
         return new
 
     def _add_missing(self, origin: _Origin) -> None:
-        """Adds an element whose tag is missing: around the likely words, or at the end."""
+        """Adds an element whose tag is missing.
+
+        The element surrounds the words that `_likely_words` finds, or stands at the end.
+        """
         inside = self._children(origin.parent)
         inside[:] = joined(inside)
         new = self._new(origin)

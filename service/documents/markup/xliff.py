@@ -1,8 +1,9 @@
 """Reads and writes XLIFF 1 and 2 (.xlf, .xliff).
 
-A unit has a source text and, once it is translated, a target text. A unit without a translation
-gets a target with copies of the inline elements of the source. A unit stays as it is if it is
-marked `translate="no"`, or if it has a translation and its state is not in OPEN_STATES.
+A unit has a source text and, once it is translated, a target text. If a unit has no translation,
+its source is copied into the target, with all inline elements. The text of the target is then
+translated. A unit stays as it is if it is marked `translate="no"`, or if it has a translation and
+its state is not in OPEN_STATES.
 """
 
 import re

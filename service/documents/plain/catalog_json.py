@@ -33,9 +33,10 @@ def read_json(data: bytes) -> PassageDocument:
 
 
 def _parts(text: str) -> Iterator[str | Passage]:
-    """Yields the parts of valid JSON: strings that are kept, and passages to translate.
+    """Yields the parts of valid JSON: kept text, and passages to translate.
 
-    A regular expression can find the strings: valid JSON has quotation marks only in strings.
+    A regular expression can find the JSON strings, because valid JSON has quotation marks only
+    around and inside its strings.
     """
     begin = 0
     for match in _STRING.finditer(text):

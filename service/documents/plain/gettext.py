@@ -2,8 +2,8 @@
 
 An entry with several plural forms stays as it is if one of the forms already has a translation.
 Comments and translated entries are kept byte for byte. In the header, only the language changes.
-Babel does not write the catalogues here, because it changes line breaks and drops previous messages
-(`#|`). A version control system would then show a change in every entry.
+This module writes the catalogue itself. Babel would change line breaks and drop previous messages
+(`#|`), so a version control system would show a change in every entry.
 """
 
 import re

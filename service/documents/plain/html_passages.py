@@ -1,7 +1,7 @@
 """Groups the tokens of an HTML page into passages and kept strings.
 
-A passage is a text to translate. A block is a run of text and inline elements, such as a paragraph.
-Usually a block is one passage.
+A passage is a text to translate. A block is a sequence of texts and inline elements, such as a
+paragraph. Usually a block is one passage.
 """
 
 import html

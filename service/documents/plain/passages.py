@@ -26,8 +26,9 @@ class PassageDocument:
 
     Args:
         parts: Kept strings and passages, in the order of the document.
-        set_language: Takes the text of a document and a language code. Returns the text in which
-            this language is stated. None if the format does not state a language.
+        set_language: Function that takes the text of a document and a language code, and returns
+            a text that states this language. The argument is None if the format does not state a
+            language.
         is_html: Whether the texts and their translations are HTML.
     """
 

@@ -1,4 +1,4 @@
-"""Reads plain text (.txt): a wrapped paragraph is one text, and so is each other line."""
+"""Reads plain text (.txt): a wrapped paragraph is one text; any other line is a text of its own."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Turns references (`hf:owner/name`, `firefox:en-de`, a folder) into files of models on disk.
 
-Each file imports only from the files above it in the list. Only `sources` and `pull` use the
+In the list below, each file imports only from the files above it. Only `sources` and `pull` use the
 network. `commands` imports these two inside functions, so a server that starts without REGARD_PULL
 does not load them.
 
@@ -14,4 +14,5 @@ does not load them.
     sources/     the registries: their clients and downloads
     pull         fetches the files of a reference into the cache
     commands     the command `regard models`
+    take         finds the models of the settings before a server starts
 """

@@ -145,7 +145,7 @@ class ModelCache:
             ) from error
 
     def missing(self, record: Record) -> list[str]:
-        """Returns a sentence for each file that is missing or has another size than recorded."""
+        """Returns one message for each file that is missing or has another size than recorded."""
         faults = []
         for file in record.files:
             path = self.folder(record) / file.name
@@ -156,7 +156,7 @@ class ModelCache:
         return faults
 
     def damaged(self, record: Record) -> list[str]:
-        """Returns a sentence for each file that differs from the record.
+        """Returns one message for each file that differs from the record.
 
         If all files exist and have the recorded sizes, the files are read and their sha256
         checksums are compared. A file without a recorded checksum is not read.

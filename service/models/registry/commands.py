@@ -186,7 +186,7 @@ def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None
 
 @app.command()
 def verify(models: Models = None, cache: Cache = None) -> None:
-    """Compare each file with its known checksums (of the download, package or manifest)."""
+    """Compare each file with its checksums in the cache, the package or the manifest."""
     with _errors_shown():
         choice = _Choice(models, cache)
         faults = _each(choice.entries, lambda entry: _verify(entry, choice.cache))
@@ -195,7 +195,7 @@ def verify(models: Models = None, cache: Cache = None) -> None:
 
 
 def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns a sentence for each fault of a model."""
+    """Returns one message for each fault of a model."""
     faults = missing_files(entry, cache)
     if faults:
         return faults

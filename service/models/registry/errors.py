@@ -53,9 +53,9 @@ class DownloadError(RegistryError):
 
 
 class DamagedFileError(RegistryError):
-    """A file's size or checksum differs from that of the registry, the manifest or the cache.
+    """A file's size or checksum differs from the value in the registry, the manifest or the cache.
 
-    A file that a manifest pins may also be missing.
+    This error is also raised for a missing file whose checksum a manifest pins.
     """
 
 
@@ -75,7 +75,7 @@ class MissingFilesError(RegistryError):
     """Files that the server needs are not on disk.
 
     Args:
-        faults: One sentence for each missing file, or for each model that was never pulled.
+        faults: One message for each missing file, or for each model that was never pulled.
         advice: The command that fetches the files.
     """
 

@@ -138,7 +138,7 @@ class PublishedModel:
 
 
 def choose_files(names: Iterable[str]) -> list[str]:
-    """Returns the files of a repository that make up a model; [] if it has no known weights."""
+    """Returns the files of a repository that make up a model; [] without supported weights."""
     folders: dict[str, list[str]] = {}
     for path in map(PurePosixPath, names):
         folder = str(path.parent)

@@ -104,7 +104,8 @@ class Puller:
         """Returns the cached file that equals the published file; None if there is no such file.
 
         If no checksum is published, the cached file must have the checksum of an earlier pull. A
-        file that differs is deleted, because it would count as present until it is fetched again.
+        file that differs is deleted. Otherwise `ModelCache.missing`, which compares only sizes,
+        might count it as present.
         """
         path = folder / file.name
         if not path.is_file():

@@ -36,12 +36,12 @@ give no new samples, so the margin would stay too large."""
 
 RELEVANT_SHARE = 0.25
 """A request gives a sample only if its predicted time is at least this share of its time limit.
-Shorter requests are never refused, because the largest margin still leaves them time. Their errors
-would hide the errors of longer requests."""
+Shorter requests are never refused: even with the largest margin, their predicted time is below the
+time limit. Their errors would hide the errors of longer requests."""
 
 
 def is_relevant(expected: float, seconds: float) -> bool:
-    """Returns whether a request may be refused, and gives a sample.
+    """Returns whether a request is long enough to be refused and to give a sample.
 
     Args:
         expected: Predicted time in seconds.

@@ -1,6 +1,8 @@
 """Measures how fast workers compute the items of one task kind and model, and predicts waits.
 
-Work is counted in row-tokens: a sentence of 20 tokens that takes 4 rows of a batch has 80.
+Work is counted in row-tokens: a sentence of 20 tokens that takes 4 rows of a batch has 80. The
+occupancy is the number of rows in use, summed over all workers. If the policy of the task kind does
+not count rows, it is the number of tokens that the workers hold.
 """
 
 import math
@@ -16,8 +18,8 @@ MAX_STRETCH = 2.0
 this occupancy, the rate is assumed to grow with the occupancy, because larger batches are more
 efficient. A burst on an idle server is therefore admitted, and then measured.
 
-The fullest batches of the last minutes limit this growth. Up to MAX_STRETCH times the occupancy of
-these batches, the assumed rate does not grow above the rate of these batches.
+The fullest batches of the last minutes, which had the largest occupancy, limit this growth. Up to
+MAX_STRETCH times that occupancy, the assumed rate does not grow above the rate of these batches.
 """
 
 FULLEST_SECONDS = 600.0
@@ -50,7 +52,7 @@ class Pace:
 
         Args:
             work: Work of all rows between the dispatch of the item and its end, in row-tokens.
-            seconds: Time between its dispatch and its end.
+            seconds: Time between the dispatch of the item and its end.
             occupancy: Rows in use (or tokens held) in this time, as `Policy.occupancy` counts them.
             now: Time by time.perf_counter.
         """

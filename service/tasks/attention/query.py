@@ -32,10 +32,11 @@ heads or layers combines count as one value.
 
 
 MAX_ZEROED_EDGES = 200_000
-"""Largest number of edges, over all layers of a request, whose value is set to zero.
+"""Largest number of edges that a request with `value_zeroing` may have, over all its layers.
 
-For each edge, the layer is computed again for one token. In the built-in models, 200,000 tokens
-take 2 seconds on one core.
+An edge is a pair of an attending token and an attended token. For each edge, the value of the
+attended token is set to zero, and the layer is computed again for the attending token. In the
+built-in models, 200,000 edges take 2 seconds on one core.
 """
 
 

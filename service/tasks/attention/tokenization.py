@@ -8,7 +8,8 @@ from service.errors import InvalidRequestError, RequestTooLargeError
 LONG_CHARS = 16
 """If a sequence has at most n tokens, a text of more than LONG_CHARS * n characters is very long.
 
-The tokens of a very long text are counted before anything else is computed for them.
+The tokens of a very long text are counted first. If there are too many, the text is refused before
+anything else is computed for it.
 """
 
 

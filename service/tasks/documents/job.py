@@ -21,11 +21,11 @@ class DocumentJob:
     Attributes:
         document: The document.
         texts: Texts of the document, in order.
-        source: Served language; None if the server detects it.
-        target: Served language.
+        source: Code of the source language; None if the server detects it.
+        target: Code of the target language.
         context: Context of the job. The time limit begins at `context.started`.
         state: State that clients see.
-        terms: Terms of a glossary; None without a `source`.
+        terms: Terms of the request's glossary; None without a glossary or without a `source`.
     """
 
     document: Document

@@ -79,7 +79,7 @@ class DocumentTranslator:
                 too many bytes.
             QuotaExceededError: The API key has too few characters left this month.
         """
-        # An unknown extension is refused first: a later try of the same request cannot succeed.
+        # An unknown extension is refused before `_check_room`, whose error suggests another try.
         format_of(name)
         self._check_room()
         self.num_open += 1
@@ -101,7 +101,7 @@ class DocumentTranslator:
         """Translates a document, and keeps the translation.
 
         Raises:
-            ServiceError: A text could not be translated, or the time limit passed before that.
+            ServiceError: A text could not be translated, or not within the time limit.
         """
         state = job.state
         try:

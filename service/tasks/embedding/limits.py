@@ -48,7 +48,7 @@ def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None
     """Refuses a request whose response would have too many token vectors.
 
     Without this check, the only limit would be REGARD_MAX_PENDING_TOKENS, by default 131,072
-    tokens. As many vectors of 384 numbers take 200 MB of memory, and half a GB as JSON. The server
+    tokens. 131,072 vectors of 384 numbers take 200 MB of memory, and half a GB as JSON. The server
     keeps the vectors until the client has read the response. The arguments and errors are the same
     as in `check_num_tokens`.
     """

@@ -35,7 +35,7 @@ class EmbedQuery:
         param: Name of the inputs in the client's request, for error messages.
         reading: Options of how the inputs are read.
         model: Served name; None for the first embedding model.
-        dimensions: Number of leading values kept of each vector; None keeps all.
+        dimensions: Number of values to keep from the start of each vector; None keeps all.
         is_normalized: Whether vectors are scaled to length 1.
         is_per_token: Whether each token gets a vector, neither pooled nor scaled.
     """

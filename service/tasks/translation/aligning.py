@@ -16,7 +16,7 @@ async def align_words(
     aligner: PairAligner,
     context: RequestContext,
 ) -> None:
-    """Aligns each sentence with its best translation, and stores the alignments in `prepared`.
+    """Aligns the words of sentences and their best translations; stores the results in `prepared`.
 
     Args:
         prepared: The texts. They have no tags and no protected spans, because a request for an
@@ -54,8 +54,8 @@ def _align(
 ) -> list[Alignment]:
     """Returns the alignment of each sentence of a text.
 
-    Each word is a span in code points. Source words are spans of the whole text, and target words
-    are spans of its whole translation.
+    The span of a source word counts code points from the start of the whole text. The span of a
+    target word counts code points from the start of the text's whole translation.
 
     Args:
         text: A text.

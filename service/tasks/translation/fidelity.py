@@ -56,16 +56,19 @@ class Place:
         return self.text.tagged_sentence(self.index)
 
     def is_complete(self, result: Result) -> bool:
-        """Returns whether the best translation has each stand-in once, in an accepted order."""
+        """Returns whether the best translation has each stand-in exactly once.
+
+        In markup, the stand-ins of inline tags must also be in the order of the source.
+        """
         _, tokenizer = self.text.tokenizers
         decoded = tokenizer.decode(result.value[0].tokens)
         return self.text.carriage.restore(self.index, decoded) is not None
 
     def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
-        """Makes the carrier of the sentence, and returns it for translation.
+        """Makes the carrier of the sentence, and returns the carrier for translation.
 
-        The result is None if the sentence itself contains a stand-in of this spelling, or if the
-        carrier is too long for the model.
+        The result is None if the sentence already contains one of the carrier's stand-ins, or if
+        the carrier is too long for the model.
 
         Args:
             variant: Index of the spelling of stand-ins in `service.text.stand_ins.VARIANTS`.
@@ -116,8 +119,8 @@ class Place:
             second: Hypotheses of the second decoding, best first.
 
         Returns:
-            The chosen hypothesis and the others of its decoding, and the names of the guards that
-            reject the chosen hypothesis.
+            Two lists. The first has the chosen hypothesis, then the other hypotheses of the same
+            decoding. The second has the names of the guards that reject the chosen hypothesis.
         """
         read = [self.read(each) for each in (first[0], *second)]
         whole = [
@@ -137,8 +140,8 @@ class Place:
 
         Args:
             name: Name of the guard that rejected the first translation or the chosen one.
-            is_kept: Whether this guard also rejects the chosen translation. For the guard
-                PLACEHOLDER: whether the sentence was translated in parts.
+            is_kept: Whether this guard rejects the chosen translation. For the guard PLACEHOLDER:
+                whether the sentence was translated in parts.
             pipeline: Counts the rejected translations.
         """
         outcome = "kept" if is_kept else "replaced"

@@ -1,4 +1,4 @@
-"""The pivot pipeline translates a sentence by two models if no single model has the pair.
+"""The pivot pipeline translates a sentence by two models if no single model has the language pair.
 
 The second model translates the output of the first one. Sentences do not wait for each other: the
 second translation of a sentence starts as soon as its first one has finished. Both translations

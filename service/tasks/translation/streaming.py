@@ -27,7 +27,7 @@ MAX_AHEAD = 256
 """Largest limit on open sentences, however many sentences the reader has taken.
 
 If the reader stops, at most MAX_AHEAD sentences are translated in vain. The number is above 128,
-because the two workers of a small machine decode 128 sentences at once.
+because the two workers of a small machine together decode 128 sentences at once.
 """
 
 
@@ -42,9 +42,9 @@ class TranslatedSentence:
             translation of the text.
         route: Models that translated it, in order.
         detected: Detected source language of the text; None if the request names it.
-        alignments: Alignments of the sentence, in code points of the whole texts. The alignments
-            of the sentences of a text, joined, are those of the text. None if the request does
-            not ask for them.
+        alignments: Alignments of the sentence, in code points of the whole text and of its whole
+            translation. The alignments of all sentences, joined, are the alignments of the text.
+            None if the request does not ask for alignments.
         warnings: The guards that reject the sentence.
     """
 

@@ -99,7 +99,7 @@ async def insert_tags(
     Args:
         prepared: The texts.
         results: Results of the sentences of all texts, in order.
-        aligner: Finds the attention between words.
+        aligner: Finds the attention between the tokens of sentences and translations.
         context: Context of the request.
 
     Raises:

@@ -71,7 +71,7 @@ class _Termed:
     """A sentence with source terms.
 
     Attributes:
-        place: Place of the sentence.
+        place: The sentence and its text, for a new translation (`fidelity.Place`).
         sentence: The sentence before any term is replaced.
         tags: Inline tags of the sentence before any term is replaced.
         matches: Source terms in the sentence.
@@ -83,7 +83,10 @@ class _Termed:
     matches: Sequence[Match]
 
     def rewrite(self, matches: Sequence[Match], words: Sequence[str]) -> None:
-        """Replaces terms of the sentence by words, and adapts the places of the tags."""
+        """Replaces source terms by `words`, and adapts the places of the tags.
+
+        A word is a target term, or the marker of a target term.
+        """
         parts: list[str] = []
         end = 0
         for match, word in zip(matches, words, strict=True):
@@ -154,7 +157,8 @@ def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
 def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
     """Returns a marker for each target term, and makes the target terms protected spans.
 
-    If no marker is left for a term, the term itself is returned.
+    Each term has two spans with consecutive markers: the term itself, and the term with a capital
+    letter at its start. If no marker is left for a term, the term itself is returned.
     """
     carriage = one.place.text.carriage
     starts_with_capital = next(filter(str.isalpha, one.sentence), "").isupper()

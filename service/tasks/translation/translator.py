@@ -373,7 +373,7 @@ def count_sentences(prepared: Sequence[Prepared]) -> int:
 
 
 def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
-    """Returns the characters of a text that a vocabulary on the route does not have."""
+    """Returns the characters of a text that at least one source vocabulary does not have."""
     first, *others = [each.vocabularies.source.unknown_in(text) for each in route]
     return first.union(*others) if others else first
 

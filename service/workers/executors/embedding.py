@@ -39,7 +39,7 @@ class Batch(Protocol):
         """Computes the next slice; returns False if no slice was left."""
 
     def take_finished(self) -> Mapping[int, NDArray[np.float32]]:
-        """Returns the vectors of each text computed since the last call, by index of the text."""
+        """Returns the vectors that were finished since the last call, by index of the text."""
 
 
 BeginBatch = Callable[[Sequence[EmbeddingItem]], Batch]

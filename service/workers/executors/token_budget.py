@@ -1,4 +1,4 @@
-"""Limits the tokens of a batch after the device has run out of memory."""
+"""Limits the tokens of a batch, and lowers the limit when the device runs out of memory."""
 
 import math
 import time

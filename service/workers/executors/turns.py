@@ -36,7 +36,8 @@ class Turns:
     """Divides the work between the shortest and the oldest texts.
 
     Attributes:
-        debt: Work for the oldest text that is due by OLDEST_SHARE, in the unit of the costs.
+        debt: Work that OLDEST_SHARE assigns to the oldest text and that is not done yet. It has the
+            unit of the costs.
     """
 
     def __init__(self) -> None:

@@ -261,7 +261,7 @@ def _copy(source: BinaryIO, output: BinaryIO, file: PublishedFile, target: Path)
 
 
 def _check(file: PublishedFile, path: Path, target: Path) -> StoredFile:
-    """Compares a fetched file with the published one and deletes it if they differ."""
+    """Compares a fetched file with the published one; deletes the fetched one if they differ."""
     stored = measure(file.name, path)
     reason = difference(stored, file, path)
     if reason is not None:

@@ -74,11 +74,12 @@ class Hub:
         self.is_offline = is_offline or constants.is_offline_mode()
         self._token = None if _is_private(endpoint) else False
         hf.set_client_factory(open_client)
-        # This hides warnings. Those about retries contain signed addresses, which must stay secret.
+        # This hides warnings, because warnings about retries contain signed addresses. These
+        # addresses must stay secret.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
     def find(self, reference: Reference) -> PublishedModel:
-        """Returns the files of a model at the commit of its revision.
+        """Returns the files of a model at the commit that the revision in the reference names.
 
         Raises:
             RegistryError: The repository cannot be read, or has no supported weights.
@@ -176,8 +177,8 @@ class Hub:
     def _call(self, url: str, action: Callable[[], T]) -> T:
         """Calls huggingface_hub, and replaces its errors by errors of this package.
 
-        huggingface_hub itself retries broken downloads and requests for a file's metadata. If
-        another call fails temporarily, this method retries it.
+        huggingface_hub itself retries broken downloads and requests for a file's metadata. This
+        method retries all other calls that fail temporarily.
         """
 
         def attempt() -> T:
@@ -267,10 +268,10 @@ def _delete(path: Path) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Links a file of Hugging Face's cache to `target`.
+    """Makes `target` a link to a file of Hugging Face's cache.
 
-    The link is hard. If that fails, for example because `target` is on another disk, the link is
-    symbolic.
+    The link is hard. If a hard link fails, for example because `target` is on another disk, the
+    link is symbolic.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
