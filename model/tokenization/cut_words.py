@@ -34,7 +34,7 @@ from tokenizers import Tokenizer, models
 End = Literal["left", "right"]
 
 MARGIN_CHARS = 256
-"""Number of characters next to a cut whose tokens are never counted as stable.
+"""The tokens of this number of characters next to a cut are never counted as stable.
 
 The text on the other side of the cut may change these tokens. An example of such text is a
 combining accent.

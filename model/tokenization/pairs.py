@@ -85,8 +85,8 @@ class PairTokenizer:
         The second result is False if only a part of the text was tokenised.
 
         Args:
-            text: The text, without lone surrogates. If it is very long, only a part with more than
-                `max_tokens` ids is tokenised.
+            text: The text, without lone surrogates. If the text is very long, only a part of it is
+                tokenised. This part still has more than `max_tokens` ids.
             direction: Side of the text on which ids may be missing.
         """
         return self.tokenizer.encode("", text, self.max_tokens, direction)

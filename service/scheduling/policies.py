@@ -18,8 +18,8 @@ from service.workers.batch_sizes import capacity_tokens
 
 KEPT_SHARE = 1 / 8
 """Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
-rows, an interactive sentence would wait until a bulk sentence has ended. This share does not limit
-the rows that the bulk lane has earned (`LanePair.debt`)."""
+rows, an interactive sentence would wait until a bulk sentence has ended. The bulk lane may still
+take its own share, one of every BULK_SHARE rows, which `LanePair.debt` counts."""
 
 INTERACTIVE_SECONDS = 1.0
 BULK_ROWS = 1
@@ -169,7 +169,7 @@ class RowPolicy:
             if not lanes.rows:
                 return
             # The worker's share of the waiting rows is at least the rows of each lane's next job.
-            # With a smaller share, this job would wait although the worker has enough free rows.
+            # With a smaller share, a job of several rows would wait although these rows are free.
             share = max(level(used[position:], lanes.rows) - used[position], lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
@@ -186,7 +186,7 @@ class RowPolicy:
 
 
 def level(used: Iterable[int], rows: int) -> int:
-    """Returns the number of rows up to which `rows` more rows fill the workers evenly.
+    """Returns how many rows each worker uses after it has got its even part of `rows` more rows.
 
     A worker that already uses more rows than this number gets none. The number is rounded up.
 

@@ -186,8 +186,8 @@ class Scheduler:
         needed = expected + queue.margin.seconds_for(expected)
         if needed > seconds:
             raise late(needed, seconds)
-        # An assumed rate would distort the measured errors. Jobs of other models or kinds in the
-        # submission would also distort them.
+        # The margin learns from errors of predictions. Predictions from an assumed rate would
+        # distort it. Jobs of other models or kinds in the submission would also distort it.
         if queue.pace.is_known(occupancy) and len(jobs) == submission.total:
             submission.prediction = Prediction(queue.margin, expected, seconds)
 

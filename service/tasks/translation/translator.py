@@ -326,7 +326,7 @@ class Translator:
     def _protect(
         self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
     ) -> tuple[ProtectedText, list[Tag]]:
-        """Returns a text with markers for its protected spans, and the inline tags taken out of it.
+        """Returns the text with markers for protected spans, and the inline tags that it had.
 
         On a route of two models, there is no attention between source and target words, and a
         remote model gives no attention. In these two cases the tags stay in the text as markers.
