@@ -43,7 +43,7 @@ from service.settings import Settings
 
 POLL_SECONDS = 0.1
 STARTED_SHARE = 0.1
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS = 0.25
 MEMORY_SECONDS = 1.0
 ECHO_ENGINE = "benchmarks.bulk:EchoEngine"
 
@@ -227,17 +227,21 @@ def rate(args: argparse.Namespace, folder: Path) -> None:
 def steady(args: argparse.Namespace, rows: Path, output: Path) -> tuple[int, float, float]:
     """Runs a job; returns rows, seconds and CPU seconds of its middle part.
 
-    The CPU seconds are sampled every SAMPLE_SECONDS. The part begins with the first sample after
-    STARTED_SHARE of the rows are committed. It ends with the last sample before all rows are
-    committed: later samples include the CPU seconds in which the device workers have started.
+    The CPU seconds are sampled every SAMPLE_SECONDS. A sample counts if rows have been committed
+    since the sample before, because the rows of a group are committed together. The part begins
+    with the first such sample after STARTED_SHARE of the rows are committed. It ends with the last
+    one before all rows are committed: later samples include the CPU seconds in which the device
+    workers have started.
     """
     folder, command = OutputFolder(output), start(args, rows, output)
     samples = list[tuple[int, float, float]]()
+    last_done = 0
     while command.poll() is None:
         now, cpu = time.monotonic(), tree.cpu_seconds(command.pid)
         done = num_done(folder)
-        if STARTED_SHARE * args.rows <= done < args.rows:
+        if STARTED_SHARE * args.rows <= done < args.rows and done != last_done:
             samples.append((done, now, cpu))
+        last_done = done
         time.sleep(SAMPLE_SECONDS)
     assert command.wait() == 0
     assert len(samples) > 1, "the job is too short; raise --rows"

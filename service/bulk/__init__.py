@@ -7,6 +7,7 @@ job         the options of a job, the fingerprint of its inputs, and its shards
 folder      the output folder: chunks, shards, manifest
 journal     computed rows, CPU seconds and costs
 engine      the models of an actor
+group_size  the number of rows that are computed together
 shard_work  computes the shards of a job in one process
 actor       an actor of Ray, with one engine
 cluster     runs the actors with Ray Data

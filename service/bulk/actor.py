@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from model.errors import ModelError
 from service import logs
 from service.bulk.folder import OutputFolder
+from service.bulk.group_size import GroupSize, batch_rows
 from service.bulk.job import JobOptions
 from service.bulk.rows import JobError
 from service.bulk.shard_work import Engine, ShardWork
@@ -37,14 +38,12 @@ class ActorSpec:
     Attributes:
         folder: Output folder.
         settings: Settings from `take_models`: each local model is a folder or package on the disk.
-        rows_in_flight: Number of rows that are computed at a time.
         cores: Number of CPU cores of the actor.
         engine: Module and class of the engine.
     """
 
     folder: Path
     settings: Settings
-    rows_in_flight: int
     cores: int
     engine: str = CORE_ENGINE
 
@@ -94,7 +93,7 @@ async def open_work(spec: ActorSpec) -> ShardWork:
         raise JobError(f"{spec.folder} has no job; do all machines of the cluster see the folder?")
     engine = make_engine(spec, job.options)
     await engine.start()
-    return ShardWork(folder, job, engine, spec.rows_in_flight)
+    return ShardWork(folder, job, engine, GroupSize(batch_rows(spec.settings, spec.cores)))
 
 
 def make_engine(spec: ActorSpec, options: JobOptions) -> Engine:

@@ -19,23 +19,13 @@ from service.bulk.rows import JobError
 from service.console import read_settings, stop
 from service.errors import ServiceError
 from service.files.session import errors_shown, progress_bar, say
-from service.ipc.machine import available_cores, uses_gpu, worker_devices
+from service.ipc.machine import available_cores
 from service.models.catalog import Catalog
 from service.models.registry.errors import RegistryError
 from service.models.registry.take import take_models
 from service.settings import Settings
 
 INTERRUPTED = "interrupted; committed rows are kept: run the same command to continue"
-ROWS_PER_WORKER = {False: 64, True: 1024}
-"""Number of rows per batch of a device worker. The key tells whether the worker uses a GPU.
-
-The setting REGARD_MAX_ROWS overrides this number.
-"""
-
-BATCHES_IN_FLIGHT = 16
-"""Number of batches per device worker that an actor has in progress at a time. If this number and
-CHUNK_ROWS are both halved, a job takes 3 % more CPU time."""
-
 CHUNK_ROWS = 256
 """Number of rows that are committed together, by default."""
 
@@ -281,8 +271,7 @@ def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layo
         job = open_job(folder, options, paths)
         unfinished = folder.unfinished(job)
         cores = layout.cluster.cpus
-        rows = rows_in_flight(settings, cores)
-        spec = ActorSpec(folder.path, settings, rows, cores, layout.engine)
+        spec = ActorSpec(folder.path, settings, cores, layout.engine)
         if unfinished:
             with progress_bar() as progress:
                 bar = progress.add_task(str(layout.output), total=job.num_rows)
@@ -326,13 +315,6 @@ def open_job(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -
     job = plan(options, paths)
     folder.begin(job)
     return job
-
-
-def rows_in_flight(settings: Settings, cores: int) -> int:
-    """Returns the number of rows that an actor computes at a time."""
-    rows = settings.max_rows or ROWS_PER_WORKER[uses_gpu(settings.device)]
-    devices = worker_devices(settings.workers, settings.device, cores)
-    return rows * len(devices) * BATCHES_IN_FLIGHT
 
 
 def report(layout: Layout, job: Job, figures: dict[str, Any]) -> None:

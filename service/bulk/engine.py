@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 
 from model.sequence import DecodingOptions
+from service.bulk.group_size import BATCH_ROWS
 from service.bulk.job import JobOptions
 from service.bulk.rows import JobError, Outcome, Row, isolated
 from service.core import Core, build_core
 from service.errors import ServiceError
-from service.ipc.machine import freeze_heap
+from service.ipc.machine import freeze_heap, uses_gpu
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.remote.routing import RoutingAdmitter
@@ -30,10 +31,10 @@ POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 3600.0
 UNLIMITED = 1_000_000_000
 
-ROWS_AHEAD = 32
+ROWS_AHEAD = 192
 """Number of sentences of each model that a device worker may hold beyond its batch. They wait in
 the worker. Without them, the batch rows of finished sentences would stay empty until the actor has
-sent other sentences."""
+sent other sentences. With 48 of them, the actor still delayed workers with short sentences."""
 
 
 class CoreEngine:
@@ -85,12 +86,13 @@ class CoreEngine:
             JobError: The device failed repeatedly.
         """
         outcomes = [outcome_without_model(row, self.options.result) for row in rows]
-        groups: dict[tuple[str | None, str], list[int]] = {}
+        pairs: dict[tuple[str | None, str], list[int]] = {}
         for index, (row, outcome) in enumerate(zip(rows, outcomes, strict=True)):
             if outcome is None:
-                groups.setdefault((row.source, row.target), []).append(index)
-        for indices in groups.values():
-            found = await isolated([rows[index] for index in indices], self._compute)
+                pairs.setdefault((row.source, row.target), []).append(index)
+        parts = [[rows[index] for index in indices] for indices in pairs.values()]
+        computed = await asyncio.gather(*[isolated(part, self._compute) for part in parts])
+        for indices, found in zip(pairs.values(), computed, strict=True):
             for index, outcome in zip(indices, found, strict=True):
                 outcomes[index] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
@@ -174,11 +176,13 @@ def outcome_without_model(row: Row, result: str) -> Outcome | None:
 def unlimited(settings: Settings) -> Settings:
     """Returns settings without the limits that protect a server with several users.
 
-    The only client is the actor, which bounds the number of its rows in progress. All
-    sentences wait in the interactive lane. For sentences in the bulk lane, the scheduler would
-    leave some rows of a batch free for interactive requests.
+    The only client is the actor, which bounds the number of its rows in progress. All sentences
+    wait in the interactive lane. For sentences in the bulk lane, the scheduler would leave some
+    rows of a batch free for interactive requests.
+
+    On a CPU, a batch has BATCH_ROWS rows unless the settings name a number.
     """
-    changed = {
+    changed: dict[str, float] = {
         "max_inputs": UNLIMITED,
         "max_pending_requests": UNLIMITED,
         "max_pending_tokens": UNLIMITED,
@@ -186,4 +190,6 @@ def unlimited(settings: Settings) -> Settings:
         "bulk_sentences": UNLIMITED,
         "request_timeout_seconds": TIMEOUT_SECONDS,
     }
+    if not (settings.max_rows or uses_gpu(settings.device)):
+        changed["max_rows"] = BATCH_ROWS[False]
     return settings.model_copy(update=changed)

@@ -1,25 +1,33 @@
 """Computes the shards of a job in one process, with one engine.
 
-Many small chunks are computed at a time, so that the batches of the engine stay full. Two shards
-may be computed at a time. The chunks of the second shard then fill the engine while the last chunks
-of the first shard finish.
+A group of chunks is computed together, and then each chunk is committed by itself. Two groups are
+in progress at a time, which may belong to two shards. The second one fills the batches of the
+engine while the last rows of the first one finish.
 """
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from service.bulk.folder import OutputFolder
+from service.bulk.group_size import GroupSize
 from service.bulk.inputs import FORMATS
 from service.bulk.job import Job
 from service.bulk.journal import Journal
 from service.bulk.rows import JobError, Outcome, Row
 
 T = TypeVar("T")
+
+Chunk = tuple[int, list[Row]]
+"""Number of a chunk in its shard, and the rows of the chunk."""
+
+GROUPS = 2
+"""Number of groups in progress at a time."""
 
 
 class Engine(Protocol):
@@ -53,14 +61,18 @@ class ShardWork:
         folder: Output folder.
         job: The job.
         engine: Engine that has been started.
-        rows_in_flight: Number of rows that are computed at a time.
+        group_size: Number of rows of a group.
     """
 
-    def __init__(self, folder: OutputFolder, job: Job, engine: Engine, rows_in_flight: int) -> None:
+    def __init__(
+        self, folder: OutputFolder, job: Job, engine: Engine, group_size: GroupSize
+    ) -> None:
         self.folder = folder
         self.job = job
         self.engine = engine
-        self.slots = asyncio.Semaphore(math.ceil(rows_in_flight / job.options.chunk_rows))
+        self.group_size = group_size
+        self.groups = asyncio.Semaphore(GROUPS)
+        self.parts = asyncio.Semaphore(math.ceil(group_size.in_flight / job.options.chunk_rows))
         self.journal = Journal(folder.journal, "actor")
         # One thread, because `complete_file` changes the umask of the process for a moment.
         self.files = ThreadPoolExecutor(1)
@@ -73,32 +85,64 @@ class ShardWork:
         """
         if self.folder.shard_path(self.job, index).exists():
             return
-        committed = self.folder.committed(index)
-        rows = self._read(index)
+        chunks = self._missing_chunks(index)
         try:
             async with asyncio.TaskGroup() as tasks:
-                for chunk in range(self.job.num_chunks(index)):
-                    await self.slots.acquire()
-                    part = await self._in_thread(next_rows, rows, self.job.options.chunk_rows)
-                    if self.folder.chunk_path(self.job, index, chunk).name in committed:
-                        self.slots.release()
-                    else:
-                        task = tasks.create_task(self._compute(index, chunk, part))
-                        task.add_done_callback(lambda _: self.slots.release())
+                while True:
+                    await self.groups.acquire()
+                    group = await self._in_thread(next_group, chunks, self.group_size.rows)
+                    if not group:
+                        self.groups.release()
+                        break
+                    task = tasks.create_task(self._compute(index, group))
+                    task.add_done_callback(lambda _: self.groups.release())
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         self._check_input(index)
         await self._in_thread(self.folder.publish, self.job, index)
 
-    async def _compute(self, index: int, chunk: int, rows: list[Row]) -> None:
+    async def _compute(self, index: int, group: list[Chunk]) -> None:
+        rows = [row for _, part in group for row in part]
         self.journal.add(begun=len(rows))
-        outcomes = await self.engine.compute(rows)
+        begun = time.monotonic()
+        outcomes = iter(await self._outcomes(rows))
+        self.group_size.add(len(rows), begun, time.monotonic())
+        for number, part in group:
+            await self._commit((index, number), part, [*islice(outcomes, len(part))])
+        self.journal.add(cpu=self.engine.cpu_seconds())
+
+    async def _outcomes(self, rows: list[Row]) -> list[Outcome]:
+        """Returns an outcome for each row. The rows are computed in parts, the longest first."""
+        order = sorted(range(len(rows)), key=lambda each: len(rows[each].text or ""), reverse=True)
+        size = self.job.options.chunk_rows
+        parts = [order[first : first + size] for first in range(0, len(order), size)]
+        computed = [self._part([rows[each] for each in part]) for part in parts]
+        found = chain.from_iterable(await asyncio.gather(*computed))
+        outcomes = dict(zip(order, found, strict=True))
+        return [outcomes[each] for each in range(len(rows))]
+
+    async def _part(self, rows: list[Row]) -> list[Outcome]:
+        async with self.parts:
+            return await self.engine.compute(rows)
+
+    async def _commit(
+        self, place: tuple[int, int], rows: list[Row], outcomes: list[Outcome]
+    ) -> None:
+        index, chunk = place
         if failed := sum(bool(outcome.error) for outcome in outcomes):
             # The journal gets its line before the commit. So each committed chunk with errors has
             # a line there.
             self.journal.add(shard=index, chunk=chunk, failed=failed)
-        await self._in_thread(self.folder.commit, self.job, (index, chunk), rows, outcomes)
-        self.journal.add(cpu=self.engine.cpu_seconds())
+        await self._in_thread(self.folder.commit, self.job, place, rows, outcomes)
+
+    def _missing_chunks(self, index: int) -> Iterator[Chunk]:
+        """Yields the chunks of a shard that are not committed."""
+        committed = self.folder.committed(index)
+        rows = self._read(index)
+        for number in range(self.job.num_chunks(index)):
+            part = [*islice(rows, self.job.options.chunk_rows)]
+            if self.folder.chunk_path(self.job, index, number).name not in committed:
+                yield number, part
 
     def _read(self, index: int) -> Iterator[Row]:
         self._check_input(index)
@@ -119,6 +163,9 @@ class ShardWork:
         return await loop.run_in_executor(self.files, call, *args)
 
 
-def next_rows(rows: Iterator[Row], number: int) -> list[Row]:
-    """Returns the next rows of an iterator, at most `number`."""
-    return [*islice(rows, number)]
+def next_group(chunks: Iterator[Chunk], num_rows: int) -> list[Chunk]:
+    """Returns the next chunks of a shard, with at least `num_rows` rows if there are as many."""
+    group = list[Chunk]()
+    while sum(len(rows) for _, rows in group) < num_rows and (chunk := next(chunks, None)):
+        group.append(chunk)
+    return group

@@ -14,6 +14,7 @@ import pytest
 from service.bulk import rows as bulk_rows
 from service.bulk.commands import compute_job, is_complete, open_job
 from service.bulk.folder import OutputFolder
+from service.bulk.group_size import GroupSize
 from service.bulk.inputs import FORMATS, Columns, find_files
 from service.bulk.job import Job, plan
 from service.bulk.journal import Journal, costs, read_totals
@@ -58,7 +59,7 @@ def compute(folder: OutputFolder, job: Job, engine: EchoEngine | None = None) ->
     """Computes all shards of a job in this process."""
 
     async def run() -> None:
-        work = ShardWork(folder, job, engine or EchoEngine(job.options, SETTINGS, 1), 40)
+        work = ShardWork(folder, job, engine or EchoEngine(job.options, SETTINGS, 1), GroupSize(5))
         for index in folder.unfinished(job):
             await work.compute(index)
 
@@ -206,6 +207,44 @@ def test_only_missing_chunks_are_computed(source: Path, output: Path) -> None:
     compute(folder, job, engine)
     assert engine.num_rows == 10
     assert written(output) == expected
+
+
+def test_rows_of_a_group_are_computed_longest_first(source: Path, output: Path) -> None:
+    source.write_text("".join("x" * (7 * n % 50 + 1) + "\n" for n in range(100)), "utf-8")
+    folder, job = started(source, output)
+
+    class Recording(EchoEngine):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.parts: list[list[Row]] = []
+
+        async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
+            self.parts.append([*rows])
+            return await super().compute(rows)
+
+    engine = Recording(job.options, SETTINGS, 1)
+    compute(folder, job, engine)
+    first, second = engine.parts[:2]  # a group of two chunks
+    assert len(first) == len(second) == job.options.chunk_rows
+    lengths = [len(row.text or "") for row in [*first, *second]]
+    assert lengths == sorted(lengths, reverse=True)
+    assert sorted(row.id for row in [*first, *second]) == [*range(20)]
+    assert len(engine.parts) == 10
+    lines = source.read_text("utf-8").split()
+    assert [row["translation"] for row in written(output)] == [line.upper() for line in lines]
+
+
+def test_group_takes_about_two_seconds() -> None:
+    size = GroupSize(10)
+    assert (size.rows, size.in_flight) == (40, 320)
+    size.add(40, begun=0.0, ended=0.5)  # 80 rows/s
+    assert size.rows == 160
+    size.add(160, begun=0.4, ended=1.3)  # 200 rows/s since the end of the group before
+    assert size.rows == 400
+    size.add(400, begun=0.6, ended=1.3)
+    assert size.rows == 400
+    size.add(400, begun=1.0, ended=101.3)
+    assert size.rows == 40
 
 
 def test_failing_commit_leaves_no_chunk(
