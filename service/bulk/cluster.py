@@ -1,9 +1,8 @@
 """Runs the shards of a job with Ray Data.
 
-Ray Data moves the indices of shards, not rows: an actor reads the rows of a shard and writes
-their results.
-Memory therefore does not grow with the size of the job. The output folder alone decides which
-shards are computed: Ray's own checkpoints and writers are not used.
+Ray Data moves the indices of shards, not rows: an actor reads the rows of a shard and writes their
+results. Memory therefore does not grow with the size of the job. The output folder alone decides
+which shards are computed: Ray's own checkpoints and writers are not used.
 """
 
 import importlib.util

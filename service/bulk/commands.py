@@ -109,8 +109,8 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Translate each row of text, JSONL or Parquet files.
 
-    Each row gets exactly one result, in the order of the input. After an interruption, run
-    the same command to continue. A row that fails gets an error, and the others are translated.
+    Each row gets exactly one result, in the order of the input. After an interruption, run the
+    same command to continue. A row that fails gets an error, and the others are translated.
     """
     if bool(target) == bool(to_column):
         raise stop("name the target language with --to, or its column with --to-column")
@@ -156,8 +156,8 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Compute a vector for each row of text, JSONL or Parquet files.
 
-    Each row gets exactly one result, in the order of the input. After an interruption, run
-    the same command to continue. A row that fails gets an error, and the others are embedded.
+    Each row gets exactly one result, in the order of the input. After an interruption, run the
+    same command to continue. A row that fails gets an error, and the others are embedded.
     """
     cluster = cluster_options(address, actors, cpus, gpus, temp)
     layout = Layout(sources, output, output_format, models, shard_rows, chunk_rows, price, cluster)

@@ -103,13 +103,11 @@ class ShardWork:
 
     async def _compute(self, index: int, group: list[Chunk]) -> None:
         rows = [row for _, part in group for row in part]
-        self.journal.add(begun=len(rows))
         begun = time.monotonic()
         outcomes = iter(await self._outcomes(rows))
         self.group_size.add(len(rows), begun, time.monotonic())
         for number, part in group:
             await self._commit((index, number), part, [*islice(outcomes, len(part))])
-        self.journal.add(cpu=self.engine.cpu_seconds())
 
     async def _outcomes(self, rows: list[Row]) -> list[Outcome]:
         """Returns an outcome for each row. The rows are computed in parts, the longest first."""
@@ -123,7 +121,10 @@ class ShardWork:
 
     async def _part(self, rows: list[Row]) -> list[Outcome]:
         async with self.parts:
-            return await self.engine.compute(rows)
+            self.journal.add(begun=len(rows))
+            outcomes = await self.engine.compute(rows)
+            self.journal.add(cpu=self.engine.cpu_seconds())
+            return outcomes
 
     async def _commit(
         self, place: tuple[int, int], rows: list[Row], outcomes: list[Outcome]
