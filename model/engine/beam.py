@@ -95,11 +95,11 @@ class BeamSearch:
         for rank, (total, parent, token) in enumerate(continuations):
             if total == -math.inf:
                 break
-            beam = self.live[parent].extend(token, total)
             if token != self.eos_id:
-                live.append((beam, parent))
+                if len(live) < self.num_rows:
+                    live.append((self.live[parent].extend(token, total), parent))
             elif rank < self.num_rows:
-                self._finish(beam)
+                self._finish(self.live[parent].extend(token, total))
         self._keep(live)
 
     def _keep(self, live: list[tuple[Beam, int]]) -> None:
@@ -108,7 +108,6 @@ class BeamSearch:
         while len(live) < self.num_rows:
             beam, parent = live[0]
             live.append((Beam(beam.tokens, beam.log_probs, -math.inf), parent))
-        live = live[: self.num_rows]
         self.live = [beam for beam, _ in live]
         self.parents = [parent for _, parent in live]
         if self.length >= self.max_tokens:

@@ -174,9 +174,10 @@ class NativeRunner:
         check(self.library.batch_search(self.batch, ctypes.byref(searches)))
         ends = 2 * np.cumsum(sizes)
         places = [slice(end - 2 * size, end) for end, size in zip(ends, sizes, strict=True)]
+        # Lists are made once a call, because each conversion of an array takes about 0.3 µs.
+        lists = zip(best.tolist(), parents.tolist(), ids.tolist(), strict=True)
         return [
-            [Continuations(*(each[place].tolist() for each in step)) for place in places]
-            for step in zip(best, parents, ids, strict=True)
+            [Continuations(*(each[place] for each in step)) for place in places] for step in lists
         ]
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32]:

@@ -80,7 +80,8 @@ public:
         has_logits = steps == 1;
         for (int step = 0; step < steps && !active.empty(); step++) {
             chosen_ids.resize(active.size());
-            decode_step(tokens, chosen_ids.data());
+            decode_step(tokens);
+            choose(active.size(), chosen_ids.data());
             size_t kept = 0;
             for (size_t i = 0; i < active.size(); i++) {
                 int row = active[i];
@@ -91,26 +92,38 @@ public:
         }
     }
 
+    // Runs one decode step of some rows, in ascending order, and chooses no tokens. The caller reads
+    // their logits.
+    void advance(const std::vector<int>& chosen, const int32_t* tokens) {
+        for (int row : chosen) check_decoding(row, 1, tokens[row]);
+        active = first_rows = chosen;
+        has_logits = true;
+        decode_step(tokens);
+    }
+
     // Writes the logits of some rows for the last decode step; the rows' logits start `stride`
-    // floats apart. The last call must be a `decode` of one step that decoded these rows. A row
-    // whose token was given has one finite logit.
+    // floats apart. The last call must be an `advance`, or a `decode` of one step, of these rows. A
+    // row whose token was given has one finite logit. Neighbouring rows of one sentence are
+    // computed together, so that they share the loads of the weights.
     void logits(int count, const int32_t* scored, float* logits, int64_t stride) {
-        float* all = scores.reserve(model.full_output ? model.full_output->width()
-                                                      : round_up(sizes.target_vocab, LANES));
-        for (int i = 0; i < count; i++) {
-            int row = scored[i], line = line_of(row), size = sizes.target_vocab;
-            if (model.full_output) {
-                model.full_output->logits(hidden, line, all);
-            } else {
-                size = rows[row]->candidates.count;
-                model.shortlist_output->logits(hidden, line, rows[row]->candidates, all);
-            }
+        std::vector<int> lines(count);
+        for (int i = 0; i < count; i++) lines[i] = line_of(scored[i]);
+        for (int first = 0, end; first < count; first = end) {
+            const Sentence* sentence = rows[scored[first]];
+            for (end = first; end < count && rows[scored[end]] == sentence; end++) continue;
+            const Candidates* chosen = candidates_of(scored[first]);
+            int size = chosen ? chosen->count : sizes.target_vocab, n = end - first;
+            int width = chosen ? model.shortlist_output->logits(hidden, &lines[first], n, *chosen,
+                                                                scores)
+                               : model.full_output->logits(hidden, &lines[first], n, scores);
             require(size <= stride, "the place for logits is too small");
-            float* to = logits + i * stride;
-            std::memcpy(to, all, size * sizeof(float));
-            if (given_id(row) == NO_TOKEN) continue;
-            std::fill_n(to, size, NEVER);
-            to[given_id(row)] = 0.0f;
+            for (int i = first; i < end; i++) {
+                float* to = logits + i * stride;
+                std::memcpy(to, scores.get() + (i - first) * width, size * sizeof(float));
+                if (given_id(scored[i]) == NO_TOKEN) continue;
+                std::fill_n(to, size, NEVER);
+                to[given_id(scored[i])] = 0.0f;
+            }
         }
     }
 
@@ -120,7 +133,7 @@ public:
     }
 
     // Writes the hidden states (count, D) of some rows, from which the last decode step chose their
-    // tokens. The last call must be a `decode` of one step that decoded these rows.
+    // tokens. The last call must be an `advance`, or a `decode` of one step, of these rows.
     void read_hidden(int count, const int32_t* wanted, float* to) const {
         size_t d = sizes.d_model;
         for (int i = 0; i < count; i++)
@@ -195,7 +208,7 @@ private:
     std::vector<std::unique_ptr<Sentence>> sentences;
     std::vector<Sentence*> unused;
     std::vector<int> active;          // the rows that a step decodes, ascending
-    std::vector<int> first_rows;      // the rows that the first step of the last `decode` decoded
+    std::vector<int> first_rows;      // the rows of the first step of the last call
     bool has_logits = false;          // whether `hidden` has one line for each of these rows
     std::vector<int32_t> chosen_ids;  // new token of each active row
     std::vector<const Candidates*> candidates;
@@ -270,7 +283,8 @@ private:
     // Returns the token that was given for a row's last position, or NO_TOKEN.
     int32_t given_id(int row) const { return next_position[row] == 1 ? first_ids[row] : NO_TOKEN; }
 
-    void decode_step(const int32_t* tokens, int32_t* best) {
+    // Computes the hidden states of the active rows.
+    void decode_step(const int32_t* tokens) {
         int d = sizes.d_model, n = active.size();
         float* x = stream.reserve((size_t)n * d);
         for (int i = 0; i < n; i++) {
@@ -293,9 +307,9 @@ private:
         }
         if (sizes.is_pre_norm) model.decoder_norm.apply(x, x, n, d);
         hidden.fill(x, n, d);
-        choose(n, best);
     }
 
+    // Finds the most probable token of each active row.
     void choose(int n, int32_t* best) {
         if (model.full_output) {
             model.full_output->argmax(hidden, n, searches, best);

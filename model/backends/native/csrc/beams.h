@@ -72,20 +72,15 @@ public:
             num_rows += searches.beams[i];
         }
         for (int i = 0; i < num_rows; i++) batch.check_used(searches.rows[i]);
-        std::vector<int> sorted(searches.rows, searches.rows + num_rows);
+        sorted.assign(searches.rows, searches.rows + num_rows);
         std::sort(sorted.begin(), sorted.end());
         require(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
                 "a row has two hypotheses");
-        left.assign(sorted.empty() ? 0 : sorted.back() + 1, 0);
-        for (int row : sorted) left[row] = searches.steps;
-        chosen.resize(left.size());
-        logits.reserve(round_up(batch.sizes.target_vocab, LANES));
     }
 
     void run() {
         for (int step = 0; step < searches.steps; step++) {
-            // `tokens` gets the most probable tokens; `keep` replaces them.
-            batch.decode(left.size(), 1, left.data(), searches.tokens, chosen.data());
+            batch.advance(sorted, searches.tokens);
             from.clear(), to.clear();
             for (int i = 0, first = 0; i < searches.count; first += searches.beams[i++]) {
                 find(first, searches.beams[i]);
@@ -100,22 +95,28 @@ private:
     Batch& batch;
     const Searches& searches;
     int num_rows = 0;
-    std::vector<int32_t> left, chosen, from, to;
+    std::vector<int> sorted;  // the rows of all searches, ascending
+    std::vector<int32_t> from, to, live;
     Buffer<float> logits;
     BestContinuations best;
 
     // Finds the best continuations of one search, whose `beam` rows start at index `first`.
     void find(int first, int beam) {
         best.begin(2 * beam);
+        live.clear();
+        for (int i = 0; i < beam; i++)
+            if (searches.totals[first + i] != NEVER) live.push_back(searches.rows[first + i]);
+        size_t width = round_up(batch.sizes.target_vocab, LANES);
+        float* next = logits.reserve(live.size() * width);
+        batch.logits(live.size(), live.data(), next, width);
         for (int i = 0; i < beam; i++) {
             double total = searches.totals[first + i];
             if (total == NEVER) continue;
-            int row = searches.rows[first + i];
-            const Candidates* candidates = batch.candidates_of(row);
+            const Candidates* candidates = batch.candidates_of(searches.rows[first + i]);
             int size = candidates ? candidates->count : batch.sizes.target_vocab;
-            batch.logits(1, &row, logits.get(), size);
-            std::fill_n(logits.get() + size, round_up(size, LANES) - size, NEVER);
-            best.add(i, total, logits.get(), size, candidates ? candidates->ids.data() : nullptr);
+            std::fill_n(next + size, round_up(size, LANES) - size, NEVER);
+            best.add(i, total, next, size, candidates ? candidates->ids.data() : nullptr);
+            next += width;
         }
     }
 

@@ -107,10 +107,14 @@ struct Quantized {
         }
     }
 
-    // Copies one row of other quantised rows.
-    void copy(const Quantized& from, int row, int width) {
-        std::memcpy(values.reserve(width), from.values.get() + (size_t)row * width, width);
-        steps.reserve(1)[0] = from.steps.get()[row];
+    // Copies n rows of other quantised rows.
+    void copy(const Quantized& from, const int* rows, int n, int width) {
+        uint8_t* to = values.reserve((size_t)n * width);
+        float* step = steps.reserve(n);
+        for (int i = 0; i < n; i++) {
+            std::memcpy(to + (size_t)i * width, from.values.get() + (size_t)rows[i] * width, width);
+            step[i] = from.steps.get()[rows[i]];
+        }
     }
 
 private:

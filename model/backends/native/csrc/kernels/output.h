@@ -113,10 +113,16 @@ public:
         for (int r = 0; r < n; r++) best[r] = rows[r]->ids[searches[r].found()];
     }
 
-    // Computes one row's logits, padded with NEVER to a multiple of LANES.
-    void logits(const Quantized& x, int row, const Candidates& candidates, float* to) const {
-        for (int i = 0; i < candidates.count; i += LANES)
-            store(to + i, sixteen_logits(x, row, candidates, i));
+    // Writes the logits of n rows with the same candidates to `memory`. Returns the width of each
+    // row of logits, which is padded with NEVER.
+    int logits(const Quantized& x, const int* rows, int n, const Candidates& candidates,
+               Buffer<float>& memory) const {
+        int width = round_up(candidates.count, LANES);
+        float* to = memory.reserve((size_t)n * width);
+        for (int i = 0; i < width; i += LANES)
+            for (int r = 0; r < n; r++)
+                store(to + (size_t)r * width + i, sixteen_logits(x, rows[r], candidates, i));
+        return width;
     }
 
 private:
@@ -174,13 +180,14 @@ public:
         for (int r = 0; r < n; r++) best[r] = searches[r].found();
     }
 
-    // Computes the logits of one row, padded with NEVER to `width` floats.
-    void logits(const Quantized& x, int row, float* to) const {
-        Quantized one;
-        one.copy(x, row, linear.in);
-        linear.multiply(one, 1, to, linear.out);
+    // Writes the logits of n rows to `memory`. Returns the width of each row of logits, which is
+    // padded with NEVER.
+    int logits(const Quantized& x, const int* rows, int n, Buffer<float>& memory) const {
+        Quantized chosen;
+        chosen.copy(x, rows, n, linear.in);
+        linear.multiply(chosen, n, memory.reserve((size_t)n * linear.out), linear.out);
+        return linear.out;
     }
-    int width() const { return linear.out; }
 
 private:
     Linear linear;
