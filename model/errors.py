@@ -6,7 +6,7 @@ ModelError
 │  ├─ CheckpointFormatError         a file is truncated or is not of the format that its name says
 │  ├─ UnsupportedModelError         the checkpoint uses unsupported options (all are listed)
 │  └─ WeightMismatchError           tensors are missing, unexpected or misshapen (all are listed)
-├─ DeviceError                      the machine does not have the device or precision
+├─ DeviceError                      the device or precision is unknown or not available
 └─ InputError                       the model cannot process the input
    ├─ EmptySourceError              the source has no tokens
    ├─ SourceTooLongError            the source has more tokens than the limit
@@ -66,7 +66,7 @@ class WeightMismatchError(CheckpointError):
 
 
 class DeviceError(ModelError):
-    """The machine does not have the requested device or precision."""
+    """The requested device or precision is unknown, or the machine does not have it."""
 
 
 class InputError(ModelError):

@@ -117,9 +117,10 @@ class MultiHeadAttention(nn.Module):
         self.fused: tuple[Tensor, Tensor | None] | None = None
 
     def fuse(self) -> None:
-        """Makes one matrix product compute queries, keys and values, or only keys and values.
+        """Joins three projections, so that one product computes queries, keys and values.
 
-        The three weights become views of one tensor. Call this method when the weights are on
+        In cross-attention, one product computes keys and values. The three weights become views of
+        one tensor. Call this method when the weights are on
         their device and in their precision.
         """
         if self.fused is not None:

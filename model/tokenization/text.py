@@ -27,17 +27,17 @@ A text of at most twice this length is always tokenised whole.
 CHARS_PER_TOKEN = 8
 """Number of characters that the first attempt tokenises for each token that the caller needs."""
 
-GROWTH = 4
-"""Factor by which the part grows after an attempt that finds too few stable tokens.
-
-The search in a cut word tokenises at most `len(text) // GROWTH` characters.
-"""
-
 SPARE_TOKENS = 256
 """Number of additional tokens that are examined in a cut word.
 
-A cut word continues beyond the cut, so some of its tokens are not stable. The additional tokens
-replace these tokens, so that enough stable tokens are found.
+A cut word continues beyond the cut, so some of its tokens are not stable. With the additional
+tokens, enough stable tokens are found.
+"""
+
+GROWTH = 4
+"""Factor by which the part grows after an attempt that finds too few stable tokens.
+
+The search for stable tokens in a cut word tokenises at most `len(text) // GROWTH` characters.
 """
 
 

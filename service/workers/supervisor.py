@@ -43,8 +43,8 @@ logger = logging.getLogger("regard.supervisor")
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
 """Value of GLIBC_TUNABLES that makes glibc request memory pages of 2 MiB, not of 4 KiB. A worker
-reads weights in all parts of its memory. With fewer pages, the processor translates fewer
-addresses. Other C libraries ignore this variable."""
+reads weights in all parts of its memory. With larger pages, the processor finds more addresses in
+its cache of address translations. Other C libraries ignore this variable."""
 
 MAX_DEVICE_FAILURES = 3
 """Number of fatal device errors without a result between them, after which the server ends."""
@@ -277,7 +277,7 @@ class Supervisor:
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
     def _expects_message(self, link: WorkerLink) -> bool:
-        """Returns whether the worker must send a message soon, unless it hangs.
+        """Returns whether a message from the worker is due; a worker that sends none hangs.
 
         A worker with work sends statistics several times a second. A worker that loads a model in
         the background may have nothing to report, so this method sends a Ping to the worker.
@@ -321,11 +321,12 @@ class Supervisor:
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.
 
-        There are three cases. In the first, the method `load` waits for the worker's answer. In the
-        second, a restarted worker cannot load a model that was loaded while the server ran. In the
-        third, the model is one of the models with which the server started, so the server ends.
-        If the model has been unloaded in the meantime, nothing is done. The next start of the
-        worker does not load that model.
+        - If `load` waits for the worker's answer, it gets this answer.
+        - If a restarted worker cannot load a model that was loaded while the server ran,
+          `on_lost_model` is called.
+        - If the model is one of those with which the server started, the server ends.
+        - If the model has been unloaded in the meantime, nothing is done. The worker does not load
+          it at its next start.
         """
         names = self.config.models.names
         if failed.name in link.answers:

@@ -158,7 +158,7 @@ def test_listed_keys_may_end_with_equals_signs_but_have_no_options() -> None:
         digest_of(key) for key in ("one", "two", "a2V5==")
     ]
     for line in ("one,two name=shop", "one, two name=shop"):
-        with pytest.raises(ValueError, match="line 1: a key with options has no comma"):
+        with pytest.raises(ValueError, match="line 1: a key with options must not contain a comma"):
             read_keys(line)
 
 

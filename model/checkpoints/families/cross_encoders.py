@@ -3,7 +3,8 @@
 A cross-encoder is an encoder with a classification head of one label. It reads a query and a text
 together, and gives one score.
 
-Source: transformers, `*ForSequenceClassification` of BERT, RoBERTa, XLM-RoBERTa and MPNet.
+Source: transformers, `*ForSequenceClassification` of BERT, RoBERTa, XLM-RoBERTa,
+CamemBERT and MPNet.
 """
 
 from collections.abc import Mapping
@@ -68,8 +69,9 @@ class CrossEncoderConfig:
         vocab_size: Number of token ids.
         num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
             in the other families. Type 0 is the query, type 1 the text. With 2 types, the token
-            table has a second row for each token, which is used in texts. The caller therefore
-            adds `vocab_size` to the ids of a text (`model.checkpoints.cross_encoder`).
+            table has two rows for each token. The second row is for tokens of a text, and includes
+            the vector of type 1. The caller therefore adds `vocab_size` to the ids of a text
+            (`model.checkpoints.cross_encoder`).
         label: Name of the only label.
     """
 

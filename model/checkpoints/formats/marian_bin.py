@@ -168,10 +168,10 @@ class MarianFile:
             raise CheckpointFormatError(
                 f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
             )
-        # The file stores an int8 matrix of shape (in, out) transposed. The bytes are in the order
-        # (out, in), and the returned array keeps this order. The bytes of a table _Wt of shape
-        # (V, D) are in the order (D, V), so the array is transposed back to (V, D). Only the bytes
-        # of Wemb are in the order of its shape.
+        # The header of an int8 matrix has the shape (in, out), but the bytes are in the order
+        # (out, in). The returned array keeps the order of the bytes. The bytes of a table _Wt of
+        # shape (V, D) are in the order (D, V), so the array is transposed back to (V, D). Only the
+        # bytes of Wemb are in the order of its shape.
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array), multiplier

@@ -1,7 +1,7 @@
 """Inputs to embed and their options, as the routes of TEI and OpenAI accept them.
 
-TEI is Text Embeddings Inference, a server of Hugging Face. TEI and OpenAI ignore unknown fields,
-and so does Regard. The checks that depend on the model follow in `service.tasks.embedding.limits`.
+TEI is Text Embeddings Inference, a server of Hugging Face. These routes ignore unknown fields, as
+TEI does. The checks that depend on the model follow in `service.tasks.embedding.limits`.
 
 Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920;
 https://platform.openai.com/docs/api-reference/embeddings.

@@ -52,7 +52,7 @@ class CrossAttention:
 
     Attributes:
         weights: Cross-attention (T, S) of one head, or the mean of several heads.
-        shift: Number of rows by which the weights are shifted, an argument of `alignment.align`.
+        shift: 0 if row t has the weights of target token t; 1 if row t + 1 has these weights.
     """
 
     weights: NDArray[np.float32]

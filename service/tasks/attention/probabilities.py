@@ -79,7 +79,7 @@ class Scoring:
 
 
 def _id_of(token: str | int, tokenizer: Tokenizer) -> int:
-    """Returns the id of a named token.
+    """Returns the id of a named token; for a text of several tokens, the id of the first one.
 
     Raises:
         InvalidRequestError: The given id is not in the vocabulary, or the given text has no tokens.

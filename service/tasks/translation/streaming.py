@@ -19,8 +19,8 @@ AHEAD_PER_TAKEN = 4
 """Increase of the limit on open sentences for each sentence that the reader takes.
 
 A sentence is open from the start of its translation until the reader takes it. The limit is 1 at
-first. The start is slow because sentences that begin together delay each other. They also delay
-the first sentences of other streams.
+first, because sentences that begin together delay each other. They also delay the first sentences
+of other streams.
 """
 
 MAX_AHEAD = 256
