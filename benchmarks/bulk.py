@@ -51,6 +51,8 @@ ECHO_ENGINE = "benchmarks.bulk:EchoEngine"
 class EchoEngine:
     """Returns the texts in capitals, without a model."""
 
+    rows_in_flight = 1024
+
     def __init__(self, options: JobOptions, settings: Settings, cores: int) -> None:
         self.options = options
 

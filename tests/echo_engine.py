@@ -17,6 +17,8 @@ SLOW_SECONDS = 0.3
 class EchoEngine:
     """Computes rows without a model."""
 
+    rows_in_flight = 50
+
     def __init__(self, options: JobOptions, settings: Settings, cores: int) -> None:
         self.options = options
 

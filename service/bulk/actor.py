@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from model.errors import ModelError
 from service import logs
 from service.bulk.folder import OutputFolder
-from service.bulk.group_size import GroupSize, batch_rows
 from service.bulk.job import JobOptions
 from service.bulk.rows import JobError
 from service.bulk.shard_work import Engine, ShardWork
@@ -93,7 +92,7 @@ async def open_work(spec: ActorSpec) -> ShardWork:
         raise JobError(f"{spec.folder} has no job; do all machines of the cluster see the folder?")
     engine = make_engine(spec, job.options)
     await engine.start()
-    return ShardWork(folder, job, engine, GroupSize(batch_rows(spec.settings, spec.cores)))
+    return ShardWork(folder, job, engine)
 
 
 def make_engine(spec: ActorSpec, options: JobOptions) -> Engine:

@@ -10,12 +10,11 @@ import time
 from collections.abc import Sequence
 
 from model.sequence import DecodingOptions
-from service.bulk.group_size import BATCH_ROWS
 from service.bulk.job import JobOptions
 from service.bulk.rows import JobError, Outcome, Row, isolated
 from service.core import Core, build_core
 from service.errors import ServiceError
-from service.ipc.machine import freeze_heap, uses_gpu
+from service.ipc.machine import freeze_heap, uses_gpu, worker_devices
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.remote.routing import RoutingAdmitter
@@ -31,6 +30,16 @@ POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 3600.0
 UNLIMITED = 1_000_000_000
 
+BATCH_ROWS = {False: 48, True: 1024}
+"""Number of rows per batch of a device worker. The key tells whether the worker uses a GPU.
+
+The setting REGARD_MAX_ROWS overrides this number. On two cores, batches of 48 rows take 2 % less
+CPU time than batches of 64 rows, the default of a server.
+"""
+
+BATCHES_IN_FLIGHT = 12
+"""Number of batches of each device worker that the scheduler has at a time."""
+
 ROWS_AHEAD = 192
 """Number of sentences of each model that a device worker may hold beyond its batch. They wait in
 the worker. Without them, the batch rows of finished sentences would stay empty until the actor has
@@ -44,12 +53,17 @@ class CoreEngine:
         options: Options of the job.
         settings: Settings from `take_models`: each local model is a folder or package on the disk.
         cores: Number of CPU cores for the device workers.
+
+    Attributes:
+        rows_in_flight: Number of rows that keep the device workers busy.
     """
 
     def __init__(self, options: JobOptions, settings: Settings, cores: int) -> None:
         self.options = options
         self.cores = cores
         self.settings = unlimited(settings)
+        devices = worker_devices(settings.workers, settings.device, cores)
+        self.rows_in_flight = BATCHES_IN_FLIGHT * batch_rows(settings) * len(devices)
         self.decoding = DecodingOptions()
         self.failure: str | None = None
 
@@ -190,6 +204,11 @@ def unlimited(settings: Settings) -> Settings:
         "bulk_sentences": UNLIMITED,
         "request_timeout_seconds": TIMEOUT_SECONDS,
     }
-    if not (settings.max_rows or uses_gpu(settings.device)):
-        changed["max_rows"] = BATCH_ROWS[False]
+    if not uses_gpu(settings.device):
+        changed["max_rows"] = batch_rows(settings)
     return settings.model_copy(update=changed)
+
+
+def batch_rows(settings: Settings) -> int:
+    """Returns the number of rows in one batch of a device worker."""
+    return settings.max_rows or BATCH_ROWS[uses_gpu(settings.device)]

@@ -24,9 +24,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from service.bulk.chunks import Chunk
 from service.bulk.job import Job, restore
 from service.bulk.outputs import FORMATS
-from service.bulk.rows import JobError, Outcome, Row
+from service.bulk.rows import JobError, Outcome
 from service.files.complete_file import complete_file
 
 WORK = "_work"
@@ -163,9 +164,7 @@ class OutputFolder:
             return set()
         return {name for name in names if not name.startswith(".")}
 
-    def commit(
-        self, job: Job, place: tuple[int, int], rows: Sequence[Row], outcomes: Sequence[Outcome]
-    ) -> None:
+    def commit(self, job: Job, index: int, chunk: Chunk, outcomes: Sequence[Outcome]) -> None:
         """Writes a chunk of a shard.
 
         A shard is committed in two phases. The first phase writes each chunk with this method. The
@@ -173,13 +172,13 @@ class OutputFolder:
 
         Args:
             job: The job.
-            place: Index of the shard, and number of the chunk in the shard.
-            rows: Rows of the chunk.
-            outcomes: Result of each row.
+            index: Index of the shard.
+            chunk: The chunk.
+            outcomes: Result of each row of the chunk.
         """
         form = FORMATS[job.options.output_format]
-        with durable_file(self.chunk_path(job, *place)) as file:
-            form.write_chunk(file, job.output_columns, rows, outcomes)
+        with durable_file(self.chunk_path(job, index, chunk.number)) as file:
+            form.write_chunk(file, job.output_columns, chunk, outcomes)
 
     def publish(self, job: Job, index: int) -> None:
         """Merges the chunks of a shard into the file of the shard, and deletes the chunks.

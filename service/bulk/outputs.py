@@ -1,21 +1,27 @@
 """Formats of output files: JSONL and Parquet.
 
-Each computed chunk of rows is a small file. When all chunks of a shard exist, they are merged into
-the file of the shard, in order.
+Each computed chunk of rows is a small file, which also has the position of each row in the shard.
+When all chunks of a shard exist, their rows are merged into the file of the shard, in order.
 """
 
+import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 import orjson
 
-from service.bulk.rows import Outcome, Row
+from service.bulk.chunks import Chunk
+from service.bulk.rows import Outcome
 
 ROW_GROUP_ROWS = 8192
-"""Smallest number of rows in a row group of a Parquet file. The last group may have fewer rows."""
+"""Number of rows in a row group of a Parquet file. The last group may have fewer rows."""
+
+POSITION = "position"
+"""Name of the column of positions in an Arrow file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class OutputFormat(Protocol):
         self,
         file: IO[bytes],
         columns: OutputColumns,
-        rows: Sequence[Row],
+        chunk: Chunk,
         outcomes: Sequence[Outcome],
     ) -> None:
         """Writes a chunk.
@@ -54,12 +60,12 @@ class OutputFormat(Protocol):
         Args:
             file: Empty file.
             columns: Columns of the output.
-            rows: Rows of the chunk.
-            outcomes: Result of each row.
+            chunk: The chunk.
+            outcomes: Result of each row of the chunk.
         """
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes the rows of chunks into a file, in order, and returns the number of rows."""
+        """Writes the rows of chunks in the order of their positions; returns their number."""
 
 
 class JsonLinesOutput:
@@ -72,23 +78,34 @@ class JsonLinesOutput:
         self,
         file: IO[bytes],
         columns: OutputColumns,
-        rows: Sequence[Row],
+        chunk: Chunk,
         outcomes: Sequence[Outcome],
     ) -> None:
-        """Writes one line for each row."""
+        """Writes one line for each row: its position, a space, and its JSON object."""
         options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
-        for row, outcome in zip(rows, outcomes, strict=True):
+        for position, row, outcome in zip(chunk.positions, chunk.rows, outcomes, strict=True):
             fields = {"id": row.id, columns.value: outcome.value, "error": outcome.error or None}
-            file.write(orjson.dumps(fields, default=str, option=options))
+            line = orjson.dumps(fields, default=str, option=options)
+            file.write(b"%d %b" % (position, line))
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Concatenates the chunks, and counts the lines."""
-        num_rows = 0
+        """Writes the JSON objects in order, and returns their number.
+
+        The chunks stay on the disk, because a shard of vectors may be large.
+        """
+        places: list[tuple[int, mmap.mmap, int, int]] = []
         for path in chunks:
-            data = path.read_bytes()
-            num_rows += data.count(b"\n")
-            file.write(data)
-        return num_rows
+            with path.open("rb") as opened:
+                data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+            begin = 0
+            while line := data.readline():
+                end = begin + len(line)
+                places.append((int(line[: line.index(b" ")]), data, begin, end))
+                begin = end
+        places.sort(key=itemgetter(0))
+        for position, data, begin, end in places:
+            file.write(data[begin + len(b"%d " % position) : end])
+        return len(places)
 
 
 class ParquetOutput:
@@ -104,14 +121,15 @@ class ParquetOutput:
         self,
         file: IO[bytes],
         columns: OutputColumns,
-        rows: Sequence[Row],
+        chunk: Chunk,
         outcomes: Sequence[Outcome],
     ) -> None:
         """Writes the rows as one batch."""
         import pyarrow
 
         arrays = {
-            "id": id_column([row.id for row in rows], columns.has_numbers),
+            POSITION: pyarrow.array(chunk.positions, pyarrow.int64()),
+            "id": id_column([row.id for row in chunk.rows], columns.has_numbers),
             columns.value: value_column(columns.value, outcomes),
             "error": pyarrow.array([each.error or None for each in outcomes], pyarrow.string()),
         }
@@ -120,26 +138,21 @@ class ParquetOutput:
             writer.write_table(table)
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes row groups of at least ROW_GROUP_ROWS rows, and returns the number of all rows."""
+        """Writes row groups of ROW_GROUP_ROWS rows, and returns the number of all rows.
+
+        The chunks stay on the disk, because a shard of vectors may be large.
+        """
         import pyarrow
         import pyarrow.parquet as parquet
 
-        writer: Any = None
-        waiting: list[Any] = []
-        num_rows = 0
-        for path in chunks:
-            with pyarrow.ipc.open_file(path) as opened:
-                waiting.append(opened.read_all())
-            num_rows += len(waiting[-1])
-            writer = writer or parquet.ParquetWriter(file, waiting[0].schema)
-            if sum(map(len, waiting)) >= ROW_GROUP_ROWS:
-                writer.write_table(pyarrow.concat_tables(waiting).combine_chunks())
-                waiting = []
-        if waiting:
-            writer.write_table(pyarrow.concat_tables(waiting).combine_chunks())
-        if writer is not None:
-            writer.close()
-        return num_rows
+        opened = [pyarrow.ipc.open_file(pyarrow.memory_map(str(path))) for path in chunks]
+        table = pyarrow.concat_tables([each.read_all() for each in opened])
+        order = np.argsort(table.column(POSITION).to_numpy())
+        rows = table.drop_columns([POSITION])
+        with parquet.ParquetWriter(file, rows.schema) as writer:
+            for first in range(0, len(order), ROW_GROUP_ROWS):
+                writer.write_table(rows.take(order[first : first + ROW_GROUP_ROWS]))
+        return len(order)
 
 
 def id_column(ids: Sequence[Any], has_numbers: bool) -> Any:

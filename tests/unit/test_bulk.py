@@ -12,9 +12,9 @@ import pyarrow.parquet as parquet
 import pytest
 
 from service.bulk import rows as bulk_rows
+from service.bulk.chunks import Chunk, chunks_of
 from service.bulk.commands import compute_job, is_complete, open_job
 from service.bulk.folder import OutputFolder
-from service.bulk.group_size import GroupSize
 from service.bulk.inputs import FORMATS, Columns, find_files
 from service.bulk.job import Job, plan
 from service.bulk.journal import Journal, costs, read_totals
@@ -59,7 +59,7 @@ def compute(folder: OutputFolder, job: Job, engine: EchoEngine | None = None) ->
     """Computes all shards of a job in this process."""
 
     async def run() -> None:
-        work = ShardWork(folder, job, engine or EchoEngine(job.options, SETTINGS, 1), GroupSize(5))
+        work = ShardWork(folder, job, engine or EchoEngine(job.options, SETTINGS, 1))
         for index in folder.unfinished(job):
             await work.compute(index)
 
@@ -188,11 +188,9 @@ def test_only_missing_chunks_are_computed(source: Path, output: Path) -> None:
     expected = written(output)
     # The second shard has not been published, and one of its chunks is missing.
     folder.shard_path(job, 1).unlink()
-    rows = read_rows(job)[100:200]
-    for chunk in range(10):
-        part = rows[10 * chunk : 10 * chunk + 10]
-        outcomes = [Outcome((row.text or "").upper()) for row in part]
-        folder.commit(job, (1, chunk), part, outcomes)
+    for chunk in chunks_of(read_rows(job)[100:200], job.options.chunk_rows):
+        outcomes = [Outcome((row.text or "").upper()) for row in chunk.rows]
+        folder.commit(job, 1, chunk, outcomes)
     folder.chunk_path(job, 1, 3).unlink()
     assert folder.num_rows_done(job, [1]) == 240
 
@@ -209,42 +207,83 @@ def test_only_missing_chunks_are_computed(source: Path, output: Path) -> None:
     assert written(output) == expected
 
 
-def test_rows_of_a_group_are_computed_longest_first(source: Path, output: Path) -> None:
-    source.write_text("".join("x" * (7 * n % 50 + 1) + "\n" for n in range(100)), "utf-8")
-    folder, job = started(source, output)
+def lengths(chunk: Chunk) -> list[int]:
+    return [len(row.text or "") for row in chunk.rows]
+
+
+def test_rows_of_a_shard_are_sorted_by_length() -> None:
+    rows = [Row(n, "x" * (7 * n % 50)) for n in range(104)] + [Row(104, None)]
+    chunks = [*chunks_of(rows, 10)]
+    assert [chunk.number for chunk in chunks] == [*range(11)]
+    assert [len(chunk.rows) for chunk in chunks] == [10] * 10 + [5]
+    found = [length for chunk in chunks for length in lengths(chunk)]
+    assert found == sorted(found, reverse=True)
+    for chunk in chunks:
+        assert [row.id for row in chunk.rows] == [*chunk.positions]
+    assert sorted(place for chunk in chunks for place in chunk.positions) == [*range(105)]
+    assert [*chunks_of(rows, 10)] == chunks
+
+
+def test_long_shards_are_sorted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.bulk.chunks.WINDOW_CHARS", 100)
+    rows = [Row(n, "x" * (n % 7 + 1)) for n in range(65)]
+    chunks = [*chunks_of(rows, 10)]
+    parts = [chunks[first : first + 3] for first in (0, 3, 6)]  # 30 rows have 117 characters
+    for first, part in zip((0, 30, 60), parts, strict=True):
+        places = sorted(place for chunk in part for place in chunk.positions)
+        assert places == [*range(first, min(first + 30, 65))]
+        found = [length for chunk in part for length in lengths(chunk)]
+        assert found == sorted(found, reverse=True)
+    assert len(chunks) == 7
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_shards_have_the_order_of_the_input(source: Path, output: Path, form: str) -> None:
+    texts = ["x" * (7 * n % 50 + 1) + " 1" * (n % 3) for n in range(150)]
+    source.write_text("\n".join(texts), "utf-8")
+    folder, job = started(source, output, format=form)
 
     class Recording(EchoEngine):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self.parts: list[list[Row]] = []
+            self.parts: list[int] = []
 
         async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-            self.parts.append([*rows])
+            self.parts += [len(row.text or "") for row in rows]
             return await super().compute(rows)
 
     engine = Recording(job.options, SETTINGS, 1)
     compute(folder, job, engine)
-    first, second = engine.parts[:2]  # a group of two chunks
-    assert len(first) == len(second) == job.options.chunk_rows
-    lengths = [len(row.text or "") for row in [*first, *second]]
-    assert lengths == sorted(lengths, reverse=True)
-    assert sorted(row.id for row in [*first, *second]) == [*range(20)]
-    assert len(engine.parts) == 10
-    lines = source.read_text("utf-8").split()
-    assert [row["translation"] for row in written(output)] == [line.upper() for line in lines]
+    first, second = engine.parts[:100], engine.parts[100:]
+    assert first == sorted(first, reverse=True)
+    assert second == sorted(second, reverse=True)
+    found = written(output) if form == "jsonl" else parquet.read_table(output).to_pylist()
+    expected = [
+        {"id": n, "translation": text.upper(), "error": None} for n, text in enumerate(texts)
+    ]
+    assert found == expected
 
 
-def test_group_takes_about_two_seconds() -> None:
-    size = GroupSize(10)
-    assert (size.rows, size.in_flight) == (40, 320)
-    size.add(40, begun=0.0, ended=0.5)  # 80 rows/s
-    assert size.rows == 160
-    size.add(160, begun=0.4, ended=1.3)  # 200 rows/s since the end of the group before
-    assert size.rows == 400
-    size.add(400, begun=0.6, ended=1.3)
-    assert size.rows == 400
-    size.add(400, begun=1.0, ended=101.3)
-    assert size.rows == 40
+def test_shards_take_turns(source: Path, output: Path) -> None:
+    folder, job = started(source, output)
+
+    class Recording(EchoEngine):
+        rows_in_flight = 10
+        shards: list[int] = []
+
+        async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
+            self.shards.append(rows[0].id // 100)
+            return await super().compute(rows)
+
+    engine = Recording(job.options, SETTINGS, 1)
+
+    async def run() -> None:
+        work = ShardWork(folder, job, engine)
+        await asyncio.gather(*[work.compute(index) for index in range(3)])
+
+    asyncio.run(run())
+    assert engine.shards == [0] * 10 + [1] * 10 + [2] * 5
+    assert [row["id"] for row in written(output)] == [*range(250)]
 
 
 def test_failing_commit_leaves_no_chunk(
