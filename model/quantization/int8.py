@@ -27,7 +27,7 @@ MAX_EXACT_TERMS = 2**24 // LIMIT**2
 
 @dataclass(frozen=True, slots=True)
 class QuantizedMatrix:
-    """An int8 weight of a checkpoint.
+    """An int8 weight, from a checkpoint or made from float weights.
 
     Attributes:
         values: Integers (out, in); (V, D) for an embedding.
@@ -82,7 +82,7 @@ class Int8Linear(Int8Matrix):
     """A linear layer with an int8 weight: quantises x, multiplies exactly, scales the products.
 
     Args:
-        weight: Int8 weight of the checkpoint.
+        weight: Int8 weight.
         bias: Float32 bias (out), or None.
 
     Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6, with a scale

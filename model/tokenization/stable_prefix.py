@@ -25,7 +25,7 @@ def is_open_edge(edge: str, cut: End) -> bool:
 
     This is the case if all characters in `edge` are combining marks, because normalisers sort a run
     of marks by their class. At a cut on the left, it is also the case if all characters in `edge`
-    are digits. Some tokenizers split a number into groups of three digits, counted from the left
+    are numeric. Some tokenizers split a number into groups of three digits, counted from the left
     end of the number. This end may lie far beyond the cut.
 
     Args:
@@ -39,9 +39,8 @@ def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> 
     """Returns how many tokens stand in stable words, counted from the uncut end of the text.
 
     Args:
-        edges: For each token, the number of characters from the uncut end of the text to the
-            token's edge on the side of the cut. The tokens are listed from the uncut end to the
-            cut.
+        edges: For each token, its distance from the uncut end of the text, in characters. The
+            token itself is included. The tokens are listed from the uncut end to the cut.
         words: Index of the word of each token, in the same order; None for a special token.
         size: Number of characters from the uncut end to the cut.
     """

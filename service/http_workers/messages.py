@@ -1,9 +1,10 @@
 """The messages between an HTTP worker and the main process.
 
 After the HttpWorkerConfig, messages are sent in lists over one socket pair. The main process admits
-each request, and the admission is called a lease. The Submit of a short request also asks for its
-admission. The answer to a Submit is a Refusal, or Results. A Refusal may also follow Results. For a
-long request, an Admit asks for the admission first, so that a refused text is not tokenised. When a
+each request, and the admission is called a lease. A Submit sends items of a request. For a short
+request, the first Submit also asks for the lease. For a long request, an Admit asks for the lease
+before, so that a refused text is not tokenised. The answer to a Submit is a Refusal, or Results. A
+Refusal may also follow Results. When a
 request is complete, Release and Ended wait a short time, to be sent in one list with later
 messages. Deadlines are sent as durations. A Question, such as GetStatus or LoadModel, gets an
 Answer or a Refusal with the same id.
@@ -97,13 +98,13 @@ class Submit:
     Attributes:
         id: Id of the submission; its Results, and perhaps a Refusal, have the same id.
         lease: Id of the lease.
-        tokens: Estimated number of tokens; read only if no Admit has asked for the lease.
+        tokens: Estimated number of tokens; read only if the lease does not exist yet.
         items: Items of the request, at least one.
         seconds: Time until the deadline.
-        total_tokens: Number of tokens of this and all later submissions; 0 means the tokens of
+        total_tokens: Number of tokens of all submissions of the lease; 0 means the tokens of
             `items` alone. The main process reads this number only in the first submission of a
             lease.
-        client: Identity of the client; read only if no Admit has asked for the lease.
+        client: Identity of the client; read only if the lease does not exist yet.
     """
 
     id: int

@@ -1,7 +1,7 @@
 """The task table: one row for each kind of work that the server does.
 
-A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. It also
-needs a loader (`service/workers/loaders.py`) that makes the object with which the executor
+A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. The load
+function of its models (`service/workers/loading.py`) makes the object with which the executor
 computes. The scheduler and the main loop of a worker have no code for particular kinds.
 """
 

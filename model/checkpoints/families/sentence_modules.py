@@ -22,11 +22,12 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 TRANSFORMER_CONFIGS = (
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
+    "sentence_camembert_config.json",
     "sentence_xlm-roberta_config.json",
 )
 """Possible names of the file with the encoder's options. The first existing file is read.
 
-Only old versions of sentence-transformers used the last two names.
+Only old versions of sentence-transformers used the last three names.
 """
 
 TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}

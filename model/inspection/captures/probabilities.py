@@ -1,11 +1,10 @@
 """Captures the probabilities at each position of a target from the decoder's output.
 
-The logits of all candidates are never in memory at once: the vocabulary is read part by part. Each
-part updates the sum of the exponentials, the entropy, the likeliest tokens and the ranks.
+The vocabulary is read part by part, because the logits of all candidates may need too much memory.
+Each part updates the sum of the exponentials, the entropy, the likeliest tokens and the ranks.
 
-Shapes: T is the number of target tokens, and U the number of candidates in a part. M is the number
-of tokens that are compared with all candidates: the target token of a position, and the named
-tokens.
+Shapes: T is the number of target tokens, and U the number of candidates in a part. At each position,
+M tokens are compared with all candidates: the target token and M - 1 named tokens.
 """
 
 import numpy as np

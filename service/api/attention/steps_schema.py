@@ -30,7 +30,7 @@ class StepsRequest(AttentionQuestion):
         None, description="Translation of the text; by default the model's own translation."
     )
     kind: Kind = Field(
-        "cross", description="`encoder`, `decoder` or `cross`; with `embed` always encoder."
+        "cross", description="`encoder`, `decoder` or `cross`. With the task `embed`, only `encoder`."
     )
     layer: StrictInt = Field(-1, description="Number of the layer; -1 is the last layer.")
     head: StrictInt = Field(0, description="Number of the head; -1 is the last head.")

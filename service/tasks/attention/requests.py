@@ -84,8 +84,9 @@ class InspectionRequest(ModelChoice):
         has_detachment: Whether the detachment score of each pair is returned too.
         alignment_layer: Layer whose cross-attention aligns words; None for the model's default.
         alignment_head: Head that aligns words, or `mean`; None for the model's default.
-        alignment_shift: 0 if a decode step's attention aligns the token that the step predicts, 1
-            if it aligns the step's input token. None for the model's default.
+        alignment_shift: The token to which the attention of a decode step belongs. 0 is the token
+            that the step predicts, and 1 the token that the step reads. None is the model's
+            default.
     """
 
     texts: Sequence[str]

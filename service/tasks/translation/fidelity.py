@@ -65,7 +65,7 @@ class Place:
         return self.text.carriage.restore(self.index, decoded) is not None
 
     def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
-        """Makes the carrier of the sentence, and returns the carrier for translation.
+        """Stores a carrier of the sentence, and returns the Sentence that has the carrier's tokens.
 
         The result is None if the sentence already contains one of the carrier's stand-ins, or if
         the carrier is too long for the model.
