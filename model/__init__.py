@@ -9,14 +9,14 @@ The letters in the shape comments of the package have these meanings:
     S  source positions              K  head_dim = D / H
     T  target positions, this call   D  d_model
     L  target positions, cached      F  ffn_dim
-    V  vocabulary                    U  ids with a logit: all of V, or the ids of shortlists
+    V  vocabulary                    U  ids that have logits: all ids, or a selection
     N  tokens of packed texts        E  size of a text's vector
 
 Folders, from top to bottom; each folder imports only from the folders below it:
 
     checkpoints/    files on disk -> configs, loaded models and tokenizers
     engine/         the in-flight batch: admit, step, abort; greedy choice and beam search
-    encoding/       sliced forward passes over given texts: embeddings, teacher-forced attention
+    encoding/       forward passes over given texts, in slices: embeddings, attention
     backends/       the runners that execute a model: PyTorch, CUDA graphs, native int8 code
     inspection/     attention queries, and the capture of their results
     architectures/  encoder, decoder, seq2seq, text encoder, shortlist, output layer

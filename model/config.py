@@ -80,7 +80,8 @@ class ModelConfig:
         unk_id: Id of the unknown token, which is never generated.
         pad_id: Id of the padding token, which is never generated; None if the vocabulary has
             no such id.
-        start_id: Id of the decoder's first input; None if this input is a vector of zeros (Marian).
+        start_id: Id of the decoder's first input; None if this input has a token vector of zeros
+            (Marian).
         forces_first: Whether a sequence may prescribe the first token of its target. The logits
             then do not choose this token. In M2M100 and NLLB this token names the target
             language.

@@ -2,8 +2,8 @@
 
 ModelError
 ├─ CheckpointError                  the model's files cannot be used
-│  ├─ CheckpointNotFoundError       a file or package does not exist
-│  ├─ CheckpointFormatError         a file is truncated or is not of the format that its name says
+│  ├─ CheckpointNotFoundError       a file, folder or package does not exist
+│  ├─ CheckpointFormatError         a file is damaged or of a wrong format, or a part is missing
 │  ├─ UnsupportedModelError         the checkpoint uses unsupported options (all are listed)
 │  └─ WeightMismatchError           tensors are missing, unexpected or misshapen (all are listed)
 ├─ DeviceError                      the device or precision is unknown or not available
@@ -30,14 +30,14 @@ class CheckpointNotFoundError(CheckpointError):
 
 
 class CheckpointFormatError(CheckpointError):
-    """A file is damaged, or is not of the format that its name says."""
+    """A file is damaged or is not of the format that its name says, or a model is incomplete."""
 
 
 class UnsupportedModelError(CheckpointError):
-    """The checkpoint uses options that are not implemented.
+    """The checkpoint uses options that are not implemented, or its languages are unknown.
 
     Args:
-        name: Name of the file with the options, or a phrase such as "this configuration".
+        name: Name of the file or folder, or a phrase such as "this configuration".
         reasons: All reasons found, not only the first.
     """
 

@@ -19,7 +19,8 @@ class DecodingOptions:
         beam_size: Number of hypotheses kept at each decode step; 1 means greedy search.
         num_hypotheses: Number of hypotheses returned, at most beam_size.
         length_penalty: Exponent p; a score is (sum of log-probabilities) / length ** p.
-        return_scores: Whether a greedy search computes probabilities (beam search always does).
+        return_scores: Whether a greedy search computes log-probabilities and a score. A beam search
+            always computes them.
         return_attention: Whether a hypothesis has its cross-attention, from which words are
             aligned. Only a greedy search without scores returns the attention, and only if the
             runner records it.
@@ -63,8 +64,8 @@ class Sequence:
         id: Number that the caller gives to the sequence, unique in the batch.
         source: Ids, EOS included.
         options: Search options.
-        first_id: Id of the target's first token, whatever the logits are; None leaves the choice
-            to the search. Only models with `forces_first` in their config accept an id.
+        first_id: Id of the target's first token; None if the logits choose this token. Only models
+            with `forces_first` in their config accept an id.
     """
 
     id: int

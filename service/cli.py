@@ -122,7 +122,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
 
 
 def serve_here(settings: Settings) -> str | None:
-    """Serves HTTP from this process; returns the error of a failed model load, or None."""
+    """Serves HTTP from this process; returns why a model or the device failed, or None."""
     # This import takes 1.4 s, and only a process that serves HTTP needs it.
     from service.server import Server
 
@@ -135,7 +135,7 @@ def serve_here(settings: Settings) -> str | None:
 
 
 def serve_apart(settings: Settings, count: int) -> str | None:
-    """Serves HTTP from `count` processes; returns the error of a failed model load, or None."""
+    """Serves HTTP from `count` processes; returns why a model or the device failed, or None."""
     listeners = listen(settings)
     port = listeners[0].getsockname()[1]
 
@@ -160,7 +160,7 @@ def listen(settings: Settings) -> list[socket.socket]:
     """Opens the listening sockets of the public port, and then of the admin port if one is set.
 
     Raises:
-        typer.Exit: A port is in use, or a host has no address.
+        typer.Exit: A host has no address, or the system refuses an address or a port.
     """
     wanted = [(settings.host, settings.port, "REGARD")]
     if settings.admin_port:

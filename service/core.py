@@ -202,9 +202,10 @@ def build_core(
         settings: Settings of the server.
         files: Models that the server has at the start. Workers do not load remote models.
         start_worker: Starts a device worker.
-        on_failure: Called with the reason when a model in `files` cannot be loaded.
+        on_failure: Called with the reason when a model in `files` cannot be loaded, or when the
+            device has failed repeatedly.
         cores: Number of CPU cores for the workers; 0 means all available cores.
-        rows_ahead: Number of rows beyond a model's batch that a worker may hold for each model.
+        rows_ahead: Number of rows that a worker may hold for each model in addition to a batch.
     """
     cores = cores or available_cores()
     metrics = Metrics(version("regard"), task_series())

@@ -100,9 +100,9 @@ class Server(DrainingServer):
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Starts to drain at the first SIGTERM or SIGINT; a second signal ends the server at once.
 
-        While a server drains, it finishes the open requests. The method of uvicorn would also
-        record the signal. After the drain, uvicorn would raise the recorded signal again, and the
-        program would end with the status of a killed program.
+        While a server drains, it finishes the open requests. The method of uvicorn, which this
+        method replaces, would also record the signal. After the drain, uvicorn would raise the
+        recorded signal again, and the program would end with the status of a killed program.
         """
         if self.should_exit:
             self.force_exit = True

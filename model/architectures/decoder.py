@@ -127,10 +127,10 @@ class Decoder(nn.Module):
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
 
     def pad_output(self, multiple: int) -> Tensor:
-        """Returns the output weight (W, D): V rows, and then rows of zeros.
+        """Returns the output weight (W, D): V rows, and then W - V rows of zeros.
 
-        If zeros are needed, the first call copies the weight. `output_weight` is then a view of the
-        copy, so that the model does not hold the weight twice.
+        If W is larger than V, the first call copies the weight. `output_weight` is then a view of
+        the copy, so that the model does not hold the weight twice.
 
         Args:
             multiple: W is V rounded up to a multiple of this number.
@@ -194,7 +194,7 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Decodes T new tokens (B, T) of each row, and updates `state`.
 
-        This method does not advance the positions; `DecodingCache.advance` does.
+        After a decode step, the runner advances the positions with `DecodingCache.advance`.
 
         Returns:
             Hidden states (B, T, D), and two lists of attention weights, one tensor per layer. The

@@ -1,6 +1,6 @@
 """Implements output layers for an in-flight batch: full vocabulary or shortlists.
 
-Sentences enter an in-flight batch and leave it while its other rows continue.
+Sentences enter and leave an in-flight batch while its other sentences are decoded.
 """
 
 from typing import Protocol
@@ -68,7 +68,7 @@ class FullOutput:
         """Frees nothing: the rows have no state."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns logits (B, V)."""
+        """Returns float32 logits (B, columns) for hidden states (B, D)."""
         return self.multiply(hidden, self.weight, self.scales, self.bias)
 
     def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
@@ -86,7 +86,7 @@ def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
     The logits are changed in place.
 
     Args:
-        logits: Logits (B, V).
+        logits: Logits (B, U), whose column i belongs to id i.
         positions: Position of each row (B,).
         first_ids: First token of each row (B,); NO_TOKEN leaves the choice to the logits.
     """

@@ -23,7 +23,7 @@ class TokenEmbedding(nn.Module):
         self.norm = new_norm(config)
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Returns (B, S, D) for ids (B, S). The layers use the positions; this module does not."""
+        """Returns the embeddings (B, S, D) of ids (B, S); only the layers use the positions."""
         return self.parts(tokens, positions).embedded
 
     def parts(self, tokens: Tensor, positions: Tensor) -> TokenParts:

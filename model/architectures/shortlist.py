@@ -22,8 +22,8 @@ class Shortlist:
 
     Args:
         num_frequent: Ids 0 to `num_frequent` - 1 are candidates of every sentence.
-        offsets: Index in `candidates` at which each source id's list starts, and the index at which
-            the last list ends (V_source + 1).
+        offsets: Indices in `candidates`. The list of source id i begins at offsets[i], and ends
+            before offsets[i + 1].
         candidates: Candidate lists of all source ids, concatenated; each list is sorted.
         is_shared: Whether source and target share one vocabulary. Then a source id is a candidate
             of itself.
@@ -48,9 +48,11 @@ class Shortlist:
     ) -> "Shortlist":
         """Reads a shortlist in Marian's binary format.
 
-        Source: marian-dev, src/data/shortlist.h, BinaryShortlistGenerator: six u64 (magic,
-        checksum, firstNum, bestNum, number of offsets, number of candidates), the offsets as
-        u64, the candidates as u32, all little-endian.
+        The file begins with six u64: magic, checksum, firstNum (`num_frequent`), bestNum, number of
+        offsets and number of candidates. The offsets follow as u64, and the candidates as u32. All
+        numbers are little-endian.
+
+        Source: marian-dev, src/data/shortlist.h, BinaryShortlistGenerator.
 
         Raises:
             CheckpointFormatError: The file is truncated, damaged or for another vocabulary.

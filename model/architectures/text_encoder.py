@@ -25,7 +25,7 @@ from model.embedding_config import TextEncoderConfig
 MAX_DISTANCE = 128
 """Distance, in tokens, at which the logarithmic scale of MPNet's relative position bias ends.
 
-All keys on one side of the query that are at least this far away are in the same bucket.
+All keys on one side of the query that are at least this far away get the same bias.
 """
 
 
@@ -45,7 +45,7 @@ class TextEmbedding(nn.Module):
         self.position_offset = config.position_offset
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Returns (B, S, D) for ids and positions (B, S); positions count from 0 in each text."""
+        """Returns the embeddings (B, S, D) of ids (B, S) at positions (B, S), from 0 in a text."""
         return self.parts(tokens, positions).embedded
 
     def parts(self, tokens: Tensor, positions: Tensor) -> TokenParts:
@@ -94,7 +94,7 @@ class RelativeBias(nn.Module):
 
 
 class TextEncoder(nn.Module):
-    """The embedding and layers of a text encoder; `model.backends.torch_encoder` runs them."""
+    """The embedding and layers of a text encoder; the modules of `model.backends` run them."""
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()

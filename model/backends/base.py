@@ -1,7 +1,8 @@
 """Defines ModelRunner, the interface between an engine and a model on a device.
 
-A runner holds the decoding state of every row, and decodes the next tokens of all rows. The engine
-numbers the rows. If n rows are in use, they are rows 0 to n - 1.
+A row of the batch is one hypothesis of a sentence. A runner holds the decoding state of every row,
+and decodes the next tokens of all rows. The engine numbers the rows. If n rows are in use, they are
+rows 0 to n - 1.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -43,7 +44,7 @@ class Scores:
 class Continuations:
     """The best continuations of one search: at most 2k for k live hypotheses, best first.
 
-    A continuation is a live hypothesis plus one token.
+    A live hypothesis can still get tokens. A continuation is a live hypothesis plus one token.
 
     Attributes:
         totals: Sum of the log-probabilities of each continuation; -inf in an unused entry.
@@ -57,7 +58,7 @@ class Continuations:
 
     @classmethod
     def of_scores(cls, scores: Scores, totals: list[float]) -> "Continuations":
-        """Returns the best continuations of hypotheses with these sums of log-probabilities."""
+        """Returns the best continuations, given the sum of log-probabilities of each hypothesis."""
         rows, width = scores.log_probs.shape
         sums = scores.log_probs.double().cpu() + torch.tensor(totals, dtype=torch.float64)[:, None]
         best = sums.flatten().topk(min(2 * rows, sums.numel()))
@@ -74,8 +75,8 @@ class Decoded:
         best: Most probable id of each row at each decode step (B, steps). If a row ends within the
             call, its later steps have -1. A row that the call leaves out has -1 in all steps.
         scores: Scores of each group of rows in the argument `scored`, in the same order.
-        computed_rows: Number of rows that the device computed at each step; 0 if it computed only
-            the rows that get a token.
+        computed_rows: Number of rows that the device computed at each step, padding rows included.
+            The number is 0 if the device computed only the rows that get a token.
     """
 
     best: NDArray[np.integer]
@@ -84,7 +85,7 @@ class Decoded:
 
 
 class DecodeStep(Protocol):
-    """The tokens of one call of `ModelRunner.decode`, which may still run on the device."""
+    """The tokens of one call of `ModelRunner.decode`; the device may still compute them."""
 
     @property
     def num_tokens(self) -> int:
@@ -156,9 +157,9 @@ class ModelRunner(Protocol):
 
     Attributes:
         model: The model that runs.
-        pipeline_depth: Number of calls of `decode` whose steps may still run on the device at the
-            next call. If the depth is above 0, a call starts before the engine has read the tokens
-            of the previous call. Each row then continues with its most probable token.
+        pipeline_depth: Number of calls of `decode` that may still run on the device when the next
+            call starts. If the depth is above 0, the engine makes a call before it has read the
+            tokens of the previous call. Each row then continues with its most probable token.
         tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
         shortlist: Candidate ids of each sentence; None for the whole vocabulary.
         forced_decoder: Decodes given targets; None if PyTorch computes the same hidden states in
@@ -181,6 +182,10 @@ class ModelRunner(Protocol):
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes sequences and assigns `beam_size` rows to each, from `row` on.
 
+        Args:
+            row: The first free row.
+            sequences: Sequences in ascending order of the lengths of their sources.
+
         Returns:
             The statistics of each batch that the encoder computed.
         """
@@ -191,9 +196,9 @@ class ModelRunner(Protocol):
         """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per decoded row.
 
         A runner with a `searcher` leaves out the rows with a `remaining` of 0, which are the rows
-        of searches. Every other runner decodes all rows. If `scored` is not empty, it decodes only
-        one token per row. Each row continues with the most probable token of its previous step,
-        unless `set_tokens` has replaced this token.
+        of searches. A runner without a `searcher` decodes all rows. If `scored` is not empty, such
+        a runner decodes only one token per row. Each row continues with the most probable token of
+        its previous step, unless `set_tokens` has replaced this token.
 
         Args:
             rows: Number of rows in use.
@@ -232,4 +237,4 @@ class ModelRunner(Protocol):
         """
 
     def leave(self, first: int, end: int) -> None:
-        """Frees rows `first` to `end` - 1."""
+        """Frees rows `first` to `end` - 1, which are the last rows in use."""

@@ -1,6 +1,7 @@
 """Defines EncoderBatch, the interface to an encoder, and runs the encoder's layers in slices.
 
-A slice is about half a layer of a batch. Between two slices a worker can do other work.
+A slice computes about half a layer, for some or all tokens of a batch. Between two slices a worker
+can do other work.
 """
 
 from abc import ABC, abstractmethod

@@ -28,8 +28,8 @@ class PaddedBatch(EncoderBatch):
         encoder: Encoder on its device, in any precision.
         source: Ids (B, S).
         mask: (B, S), True on tokens and False on padding.
-        lengths: Lengths of the texts in tokens, which `read_texts` needs. They also limit the
-            positions. Without lengths, the positions reach S - 1.
+        lengths: Number of tokens of each text. `read_texts` needs the lengths. No position is above
+            the last position of the longest text. Without lengths, the positions reach S - 1.
     """
 
     can_slice = False
@@ -110,7 +110,7 @@ def padded_batch(encoder: PackableEncoder, sequences: Sequence[list[int]]) -> Pa
 
 
 def encode_padded(encoder: PackableEncoder, source: Tensor, mask: Tensor) -> Tensor:
-    """Returns the hidden states (B, S, D) of a PaddedBatch after all layers."""
+    """Returns the hidden states (B, S, D) of padded texts, given their ids and mask (B, S)."""
     batch = PaddedBatch(encoder, source, mask)
     for _ in run_layers(batch, slice_tokens=batch.num_tokens):
         pass

@@ -164,7 +164,7 @@ class PackedBatch(EncoderBatch):
         return self.encoder.finish(self.x)[0]
 
     def embedded(self) -> Iterator[TokenParts]:
-        """Yields the input (1, S, D) of the first layer and its summands, for each text."""
+        """Yields the input (1, S, D) of the first layer and its summands, for each segment."""
         parts = self.encoder.parts(self.tokens, self.positions, max(self.segments) - 1)
         first = 0
         for length in self.segments:
@@ -174,7 +174,7 @@ class PackedBatch(EncoderBatch):
             first += length
 
     def projected(self, layer: int) -> Iterator[ProjectedHeads]:
-        """Yields queries, keys and values of each text in the layer computed last."""
+        """Yields queries, keys and values of each segment in `layer`, the layer computed last."""
         assert self.heads is not None
         module = self.layers[layer].self_attention
         rest = self._rest(self.layers[layer])
@@ -195,7 +195,7 @@ class PackedBatch(EncoderBatch):
         )
 
     def _attended(self, layer: int, first: int, end: int) -> Iterator[Tensor]:
-        """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, in parts."""
+        """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, n at a time."""
         for number, group in enumerate(self.groups):
             off = None
             if number < len(self.knockouts) and (knockout := self.knockouts[number]):
@@ -240,7 +240,7 @@ def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
 
 
 def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> Tensor:
-    """Puts a part into a tensor, from index `first` of a dimension on.
+    """Returns the whole tensor, after a part is put at index `first` of a dimension.
 
     Args:
         whole: Tensor that receives the part. If it is None, a new tensor receives the part.

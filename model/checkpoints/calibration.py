@@ -47,9 +47,9 @@ class ForcedPair:
 def forced_pairs(
     model: EncoderDecoder, files: ModelFiles, vocabularies: Vocabularies
 ) -> list[ForcedPair]:
-    """Translates the samples of the model's source language.
+    """Returns the samples of the model's source language, with their translations.
 
-    Returns each sample with its translation and the log-probabilities of the translation's tokens.
+    The model translates the samples, and gives the log-probabilities of the translations' tokens.
 
     Args:
         model: The model in float32 on the CPU.

@@ -6,6 +6,7 @@ embedding models read single texts. The loader therefore gives the token table o
 cross-encoder a second row for each token. Row `vocab_size + id` holds the vector of `id`, plus the
 vector of segment 1, minus the vector of segment 0. The forward pass of embedding models can then
 run a cross-encoder unchanged.
+
 The table of BERT-base grows from 30,522 to 61,044 rows, and takes 94 MB more in float32.
 """
 
@@ -47,7 +48,7 @@ of the other families do not use the pooler.
 def load_cross_encoder_model(
     files: CrossEncoderFiles, device: torch.device, dtype: str
 ) -> EmbeddingModel:
-    """Loads a cross-encoder. For each pair, the model returns a vector of one number: the score.
+    """Returns a cross-encoder on its device. Its vector of a pair has one number: the score.
 
     Args:
         files: Files of the model.
@@ -83,7 +84,7 @@ def load_cross_encoder_model(
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
-    """Adds the rows of segment 1 to the token table if the model has two segments.
+    """Returns the arrays. If the model has two segments, the token table gets rows of segment 1.
 
     The other arrays stay unchanged.
     """

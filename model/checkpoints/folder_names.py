@@ -7,7 +7,7 @@ UNUSUAL = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def title_of(folder: Path) -> str:
-    """Returns the name of the model in a folder: the name of the folder.
+    """Returns the name of the model in a folder, which is usually the name of the folder.
 
     In the cache of the Hugging Face hub the folder is models--OWNER--NAME/snapshots/REVISION, and
     the model is called NAME. The name is used in URLs, so characters other than letters, digits and

@@ -177,7 +177,7 @@ class Sides:
 
 
 def sides_in(name: object) -> Sides | None:
-    """Reads the languages of a model of several pairs from the end of the model's name.
+    """Returns the languages at the end of the name of a model that translates several pairs.
 
     `opus-mt-en-ROMANCE` translates from English. `opus-mt-tc-bible-big-deu_eng-roa` translates from
     German and English. The target of these two models is a family of languages. The result is None
@@ -219,7 +219,7 @@ def pair_of(source: object, target: object) -> tuple[str, str] | None:
 
 
 def choose_target(target: str, tokens: Mapping[str, str]) -> str | None:
-    """Returns the token of a language tag.
+    """Returns the token of a language tag; `tokens` maps each token to its tag.
 
     If no token has this tag, the result is the token of the tag's first variant, such as `zh-Hans`
     for `zh`. If there is no variant, the result is None.

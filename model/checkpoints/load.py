@@ -51,15 +51,18 @@ class ModelFiles:
         source: Code of the source language; empty for a model of more than one pair.
         target: Code of the target language; empty for a model of more than one pair.
         weights: The file of tensors, or the index if the tensors are in shards.
-        source_vocab: A `.spm` file.
-        target_vocab: A `.spm` file; the same file as `source_vocab` if the vocabulary is shared.
+        source_vocab: The SentencePiece file of the source.
+        target_vocab: The SentencePiece file of the target; the same file as `source_vocab` if the
+            vocabulary is shared.
         shortlist: The lexical shortlist; None if the model has none.
         max_length_factor: Maximum ratio of target tokens to source tokens. A settings file beside
             the weights may set this ratio.
-        source_ids: The file with the ids of the source's pieces; None if the `.spm` file has them.
-        target_ids: The file with the ids of the target's pieces; None if the `.spm` file has them.
+        source_ids: The file with the ids of the source's pieces; None if `source_vocab` has them.
+            If `is_multilingual` is True, the file may be missing.
+        target_ids: The file with the ids of the target's pieces; None if `target_vocab` has them.
+            If `is_multilingual` is True, the file may be missing.
         tokens: Language tokens of the model; None if it has no such tokens.
-        title: Name of a model of more than one pair.
+        title: Name of the model, which is used if the model has more than one pair.
         is_marian: Whether the tensors have Marian's names. If False, the tensors have the names of
             Hugging Face.
         is_multilingual: Whether source and target share a vocabulary with a token for each
@@ -107,7 +110,7 @@ class ModelFiles:
 
     @cached_property
     def revision(self) -> str:
-        """Returns the first digits of the sha256 checksum of the weights."""
+        """Returns the first hex digits of the sha256 checksum of the weights."""
         return revision_of(self.weights)
 
     @property
@@ -125,8 +128,9 @@ def find_models(reference: str) -> list[ModelFiles]:
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
-        CheckpointFormatError: A part of a model is missing.
-        UnsupportedModelError: The languages of a model are unknown.
+        CheckpointFormatError: A part of a model is missing or damaged.
+        UnsupportedModelError: The languages of a model are unknown, or a named language is not a
+            language of the model.
     """
     folders = sorted({path.parent for path in files_of(reference) if _marks_model(path)})
     if not folders:
@@ -177,8 +181,8 @@ def read_folder(folder: Path) -> ModelFiles:
     The folder has the layout of Firefox/Bergamot, OPUS-MT or Hugging Face.
 
     Raises:
-        CheckpointFormatError: Parts are missing, occur twice, or are pointers of Git LFS; the
-            message names all of them. Or a Firefox or Bergamot folder does not name its languages.
+        CheckpointFormatError: A part is missing, is damaged, occurs twice, or is a pointer of Git
+            LFS. Or a Firefox or Bergamot folder does not name its languages.
         UnsupportedModelError: Neither the folder's name nor a config file names the languages of
             the model, or a named language is not a language of the model.
     """
@@ -320,7 +324,7 @@ def _read_vocabularies(files: ModelFiles) -> Vocabularies:
 
 
 def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: ModelFiles) -> None:
-    """Compares the vocabulary sizes and the EOS id of the config with the tokenizers.
+    """Compares the vocabulary sizes and the EOS id of the config with those of the tokenizers.
 
     Raises:
         CheckpointError: The sizes or the ids differ.

@@ -48,7 +48,7 @@ class CapturedJob:
         return any(capture.needs_embedding for capture in self.captures)
 
     def show_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
-        """Shows the input of the encoder, or of the decoder, to the captures."""
+        """Shows the input of the encoder or of the decoder to the captures that need it."""
         for capture in self.captures:
             if capture.needs_embedding:
                 capture.observe_embedding(kind, parts)
@@ -125,8 +125,8 @@ def show(
     Args:
         captured: Jobs and their captures.
         site: The sublayer.
-        projected: Queries, keys and values of each job. An entry of the padding may follow; it is
-            ignored.
+        projected: Queries, keys and values of each job. An entry for the padding may follow, and
+            is ignored.
     """
     if not any(site.layer in each.layers(site.kind) for each in captured):
         return

@@ -1,6 +1,9 @@
 """Computes embeddings of texts in slices, with any model that has an encoder.
 
 Between two slices a worker can do other work.
+
+Shapes: B is the number of texts, T the number of tokens of a text, and D the width of the model. E
+is the width of the vector of a text.
 """
 
 from collections.abc import Iterator, Sequence

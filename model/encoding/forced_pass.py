@@ -2,6 +2,10 @@
 
 If the attention weights are returned, the pass needs memory for the scores of all rows, heads and
 pairs of tokens. Requests for attention therefore use `teacher_forced`, which works in slices.
+
+Shapes: B is the number of rows, S the number of source positions, and T the number of target
+tokens. H is the number of heads, and D the width of the model. V is the number of ids in the
+decoder's vocabulary.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,8 @@
 """Implements models that embed texts; pools the vectors of a text's tokens in float32.
 
+Shapes: B is the number of texts, S the number of tokens of the longest text, and D the width of the
+model. E is the width of the vector of a text.
+
 Source: sentence-transformers, models/Pooling.py, models/Dense.py and models/Normalize.py.
 """
 
@@ -165,7 +168,7 @@ class EmbeddingModel(nn.Module):
 
 
 def on_device(model: EmbeddingModel, device: torch.device) -> EmbeddingModel:
-    """Moves a model to its device; on a GPU, also fuses its projections."""
+    """Returns the model, moved to a device; on a GPU, fuses the model's projections."""
     model = model.to(device)
     if device.type == "cuda":
         fuse_projections(model)

@@ -56,7 +56,7 @@ class TeacherForcedPass(CapturePass):
         shortlist: Candidate ids of each sentence, for queries about probabilities; None for the
             whole vocabulary.
         forced_decoder: Computes the hidden states for queries about probabilities, except in jobs
-            about knock-outs. None means that this pass computes them together with the attention.
+            with a knock-out. None means that this pass computes these states with the attention.
             If native code translates, only native code repeats the translation's hidden states
             exactly. This pass runs in PyTorch, and would round some values to other int8 values.
             Log-probabilities would then differ by up to 0.4.
@@ -81,7 +81,7 @@ class TeacherForcedPass(CapturePass):
         super().__init__(jobs, model.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch; jobs without decoder queries form batches of their own."""
+        """Computes batch after batch; jobs without a query about the decoder are batched apart."""
         for needs_target in (True, False):
             chosen = [each for each in self.captured if each.job.needs_target is needs_target]
             for batch in batches(chosen, lambda each: each.lengths, self.slice_tokens):
@@ -119,7 +119,7 @@ class TeacherForcedPass(CapturePass):
                 yield from capture.observe_output(output)
 
     def _candidates(self, source: list[int]) -> Ids:
-        """Returns the ids from which the decoder chooses the translation of a sentence."""
+        """Returns the ids from which the decoder chooses the tokens of a translation."""
         config = self.model.config
         if self.shortlist is None:
             ids = np.arange(config.target_vocab_size)
@@ -133,7 +133,8 @@ class TeacherForcedBatch:
 
     In the shapes of this class, N is the number of tokens of all sources, or of all targets. N
     includes padding, as in `PackedBatch`. For the padded cells of an SSRU, B is the number of
-    sentences. In all other shapes, B is 1.
+    sentences. In all other shapes, B is 1. `model.inspection.captures.capture` defines the other
+    letters.
 
     Args:
         model: The model.
@@ -280,8 +281,8 @@ class TeacherForcedBatch:
     ) -> Slices[list[Tensor]]:
         """Returns the weighted values (1, H, T, K) of one sentence; each list entry is one slice.
 
-        `off` names the parts of the model that are switched off. A long sentence has several
-        slices.
+        `off` names the parts of this sublayer that are switched off; None stands for no part. A
+        long sentence has several slices.
         """
         query, key, value = heads
         attended = []

@@ -21,7 +21,7 @@ class TextCapturePass(CapturePass):
     """Answers attention queries about some texts.
 
     Args:
-        encoder: Encoder on its device, in float32, bfloat16 or float16.
+        encoder: Encoder on its device, in any precision.
         jobs: Texts without targets. Their queries name existing layers and heads.
         slice_tokens: Approximate number of tokens in a slice.
 

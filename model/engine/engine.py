@@ -206,10 +206,10 @@ class Engine:
     def step(self) -> list[Finished]:
         """Decodes at least one token of every row, and returns the finished sequences.
 
-        The pipeline depth is the number of calls of `ModelRunner.decode` that may wait to be
-        collected. With a depth of n, a sequence is returned at most n calls after its last token.
-        While the batch has a search, no call waits, because a search needs the log-probabilities
-        of each step before the next step.
+        The runner's pipeline depth is the number of calls of `ModelRunner.decode` that may wait to
+        be collected. With a depth of n, a sequence is returned at most n calls after its last
+        token. While the batch has a search, no call waits, because a search needs the
+        log-probabilities of each step before the next step.
         """
         if not self.owners:
             return []

@@ -2,10 +2,10 @@
 
 A row of the batch holds one target, which is a translation in progress. A greedy row takes the most
 probable token of each step and needs no scores. All other rows belong to a search, which is a beam
-search or a greedy search with scores.
+search or a greedy search with scores. In the shapes, B is a number of rows.
 
-The class uses arrays, because a Python loop over a thousand rows would take longer than the decode
-step on a GPU.
+`GreedyRows` uses arrays, because a Python loop over a thousand rows would take longer than the
+decode step on a GPU.
 """
 
 from collections.abc import Sequence as SequenceOf

@@ -55,7 +55,7 @@ def kept_edges(off: SiteKnockout, query: Tensor, num_keys: int, first: int) -> T
     Args:
         off: The parts that are switched off.
         query: Queries (1, H, T, K).
-        num_keys: S.
+        num_keys: Number of attended tokens (S).
         first: Position of the first of the T tokens in the sentence.
     """
     _, num_heads, rows, _ = query.shape

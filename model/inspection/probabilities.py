@@ -19,8 +19,8 @@ class TokenProbabilities:
     T is the number of target tokens, k the number of likeliest tokens, and N the number of named
     tokens. Candidates are the tokens that the decoder may choose. Their probabilities at a position
     sum to 1. The probability of any token is exp(logit) / sum of exp(candidate logits); the sum
-    does not include a token that is no candidate. All logarithms are natural. The rank of a token is 1
-    plus the number of candidates with a larger probability.
+    does not include a token that is no candidate. All logarithms are natural. The rank of a token
+    is 1 plus the number of candidates with a larger probability.
 
     Attributes:
         log_probs: Log-probability of each target token (T).

@@ -57,10 +57,10 @@ class Reduction(StrEnum):
 class AttentionNorm(StrEnum):
     """The values of a map.
 
-    `weights` are attention weights. `value_norms` are the norms of weight · (x W_V + b_V) W_O
-    (Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3). `alti` and `value_zeroing`
-    are contributions of the attended tokens, each computed for all heads of a layer together
-    (`model.inspection.captures.contributions`).
+    `weights` are attention weights. `value_norms` are the norms of weight · (x W_V + b_V) W_O,
+    where x is the vector of the attended token (Kobayashi et al. 2020, "Attention is Not Only a
+    Weight", section 3). `alti` and `value_zeroing` are contributions of the attended tokens, each
+    computed for all heads of a layer together (`model.inspection.captures.contributions`).
     """
 
     WEIGHTS = "weights"
@@ -270,9 +270,9 @@ class AttentionJob:
             the encoder.
         queries: Queries that one forward pass answers.
         knockout: Parts of the model that are switched off; None if the job is not about knock-outs.
-            An empty knock-out switches nothing off: its values are compared with the values of
-            other knock-outs. For this comparison, every job with a knock-out runs in PyTorch. The
-            output of other jobs may come from native code, whose int8 values differ a little.
+            An empty knock-out switches nothing off. Results with other knock-outs are compared with
+            its results. For this comparison, every job with a knock-out runs in PyTorch. The output
+            of other jobs may come from native code, whose int8 values differ a little.
     """
 
     source: list[int]

@@ -195,7 +195,14 @@ def resolve_layers(
 def resolve_numbers(
     numbers: SequenceOf[int] | None, size: int, noun: str, owner: str
 ) -> tuple[int, ...]:
-    """Resolves numbers, which may be negative or omitted, to 0 ... size - 1."""
+    """Returns numbers that may count from the end as numbers from 0 to size - 1.
+
+    If `numbers` is None, all numbers are returned. Error messages contain `noun` and `owner`.
+
+    Raises:
+        AttentionQueryError: No number is given, a number is too large or too small, or two numbers
+            are the same.
+    """
     if numbers is None:
         return tuple(range(size))
     there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"

@@ -23,7 +23,7 @@ class TokenStates:
         embedded: Input of the first layer (D): the sum of `token` and `position`, normalised in
             some models.
         input: Residual stream before the attention sublayer (D).
-        attention: Output of the attention sublayer (D): all heads times W_O, plus b_O.
+        attention: Output of the attention sublayer (D), after the output projection.
         attended: Residual stream after the sublayer (D): the sum of `input` and `attention`,
             normalised in a post-norm model.
         feed_forward: Output of the feed-forward sublayer (D), before it is added to the stream.

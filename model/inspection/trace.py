@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 
 EXCLUDED = -1e9
-"""Bias of a token to which the layer does not attend.
+"""Number that replaces -inf as the bias of a token to which the layer does not attend.
 
-The weight of such a token is 0, as with a bias of -inf.
+The weight of such a token is 0, as with -inf.
 """
 
 
@@ -42,8 +42,8 @@ class AttentionTrace:
         output_weight: W_O (D, D), one row per number of the result. For an int8 model, these are
             the floats that the integers represent.
         output_bias: b_O (D).
-        result: W_O · concatenated + b_O (D). An int8 model first rounds `concatenated`
-            to multiples of 1/127 of its largest absolute value; the trace does not.
+        result: W_O · concatenated + b_O (D). An int8 model first rounds `concatenated` to int8; the
+            trace does not.
         bias: Bias of the head for each key (S), added to `scaled`. It depends on the distance
             between the traced token and the key's token. It is None if the layer has no bias.
     """

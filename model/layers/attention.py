@@ -1,4 +1,8 @@
-"""Implements scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2)."""
+"""Implements scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2).
+
+Shapes: B is the number of rows, T the number of attending tokens, and S the number of attended
+tokens. H is the number of heads, K the size of a head, and D the width of the model.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +13,7 @@ from torch import Tensor, nn
 from model.layers.row_kernels import KeyValue, RowKernels
 
 Heads = tuple[Tensor, Tensor, Tensor]
-"""Queries, keys and values, each (B, H, S, K)."""
+"""Queries (B, H, T, K), and keys and values, each (B, H, S, K)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ def attention(
     """Returns softmax(query · keyᵀ · scale + bias) · value.
 
     PyTorch's fused kernel does not return the weights. If they are requested, the explicit form
-    computes attention in separate steps. On a CPU, the explicit form also computes a single query.
+    computes attention in separate steps. On a CPU, this form also computes a single query (T = 1).
     For 64 rows of 8 heads and 32 keys, the explicit form takes 235 µs, and the fused kernel takes
     322 µs. Also, padding of the keys does not change the bits of the explicit form's result.
 
@@ -120,8 +124,7 @@ class MultiHeadAttention(nn.Module):
         """Joins three projections, so that one product computes queries, keys and values.
 
         In cross-attention, one product computes keys and values. The three weights become views of
-        one tensor. Call this method when the weights are on
-        their device and in their precision.
+        one tensor. Call this method when the weights are on their device and in their precision.
         """
         if self.fused is not None:
             return

@@ -14,6 +14,9 @@ from model.layers.row_kernels import PLAIN, RowKernels
 class LayerState:
     """One decoder layer's part of the cache, as views of the first B rows.
 
+    S is the number of source positions, L the number of target positions, and T the number of
+    tokens of this call. H is the number of heads, K the size of a head, and D the model's width.
+
     Attributes:
         memory_key: Cross-attention keys (B, H, S, K).
         memory_value: Cross-attention values (B, H, S, K).

@@ -1,7 +1,11 @@
 """Defines the kernels of decode steps with one token per row, and implements them in PyTorch.
 
 Between its matrix products, a decode step of a small model consists of many small operations. On a
-GPU, each operation takes longer to launch than to compute. A kernel joins several of them.
+GPU, each operation takes longer to launch than to compute. A kernel joins several of these
+operations.
+
+Shapes: B is the number of rows, H the number of heads, K the size of a head, and D the width of the
+model. S is the number of positions with a key, and V the number of ids.
 """
 
 from typing import Protocol
@@ -46,8 +50,8 @@ class RowKernels(Protocol):
             value: (B, H, S, K).
             lengths: Number of keys of each row (B,). The result for a row without keys is finite.
             new: Last key and value of each row, at position `lengths` - 1. They are also written to
-                `key` and `value`. Without `new`, `key` and `value` already contain
-                the last key and value.
+                `key` and `value`. Without `new`, `key` and `value` already contain the last key
+                and value.
         """
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,10 @@ def pack(matrix: Tensor) -> Tensor:
 
 
 def unpack(matrix: Tensor) -> Tensor:
-    """Returns a packed matrix in (out, in) order; returns other matrices unchanged."""
+    """Returns a packed matrix in (out, in) order, with all 64 rows of the last panel.
+
+    Other matrices are returned unchanged.
+    """
     if matrix.dim() == 2:
         return matrix
     fours = matrix.view(torch.int32)[..., 0]  # (out / 64, in / 4, 64)
@@ -36,7 +39,7 @@ def unpack(matrix: Tensor) -> Tensor:
 
 
 def shape_of(packed: Tensor) -> tuple[int, int]:
-    """Returns (out, in) of a packed matrix."""
+    """Returns (out, in) of a packed matrix; `out` includes the zeros of the last panel."""
     panels, fours, outputs, inputs = packed.shape
     return panels * outputs, fours * inputs
 

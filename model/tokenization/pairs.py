@@ -1,7 +1,7 @@
 """Converts pairs of a query and a text to the token ids that a cross-encoder reads.
 
-Some cross-encoders divide the ids of a pair into two segments. Segment 1 begins with the text.
-Segment 0 consists of the ids before the text. Each segment has a vector, which is added to the
+Some cross-encoders divide the ids of a pair into two segments. Segment 0 consists of the ids before
+the text, and segment 1 consists of all other ids. Each segment has a vector, which is added to the
 embeddings of the ids in the segment.
 """
 

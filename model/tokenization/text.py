@@ -118,7 +118,7 @@ class TextTokenizer:
         """Returns the tokens of a prompt and a text.
 
         Args:
-            text: Without lone surrogates.
+            text: The text, without lone surrogates.
             prompt: Text that is put in front of `text`.
         """
         whole = prompt + text
@@ -139,7 +139,7 @@ class TextTokenizer:
         """Returns all tokens of a text, however long it is.
 
         Args:
-            text: Without lone surrogates.
+            text: The text, without lone surrogates.
             add_special_tokens: Whether the special tokens around a text are returned too. Their
                 spans are empty.
         """
@@ -172,7 +172,7 @@ class TextTokenizer:
 
         Args:
             prompt: Text that is put in front of `text`.
-            text: Without lone surrogates.
+            text: The text, without lone surrogates.
             wanted: Number of ids that the caller needs; None if the caller needs all ids. If ids
                 are missing, the result still has more ids than this number.
             end: With `right`, ids may be missing behind the returned ids. With `left`, they may be

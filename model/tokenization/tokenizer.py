@@ -23,7 +23,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The tokens of a text. EOS is not among them.
+    """The tokens of a text. EOS, the end-of-sentence token, is not among them.
 
     Attributes:
         ids: Vocabulary ids.
@@ -61,6 +61,8 @@ class TokenizedText:
 
 class Tokenizer:
     """Tokenises with one SentencePiece vocabulary, whose file also holds the normaliser.
+
+    The normaliser replaces or removes characters before a text is split into tokens.
 
     Args:
         path: A file of SentencePiece, such as `vocab.spm`.

@@ -47,7 +47,7 @@ class DeletedModel(BaseModel):
 
 
 def require_admin(request: Request, services: Services) -> None:
-    """Refuses a request without a key that has the scope `admin`.
+    """Refuses a request whose headers have no key with the scope `admin`.
 
     Raises:
         ForbiddenError: No key of the server has the scope `admin`.

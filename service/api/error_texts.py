@@ -130,8 +130,8 @@ def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> ErrorT
 def text_of(error: ServiceError) -> ErrorText:
     """Returns the text of an error.
 
-    An error for an unsupported language that names the available languages gets LibreTranslate's
-    text. Any other error keeps its own message and details.
+    If an UnsupportedLanguageError names the available languages, it gets LibreTranslate's text. Any
+    other error keeps its own message and details.
     """
     if not isinstance(error, UnsupportedLanguageError) or not error.available:
         return ErrorText(error.message, error.details)

@@ -56,8 +56,8 @@ TIMEOUT = re.compile(r"[0-9]{1,10}")
 class RequestMiddleware:
     """Gives each request a RequestContext, and counts the requests that have a task.
 
-    It counts a request when the request begins and when it ends. A HEAD request is served as GET,
-    and the response has no body.
+    `Dialect.tasks` gives the task of a path. The middleware counts a request when the request
+    begins and when it ends. A HEAD request is served as GET, and the response has no body.
 
     Args:
         app: The wrapped application.
@@ -244,7 +244,9 @@ class ResponseSender:
 
 
 class LoadReports:
-    """Adds the load of the server to each response.
+    """Adds a header with the load of the server to each response.
+
+    While the load is not known, as at the start, responses do not have this header.
 
     Args:
         app: The wrapped application.

@@ -66,7 +66,7 @@ async def page(request: Request) -> Response:
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def reference(request: Request) -> Response:
-    """Returns the reference of the API, which a browser makes from the OpenAPI document."""
+    """Returns the page on which a browser shows the OpenAPI document as a reference of the API."""
     return await FILES.get_response("reference.html", request.scope)
 
 

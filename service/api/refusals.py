@@ -12,7 +12,8 @@ from service.tasks.context import RequestContext
 def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
     """Maps the path of each counted POST route to the response that refuses a request.
 
-    The routes in `Dialect.tasks` are counted. The server sends the response during an overload.
+    A route is counted if its path is in `Dialect.tasks`. The server sends the response during an
+    overload.
     """
     return {
         path.encode(): _template(dialect, task)

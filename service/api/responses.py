@@ -21,9 +21,9 @@ CHUNK_BYTES = 128 * 1024
 """Minimum size of every chunk of JSON except the last."""
 
 PART_VALUES = 16 * 1024
-"""Maximum number of values that are serialised at once, except in a longer row.
+"""Maximum number of array values that are serialised at once.
 
-A row is not divided: all values of one row are serialised at once. The server serialises
+A row with more values is not divided: the server serialises the whole row at once. It serialises
 PART_VALUES values in about 0.5 ms.
 """
 
@@ -37,16 +37,16 @@ class JSONResponse(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Returns the body."""
+        """Returns the content as JSON."""
         return orjson.dumps(content)
 
 
 class ComputedResponse(StreamingResponse):
     """A JSON response in chunks. All its values have already been computed.
 
-    The admission of the request ends when the reply begins. A client that reads slowly thus takes
-    no room from other requests. While the reply is written, the bytes of the values are reserved in
-    the budget of the HTTP process.
+    The scheduler's admission of the request ends when the reply begins. A client that reads slowly
+    thus takes no room from other requests. While the reply is written, the bytes of the values are
+    reserved in the memory budget of the HTTP process.
 
     Args:
         chunks: Chunks of JSON.

@@ -76,8 +76,8 @@ class ServedModels:
     async def change(self, files: ModelSet) -> None:
         """Replaces the served models, and waits for the running requests to removed models.
 
-        The process serves the models in `files` from now on. The wait ends when the requests to
-        the removed models have ended, and at the latest after `timeout_seconds`.
+        The process serves the models in `files` before the wait begins. If a model is removed, the
+        wait includes the requests with NO_MODEL. It ends at the latest after `timeout_seconds`.
 
         Raises:
             CheckpointError: A file is damaged; the served models have not changed.

@@ -48,8 +48,8 @@ class AttentionReport:
 
     Attributes:
         tokens: Numbers of source tokens and of target tokens of the attention request.
-        values: Number of attention values in one reply. With knock-outs, number of knock-outs times
-            number of target tokens.
+        values: Number of attention values in one reply. With knock-outs, which switch off source
+            words, it is the number of knock-outs times the number of target tokens.
         alone: Report of each window without attention requests.
         beside: Report of each window with attention requests.
         asked: Counts of the attention client in each window with attention requests.

@@ -49,11 +49,10 @@ from service.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
-"""Yields the given address of a running server. Without an address, starts a private server.
+"""Yields the given address of a running server, or the address of a private server that it starts.
 
-The commands send the same sentences again and again. If several equal sentences are in progress, a
-server with default settings computes only one of them. A private server of these commands computes
-every sentence.
+The commands send the same sentences again and again. A server with default settings computes only
+one of several equal sentences in progress. A private server of these commands computes them all.
 """
 
 app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
@@ -120,8 +119,7 @@ def consistency(
 ) -> None:
     """Check that a text gets the same translation alone, in a list and during other requests.
 
-    The model translates each line as one sentence. Exits with 1 if a line gets different
-    translations.
+    The model translates each line as one sentence. Exits with 1 if translations of a line differ.
     """
     with _errors_shown():
         sentences = read_lines(source)
@@ -144,7 +142,10 @@ def load(
     ] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure throughput and latency with clients that send one sentence after the other."""
+    """Measure throughput and latency with clients that send one sentence after the other.
+
+    Exits with 1 if a request fails, or if no sentence finishes in a run.
+    """
     with _errors_shown():
         counts = parse_clients(clients)
         language, _ = split_pair(pair)

@@ -138,7 +138,7 @@ def num_rounds(seconds: float, wanted: int | None) -> int:
 
 @dataclass(frozen=True)
 class Clients:
-    """Number of clients of each kind.
+    """Number of clients of each kind, and the model of the long texts.
 
     Attributes:
         translating: Clients that translate.
@@ -329,7 +329,8 @@ def run_mixed(
         on_interval: Receives the progress about once a minute.
 
     Raises:
-        BenchError: The server refuses a request, or the sentences are not suitable.
+        BenchError: The server refuses a request before the windows, the sentences are not suitable,
+            or no short embedding is measured.
     """
     address = Address.parse(url)
     texts = all_traffic(address, pair, sentences, max_tokens, clients.long_model)

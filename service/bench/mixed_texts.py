@@ -93,7 +93,7 @@ async def count_tokens(address: Address, text: str) -> int:
     """Returns the number of tokens of a text, special tokens included, up to the model's limit.
 
     Raises:
-        BenchError: The server has no embedding model.
+        BenchError: The server refuses the request. It may have no embedding model.
     """
     body = orjson.dumps({"input": text, "truncate": True, "encoding_format": "base64"})
     reply = await send_once(address, address.request("POST", "/v1/embeddings", body))

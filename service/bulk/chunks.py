@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from service.bulk.rows import Row
 
 WINDOW_CHARS = 16_000_000
-"""Number of characters that are sorted together, if a shard has more. This limits memory."""
+"""A shard with more characters is sorted in parts of about this size, which limits the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Chunk:
 
     Attributes:
         number: Number of the chunk in its shard.
-        positions: Number of each row in the shard.
+        positions: Position of each row in the shard, from 0.
         rows: The rows.
     """
 
@@ -32,8 +32,8 @@ class Chunk:
 def chunks_of(rows: Iterable[Row], chunk_rows: int) -> Iterator[Chunk]:
     """Divides the rows of a shard into chunks, the longest rows first.
 
-    If the shard has more than WINDOW_CHARS characters, this is done for one part of the shard after
-    the other.
+    If the shard has more than WINDOW_CHARS characters, the function sorts and divides one part of
+    the shard after the other.
 
     Args:
         rows: All rows of the shard.
@@ -54,9 +54,9 @@ def num_chars(row: Row) -> int:
 
 
 def _windows(rows: Iterable[Row], chunk_rows: int) -> Iterator[list[tuple[int, Row]]]:
-    """Yields parts of a shard with their positions.
+    """Yields the parts of a shard: lists of rows, each row with its position.
 
-    Each part except the last is a number of full chunks, with at least WINDOW_CHARS characters.
+    Each part except the last has at least WINDOW_CHARS characters, and fills whole chunks.
     """
     window = list[tuple[int, Row]]()
     chars = 0

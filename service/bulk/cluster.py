@@ -88,7 +88,7 @@ def load_ray(is_local: bool) -> ModuleType:
 
 @contextmanager
 def connected(options: ClusterOptions) -> Iterator[ModuleType]:
-    """Starts Ray on this machine, or connects to a cluster; disconnects at the end.
+    """Yields Ray's module, with Ray started on this machine or connected to a cluster.
 
     Raises:
         JobError: Ray is missing, or the cluster cannot be reached.
@@ -156,7 +156,7 @@ def run(
     Args:
         spec: Folder and engine of the actors.
         job: The job.
-        shards: Shards that are not published.
+        shards: Indices of the shards that are not published.
         options: Options of Ray.
         advance: Called every POLL_SECONDS with the number of committed rows of the job.
 

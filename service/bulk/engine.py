@@ -38,12 +38,13 @@ CPU time than batches of 64 rows, the default of a server.
 """
 
 BATCHES_IN_FLIGHT = 12
-"""Number of batches of each device worker that the scheduler has at a time."""
+"""Number of batches of rows that are in progress at a time for each device worker."""
 
 ROWS_AHEAD = 192
 """Number of sentences of each model that a device worker may hold beyond its batch. They wait in
 the worker. Without them, the batch rows of finished sentences would stay empty until the actor has
-sent other sentences. With 48 of them, the actor still delayed workers with short sentences."""
+sent other sentences. With a number of 48, workers with short sentences still waited for the actor.
+"""
 
 
 class CoreEngine:
@@ -71,7 +72,8 @@ class CoreEngine:
         """Starts the device workers, and waits until they have loaded the models.
 
         Raises:
-            JobError: A model cannot be loaded.
+            JobError: A model cannot be loaded, or is not loaded within START_SECONDS, or the device
+                fails repeatedly.
         """
         settings = self.settings
         self.catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
@@ -190,11 +192,12 @@ def outcome_without_model(row: Row, result: str) -> Outcome | None:
 def unlimited(settings: Settings) -> Settings:
     """Returns settings without the limits that protect a server with several users.
 
-    The only client is the actor, which bounds the number of its rows in progress. All sentences
-    wait in the interactive lane. For sentences in the bulk lane, the scheduler would leave some
-    rows of a batch free for interactive requests.
+    The only client is the actor, which bounds the number of its rows in progress. The scheduler has
+    a lane for interactive requests and a lane for bulk requests. All sentences of the actor wait in
+    the interactive lane. For sentences in the bulk lane, the scheduler would leave some rows of a
+    batch free for interactive requests.
 
-    On a CPU, a batch has BATCH_ROWS rows unless the settings name a number.
+    On a CPU, a batch has BATCH_ROWS[False] rows unless the settings name a number.
     """
     changed: dict[str, float] = {
         "max_inputs": UNLIMITED,

@@ -7,9 +7,9 @@
     _work/chunks/       committed chunks of the shards in progress
     _work/journal/      numbers of computed rows, CPU seconds
 
-Every file gets its name only when its bytes are on the disk. A chunk or shard therefore exists
-completely or not at all. If two processes compute the same rows, the second file replaces the first
-with the same content.
+Every file except the lock and the journal gets its name only when its bytes are on the disk. A
+chunk or shard therefore exists completely or not at all. If two processes compute the same rows,
+the second file replaces the first with the same content.
 """
 
 import fcntl
@@ -146,7 +146,7 @@ class OutputFolder:
 
         Args:
             job: The job.
-            unfinished: Shards that may not exist yet.
+            unfinished: Indices of the shards that may not be published yet.
         """
         num_rows = job.num_rows
         for index in unfinished:

@@ -89,7 +89,7 @@ class InputFormat(Protocol):
         """Yields the rows of a shard. A row that cannot be read has an error."""
 
     def has_numbers(self, path: Path, columns: Columns) -> bool:
-        """Reports whether all ids of a file are integers."""
+        """Reports whether all ids of a file are certain to be integers."""
 
 
 class TextInput:
@@ -187,7 +187,7 @@ class ParquetInput:
 
 
 def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
-    """Returns the row groups that contain rows of a range, and the index of their first row."""
+    """Returns the row groups with rows of a range, and the index of the first group's first row."""
     found: list[int] = []
     first = begin = 0
     for group in range(metadata.num_row_groups):
@@ -202,8 +202,8 @@ def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
 def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
     """Returns the row with these fields.
 
-    If the fields have no text column, the row has an error. If the text is null, the row has no
-    error, and its text is None.
+    The row has an error if its id, text column or target is missing, or if a text or language is
+    not a string. If the text is null, the row has no error, and its text is None.
     """
     row = Row(number if columns.id is None else fields.get(columns.id), None)
     if columns.id is not None and row.id is None:
@@ -226,7 +226,7 @@ def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
 
 
 def string_of(value: Any, column: str) -> tuple[str | None, str]:
-    """Returns a string or None, with the error ""; for any other value, None and an error."""
+    """Returns a value that is a string or None, and ""; for other values, None and an error."""
     if value is None or isinstance(value, str):
         return value, ""
     return None, f"the column {column} has a {type(value).__name__}, not a string"

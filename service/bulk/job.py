@@ -27,8 +27,8 @@ class JobOptions:
         input_format: Name of the format of the inputs.
         output_format: Name of the format of the output.
         columns: Columns of the inputs.
-        source: Source language for all rows; None to detect it, or to read it from a column.
-        target: Target language for all rows; "" to read it from a column, and for embedding.
+        source: Source language of the rows that have none in a column; None to detect it.
+        target: Target language for all rows; "" if a column has it, or if the job embeds texts.
         model: Served name of the embedding model; None for the first one.
         prompt_name: Name of the prompt in front of each text; None for the model's default.
         dimensions: Number of leading values kept of each vector; None keeps all.

@@ -1,6 +1,6 @@
 """Formats of output files: JSONL and Parquet.
 
-Each computed chunk of rows is a small file, which also has the position of each row in the shard.
+The results of each chunk of rows stand in a small file, with the position of each row in the shard.
 When all chunks of a shard exist, their rows are merged into the file of the shard, in order.
 """
 
@@ -21,7 +21,7 @@ ROW_GROUP_ROWS = 8192
 """Number of rows in a row group of a Parquet file. The last group may have fewer rows."""
 
 POSITION = "position"
-"""Name of the column of positions in an Arrow file."""
+"""Name of the column of positions in a chunk of Parquet output, which is an Arrow file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class OutputFormat(Protocol):
         """
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes the rows of chunks in the order of their positions; returns their number."""
+        """Writes the rows of chunks in the order of their positions; returns the number of rows."""
 
 
 class JsonLinesOutput:
@@ -91,7 +91,7 @@ class JsonLinesOutput:
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
         """Writes the JSON objects in order, and returns their number.
 
-        The chunks stay on the disk, because a shard of vectors may be large.
+        The function only maps the chunk files into memory, because a shard of vectors may be large.
         """
         places: list[tuple[int, mmap.mmap, int, int]] = []
         for path in chunks:
@@ -124,7 +124,7 @@ class ParquetOutput:
         chunk: Chunk,
         outcomes: Sequence[Outcome],
     ) -> None:
-        """Writes the rows as one batch."""
+        """Writes the rows to an Arrow file, as one record batch."""
         import pyarrow
 
         arrays = {
@@ -140,7 +140,7 @@ class ParquetOutput:
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
         """Writes row groups of ROW_GROUP_ROWS rows, and returns the number of all rows.
 
-        The chunks stay on the disk, because a shard of vectors may be large.
+        The function only maps the chunk files into memory, because a shard of vectors may be large.
         """
         import pyarrow
         import pyarrow.parquet as parquet
@@ -165,7 +165,7 @@ def id_column(ids: Sequence[Any], has_numbers: bool) -> Any:
 
 
 def value_column(name: str, outcomes: Sequence[Outcome]) -> Any:
-    """Returns an Arrow array of strings, or of lists of float32."""
+    """Returns the results as an Arrow array: lists of float32 for vectors, otherwise strings."""
     import pyarrow
 
     values = [each.value for each in outcomes]

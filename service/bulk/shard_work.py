@@ -65,7 +65,8 @@ class ShardWork:
         self.folder = folder
         self.job = job
         self.engine = engine
-        # Chunks of two shards in turns would mix long and short rows in one batch.
+        # Shards begin their chunks one after the other. If chunks of two shards alternated, a batch
+        # would mix long and short rows.
         self.turn = asyncio.Lock()
         self.places = asyncio.Semaphore(math.ceil(engine.rows_in_flight / job.options.chunk_rows))
         self.journal = Journal(folder.journal, "actor")
@@ -75,7 +76,8 @@ class ShardWork:
     async def compute(self, index: int) -> None:
         """Computes the uncommitted chunks of a shard, and publishes the shard.
 
-        If another shard is being computed, the chunks of this shard follow its last chunk.
+        If another shard is being computed, this shard waits until the last chunk of that shard has
+        begun.
 
         Raises:
             JobError: An input has changed, or the engine has failed.

@@ -87,7 +87,10 @@ def native_code() -> Facts:
 
 
 def gpus() -> list[Facts]:
-    """Returns the name, the memory and the compute capability of each GPU that PyTorch can use."""
+    """Returns the name, the memory and the compute capability of each GPU that PyTorch can use.
+
+    Each entry also has the CUDA version of PyTorch.
+    """
     if not torch.cuda.is_available():
         return []
     found = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]

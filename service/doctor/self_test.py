@@ -57,6 +57,8 @@ def one_worker(port: int) -> list[str]:
 def replies(url: str, models: list[Facts]) -> Facts:
     """Returns the translation of one sentence, and the number of values in its embedding.
 
+    A result is left out if no local model can compute it.
+
     Args:
         url: Address of the server.
         models: Descriptions of the local models, as in /v1/models.

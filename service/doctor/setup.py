@@ -28,7 +28,7 @@ Facts = dict[str, Any]
 
 
 def public(text: str) -> str:
-    """Hides user names and passwords of URLs in a text, and writes the home folder as `~`."""
+    """Returns a text without user names and passwords of URLs, and with `~` for the home folder."""
     home = str(Path.home())
     text = USER_OF_URL.sub("***@", text)
     return text.replace(home, "~") if len(home) > 1 else text

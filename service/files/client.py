@@ -181,7 +181,7 @@ def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def error_of(data: bytes) -> str:
-    """Returns the error text of a reply with its details, or the start of the reply."""
+    """Returns the error text and the details in a reply; without such a text, the reply's start."""
     try:
         body = orjson.loads(data)
         error = body["error"]

@@ -111,7 +111,7 @@ class EmbeddedLines:
 
     Attributes:
         lines: Lines of the request, blank lines included.
-        vectors: Vectors (m, D) of the m lines that are not blank.
+        vectors: Vectors of D values for the m lines that are not blank, as an array (m, D).
         num_truncated: Number of lines that the server has truncated.
     """
 
@@ -129,10 +129,10 @@ class LineCount:
 
 
 class LineEmbedder:
-    """Embeds lines by `POST /v1/embeddings`, with vectors in base64.
+    """Embeds lines by `POST /v1/embeddings`, or by `POST /embed` for unscaled vectors.
 
-    Server and client convert base64 quickly. This route always scales vectors to length 1. The
-    class requests unscaled vectors by `POST /embed`, which returns them as JSON numbers.
+    The first route always scales vectors to length 1. It can return vectors in base64, which server
+    and client convert quickly. The second route returns unscaled vectors as JSON numbers.
 
     Args:
         client: Client of the server.
@@ -182,7 +182,7 @@ class LineEmbedder:
 def _write_rows(
     embedded: Iterator[EmbeddedLines], file: VectorFile, name: str, total: int | None
 ) -> LineCount:
-    """Writes one row for each line; a blank line gets zeros.
+    """Writes one row for each line, and returns the counts; a blank line gets zeros.
 
     Raises:
         typer.Exit: All lines are blank, so the number of values of a vector is unknown.

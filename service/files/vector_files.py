@@ -36,7 +36,7 @@ class VectorFile(Protocol):
 
 
 class NpyFile:
-    """A `.npy` file with an array (N, D) of little-endian float32, without the texts.
+    """A `.npy` file with one array: N rows of D little-endian float32, without the texts.
 
     The header contains the number of rows, which is known only at the end. `finish` therefore
     writes the header again. numpy leaves room in the header for a larger number.

@@ -150,8 +150,8 @@ class Connection(RefusingProtocol):
         """Keeps the connection open if the client waits for a reply after it has ended its side.
 
         A client that has closed the connection causes the same event. The server therefore sends an
-        interim response, which the system of a closed client answers with a reset. HTTP/1.0 has no
-        such response, so its clients count as closed. A client that ends during a reply does too.
+        interim response, which the system of a closed client answers with a reset. Clients of
+        HTTP/1.0 have no such response and count as closed. So do clients that end during a reply.
         """
         cycle = self.cycle
         if self.is_open or cycle is None or cycle.response_complete:
@@ -207,7 +207,7 @@ class Connection(RefusingProtocol):
             self.transport.abort()
 
     def _check_size(self, num_bytes: int, num_body: int) -> None:
-        """Refuses an incomplete request with too many header bytes or bytes outside of its body.
+        """Refuses an incomplete request whose headers, or bytes outside the body, exceed a limit.
 
         Args:
             num_bytes: Number of bytes that have just been parsed.

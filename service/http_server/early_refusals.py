@@ -27,8 +27,10 @@ NEEDS_APPLICATION = frozenset({b"origin", b"x-request-id", b"expect", b"content-
 """Headers that change the response. Only the application refuses requests with such a header."""
 
 MAX_BODY_BYTES = 16 * 1024
-"""Largest body, in bytes, that is read although its request is refused. The application refuses a
-request with a larger body without reading the body."""
+"""Largest body, in bytes, that is read although its request is refused.
+
+The application refuses a request with a larger body without reading the body.
+"""
 
 
 @dataclass(frozen=True, slots=True)

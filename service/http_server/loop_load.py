@@ -18,8 +18,8 @@ from service.errors import OverloadedError
 TARGET_SECONDS = 0.02
 """The limit on the requests of a turn is chosen so that a turn takes about this time.
 
-If the server has just refused requests for another limit, such as a deadline, a longer turn shows
-an overload.
+If the server has just refused requests because of another limit, such as a deadline, a longer turn
+shows an overload.
 """
 
 LONG_CPU_SECONDS = 0.1
@@ -45,8 +45,8 @@ SPARE = 1.25
 
 M is the mean number of the client's useful requests in a turn.
 
-A request is useful if it is not refused for another limit after its body has been read. Such a late
-refusal takes several times as long as an early one.
+A request is useful if it is not refused because of another limit after its body has been read. Such
+a late refusal takes several times as long as an early one.
 """
 
 SMOOTHING = 0.25
@@ -94,7 +94,7 @@ class LoopLoad:
         self._turn: Turn | None = None  # the turn whose requests are being read
         self._was_long = False  # whether the last turn lasted more than LONG_CPU_SECONDS
         self._num_clients = 1  # number of clients of the last turn
-        # Number of requests refused for other limits since the last turn, by client.
+        # Number of requests refused because of other limits since the last turn, by client.
         self._refused: Counter[str] = Counter()
         self._useful: dict[str, float] = {}  # mean number of useful requests of a turn, by client
         # Time since which every turn calls for the other value of `is_overloaded`, or None.
@@ -130,7 +130,7 @@ class LoopLoad:
         return share if useful is None else min(share, int(SPARE * useful) + 1)
 
     def add_refusal(self, client: str) -> None:
-        """Counts a request that was refused for another limit, such as its deadline.
+        """Counts a request that was refused because of another limit, such as its deadline.
 
         Args:
             client: Address of the client.
@@ -183,7 +183,7 @@ class LoopLoad:
     def _smoothed(self, client: str, handled: int) -> float:
         """Returns the mean number of useful requests of a client over the last turns.
 
-        If no request was refused for another limit, `handled` shows only how many requests
+        If no request was refused because of another limit, `handled` shows only how many requests
         arrived. More might have been useful, so the limit of a turn is counted instead.
         """
         refused = self._refused[client]

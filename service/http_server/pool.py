@@ -82,7 +82,7 @@ class ConnectionPool:
     Attributes:
         connections: Connections within the limit.
         refused: Connections over the limit that wait for their reply.
-        on_added: Called with each new connection.
+        on_added: Called without arguments for each new connection.
     """
 
     def __init__(self, limits: ConnectionLimits, budget: ByteBudget) -> None:

@@ -32,12 +32,12 @@ class Refusal(httptools.HttpParserError):
 
 
 def malformed() -> Refusal:
-    """Returns the refusal of bytes that are not HTTP."""
+    """Returns the refusal of bytes that are not HTTP, or of a CONNECT request."""
     return Refusal(400, "invalid_request", "this is not a valid request of HTTP/1.1")
 
 
 def header_too_large(fault: str, limit: int) -> Refusal:
-    """Returns the refusal of headers that are larger than the limit."""
+    """Returns the refusal of headers, or bytes outside the body, that are larger than the limit."""
     return Refusal(
         431,
         "header_too_large",

@@ -16,8 +16,9 @@ STATE_KEY = "connection"
 ADMITTED_KEY = "is_admitted"
 """Name of a flag in the same state: whether `LoopLoad.admits` has accepted the request.
 
-LoopLoad refuses a request that arrives in a turn of the event loop with too much work. It decides
-before the scheduler's admission. The flag is missing if the connection has not counted the request.
+The flag is false if the turn of the event loop had no time left for the client. LoopLoad decides
+this before the scheduler's admission. The flag is missing if the connection has not counted the
+request.
 """
 
 ARRIVED_KEY = "arrived"

@@ -34,7 +34,7 @@ class MainProcess:
         on_listening: Called when the first HTTP worker accepts connections.
 
     Raises:
-        CheckpointError: A model's files are missing or damaged.
+        CheckpointError: The models of the settings cannot be served, as `Catalog.load` explains.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
     """Opens a listening socket for each address of a host.
 
     Raises:
-        OSError: The host has no address, or the port is in use on one of its addresses.
+        OSError: The host has no address, or the system refuses one of its addresses or the port.
     """
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners = []

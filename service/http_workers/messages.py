@@ -3,11 +3,10 @@
 After the HttpWorkerConfig, messages are sent in lists over one socket pair. The main process admits
 each request, and the admission is called a lease. A Submit sends items of a request. For a short
 request, the first Submit also asks for the lease. For a long request, an Admit asks for the lease
-before, so that a refused text is not tokenised. The answer to a Submit is a Refusal, or Results. A
-Refusal may also follow Results. When a
-request is complete, Release and Ended wait a short time, to be sent in one list with later
-messages. Deadlines are sent as durations. A Question, such as GetStatus or LoadModel, gets an
-Answer or a Refusal with the same id.
+before the texts are tokenised. If the Admit is refused, the texts are not tokenised. The answer to
+a Submit is a Refusal, or Results. A Refusal may also follow Results. When a request is complete,
+Release and Ended wait a short time, to be sent in one list with later messages. Deadlines are sent
+as durations. A Question, such as LoadModel, gets an Answer or a Refusal with the same id.
 """
 
 from collections.abc import Sequence
@@ -125,14 +124,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class GetStatus:
-    """HTTP worker to main process: requests the state of the server."""
+    """HTTP worker to main process: asks for the state of the server."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class GetMetrics:
-    """HTTP worker to main process: requests the values of all metrics.
+    """HTTP worker to main process: asks for the values of all metrics.
 
     Attributes:
         id: Id of the question.

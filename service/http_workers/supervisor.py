@@ -60,6 +60,8 @@ async def start_process(sockets: Sequence[socket.socket]) -> Process:
 class HttpWorkerLink:
     """The leases, submissions and questions of one HTTP worker.
 
+    A lease is the permission of one request to submit items.
+
     Args:
         core: Receives the submissions.
         writer: Stream to the HTTP worker.
@@ -240,13 +242,14 @@ class HttpWorkers:
         self.keeper.start(f"http-{index}" for index in range(count))
 
     async def stop(self, seconds: float, has_delay: bool = True) -> None:
-        """Drains the HTTP workers, and ends them within `seconds` seconds.
+        """Drains the HTTP workers, and returns when all of them have ended.
 
         The HTTP workers have their own copies of the listening sockets and close them when they
         have drained.
 
         Args:
-            seconds: Time after which an HTTP worker is killed.
+            seconds: Time after which the channels of the remaining HTTP workers are closed. An
+                HTTP worker that still runs STOP_SECONDS later is killed.
             has_delay: Whether the HTTP workers still serve requests for REGARD_DRAIN_DELAY_SECONDS.
         """
         self.keeper.stopping.set()
@@ -305,6 +308,7 @@ class HttpWorkers:
         """Returns the time after which a silent HTTP worker is killed.
 
         The time is at least STOP_SECONDS, because one large request may keep an HTTP worker busy.
+        After `stop` has been called, the time is STOP_SECONDS.
         """
         timeout = max(self.config.settings.worker_timeout_seconds, processes.STOP_SECONDS)
         return processes.STOP_SECONDS if self.keeper.is_stopping else timeout

@@ -69,8 +69,8 @@ def available_cores() -> int:
 def num_gpus() -> int:
     """Returns the number of GPUs that CUDA lists; CUDA_VISIBLE_DEVICES may hide some.
 
-    The number is 0 if torch is installed without CUDA. Torch is not imported, because the import
-    takes seconds.
+    The number is 0 if CUDA's driver is missing or fails, or if no torch with CUDA is installed.
+    Torch is not imported, because the import takes seconds.
     """
     if not has_cuda_build():
         return 0
@@ -105,7 +105,8 @@ def worker_devices(wanted: int, device: str, cores: int) -> list[str]:
 
     Args:
         wanted: The setting REGARD_WORKERS, the number of workers on each device. 0 means one
-            worker for each CPU core, or one worker for each GPU.
+            worker for each GPU. If models compute on the CPU, 0 means one worker for each of the
+            `cores`.
         device: auto, cpu, cuda or cuda:N. With auto and cuda, workers compute on all GPUs.
         cores: Number of CPU cores for the workers.
     """

@@ -112,7 +112,7 @@ class ChildProcess:
 class ProcessSupervisor:
     """Keeps a set of named processes running until it is stopped.
 
-    A process that ends is started again after a pause. The pause doubles with each failure, up to
+    A process that ends is started again after a pause. Each time, the pause is twice as long, up to
     MAX_BACKOFF_SECONDS. The pause is short again after the process has run for more than
     MAX_BACKOFF_SECONDS.
 

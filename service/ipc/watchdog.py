@@ -9,7 +9,7 @@ from service.ipc.processes import Process, end_at_once
 logger = logging.getLogger("regard.watchdog")
 
 CHECKS = 10
-"""Number of checks on a process within its time limit.
+"""Number of checks on a process within the time that `timeout_seconds` of its Watchdog returns.
 
 A process is killed when more than this number of checks have expected a message, but found none.
 """

@@ -3,8 +3,8 @@
 BUCKET_TOKENS = (64, 256)
 """Largest number of tokens of a text in each bucket; one more bucket takes all longer texts.
 
-A batch has about 256 tokens. Batches of the first bucket therefore cost about the same, whatever
-the lengths of their texts are.
+On one device, all full batches of the first bucket have about the same number of tokens. They
+therefore cost about the same, whatever the lengths of their texts are.
 """
 
 NUM_BUCKETS = len(BUCKET_TOKENS) + 1

@@ -10,6 +10,9 @@ from service.ipc.channel import pickle_by_fields
 class Result:
     """The result of one work item, with its timings.
 
+    Both times are 0 if the value comes from the cache of results. If the item waited for an equal
+    item, `device_seconds` is the time of this wait, and `queue_seconds` is 0.
+
     Attributes:
         value: The value that the item's executor computed; the item's class documents its type.
         queue_seconds: Time from the item's submission until its last dispatch to a worker.

@@ -66,7 +66,8 @@ class Metrics:
 
     Attributes:
         num_ok: Number of successful requests since the server's start.
-        num_billed: Number of characters that DeepL's routes have translated since then.
+        num_billed: Number of characters that DeepL's routes have translated since the server's
+            start.
     """
 
     def __init__(self, version: str = "", series: Mapping[str, TaskSeries] | None = None) -> None:
@@ -367,7 +368,7 @@ class Metrics:
         self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens * count)
 
     def observe_report(self, worker: str, report: WorkerFigures) -> None:
-        """Counts the figures of a worker's report."""
+        """Adds the counts of a worker's report, and sets the gauges of the worker's memory."""
         for model, batches in report.batches.items():
             for batch, count in batches.items():
                 self.observe_batches(model, batch, count)
@@ -379,7 +380,7 @@ class Metrics:
             self.device_memory.labels(worker, kind).set(size)
 
     def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
-        """Connects the gauges of a lane; each scrape reads their values from the lane."""
+        """Connects gauges with a lane; each scrape reads their values from the lane."""
         labels = (task, model, name)
         self.queue_depth.labels(*labels).set_function(lambda: len(lane))
         self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)

@@ -50,9 +50,9 @@ class Series:
             self.exemplars[bucket] = Exemplar({"trace_id": trace_id}, value, time.time())
 
     def buckets(self) -> list[Bucket]:
-        """Returns each bound with the number of values up to it, and perhaps an exemplar.
+        """Returns each bound with the number of values up to this bound.
 
-        The last bound is infinite.
+        The last bound is infinite. The exemplar of the bucket, if there is one, follows the number.
         """
         names = [*map(str, map(float, self.bounds)), "+Inf"]
         found: list[Bucket] = [*zip(names, map(float, accumulate(self.counts)), strict=True)]

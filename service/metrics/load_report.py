@@ -42,7 +42,8 @@ class LoadReport:
     failed requests do not count in the rate, so a server that refuses fast attracts no load.
 
     Attributes:
-        value: Value of the header; empty before the second sample.
+        value: Value of the header. It is empty before the second sample, and the first sample
+            after a pause empties it again.
     """
 
     def __init__(self) -> None:

@@ -32,7 +32,8 @@ The first model translates into this language, and the second out of it.
 """
 
 MAX_ROUTES = 1024
-"""Largest number of cached routes. A model of 200 languages has 40,000 language pairs."""
+"""Largest number of cached routes. A route is a list of the models that translate a pair. A model
+of 200 languages has 40,000 language pairs."""
 
 Served = TypeVar("Served", bound=AnyServed)
 
@@ -114,8 +115,8 @@ class Catalog:
         """Creates empty caches for `route` and `offers`.
 
         The caches compute from a private copy of this catalog, which a later `replace` does not
-        change. If a request uses a copy of the catalog, this copy shares the caches. Its routes
-        therefore do not change either.
+        change. If a request uses a copy of the catalog, the copy has the same caches. The routes of
+        the copy therefore stay the same after a `replace` of this catalog.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)
@@ -217,7 +218,7 @@ class Catalog:
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
         """Maps the name of each model to its reader: embedding models, then translation models.
 
-        A reader turns texts into ids, and cuts them to the limit of the model.
+        A reader turns texts into ids, and cuts the ids to the limit of the model.
 
         Args:
             max_source_tokens: Largest number of tokens of a text for a translation model.
@@ -280,7 +281,7 @@ class Catalog:
         return found
 
     def route(self, source: str, target: str) -> tuple[Direction, ...]:
-        """Returns the models from one served language to another, in order.
+        """Returns the models that translate from one served language to another, in order.
 
         The route is empty if both languages are the same. A direct model is preferred to a route
         through English, and a single-pair model to a multilingual one.

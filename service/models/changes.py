@@ -272,7 +272,8 @@ def find(name: str, source: str, settings: Settings) -> Found:
     The check reads the small files, and compares the checksums that a manifest names.
 
     Raises:
-        InvalidRequestError: No model has that name, or a file is missing or damaged.
+        InvalidRequestError: No model has that name, the model is remote, a file is missing or
+            damaged, or a folder is outside REGARD_MODELS_ROOT.
     """
     try:
         check_root([source], name, settings.models_root)

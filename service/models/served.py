@@ -95,9 +95,10 @@ class ServedModel:
 
     @property
     def openings(self) -> dict[str, Tokenizer]:
-        """Maps each source language to a tokenizer that puts the language's token before a text.
+        """Maps each language to a tokenizer that puts the language's token before a text.
 
-        A model of a single pair has one tokenizer, which adds no such token.
+        The languages are those of `LanguageTokens.openings`: source languages in some models,
+        target languages in others. A model of a single pair has one tokenizer, under its source.
         """
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:
@@ -129,7 +130,8 @@ class Direction:
         name: Name of the model.
         source: Source language.
         target: Target language.
-        vocabularies: Tokenizers that put the tokens of these languages before texts.
+        vocabularies: Tokenizers of the two languages. If the model has language tokens, the
+            tokenizers put the tokens of this pair before texts.
         max_tokens: Largest number of tokens of a sentence; 0 for the limit of the server.
         has_attention: Whether the attention of the model can be inspected.
     """

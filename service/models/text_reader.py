@@ -1,4 +1,4 @@
-"""Reads the texts that a model embeds: turns them into ids and cuts them to the model's limit."""
+"""Turns the texts that a model embeds into ids, and cuts the ids to the model's limit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -18,8 +18,9 @@ USED_ROWS = "used_rows"
 KEPT_ROWS = 0.5
 """Limit on the mean share of used batch rows of a replica.
 
-A replica is not removed if the remaining replicas would then exceed this limit. Waiting tokens add
-replicas. Without this limit, an empty queue would remove replicas although all replicas are busy.
+A replica is not removed if the remaining replicas would then exceed this limit. Without this
+limit, an empty queue would remove replicas although all replicas are busy. Used rows never add a
+replica; only waiting tokens do.
 """
 
 

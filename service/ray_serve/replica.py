@@ -57,7 +57,7 @@ class Replica:
     """One server with its device workers, as Ray Serve uses it.
 
     Args:
-        given: `Arguments.settings`: settings of the server, which override the environment.
+        given: The settings in `Arguments.settings`. They override the environment.
 
     Attributes:
         start_worker: Starts a device worker.

@@ -22,7 +22,7 @@ def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:
     sends all requests to it.
 
     Args:
-        given: `Arguments.settings`: settings of the server, which override the environment.
+        given: The settings in `Arguments.settings`. They override the environment.
         has_gpu: Whether Ray has assigned GPUs. Without GPUs, models are on the CPU.
 
     Raises:

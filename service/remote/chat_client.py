@@ -34,7 +34,7 @@ class ChatClient:
 
     Args:
         settings: Settings with the key of the endpoints, the time limit of a request, and the
-            number of requests at once.
+            largest number of requests at once.
     """
 
     def __init__(self, settings: Settings) -> None:

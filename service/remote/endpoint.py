@@ -22,7 +22,7 @@ class Endpoints:
 
     Args:
         settings: Settings with the key of the endpoints, the time limit of a request, and the
-            number of requests at once.
+            largest number of requests at once.
         recorder: Counts the requests to the endpoints.
     """
 

@@ -64,7 +64,7 @@ class RoutingLease:
     """The lease of one request.
 
     Args:
-        lease: Lease of the request for local models.
+        lease: Lease of the backend, which computes the items for local models.
         remote: Remote models by name.
         endpoints: Calls the remote models.
     """

@@ -19,7 +19,7 @@ from service.workers.batch_sizes import capacity_tokens
 KEPT_SHARE = 1 / 8
 """Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
 rows, an interactive sentence would wait until a bulk sentence has ended. The bulk lane may still
-take its own share, one of every BULK_SHARE rows, which `LanePair.debt` counts."""
+take its own share: one of every BULK_SHARE rows. `LanePair.debt` keeps count of this share."""
 
 INTERACTIVE_SECONDS = 1.0
 BULK_ROWS = 1
@@ -155,7 +155,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives jobs to the workers with the fewest rows, until all use about equally many."""
+        """Gives jobs to the workers that use the fewest rows, until all use about equally many."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -169,7 +169,7 @@ class RowPolicy:
             if not lanes.rows:
                 return
             # The worker's share of the waiting rows is at least the rows of each lane's next job.
-            # With a smaller share, a job of several rows would wait although these rows are free.
+            # With a smaller share, a job of several rows would wait although enough rows are free.
             share = max(level(used[position:], lanes.rows) - used[position], lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
@@ -186,7 +186,7 @@ class RowPolicy:
 
 
 def level(used: Iterable[int], rows: int) -> int:
-    """Returns how many rows each worker uses after it has got its even part of `rows` more rows.
+    """Returns how many rows each worker uses if `rows` more rows are spread as evenly as possible.
 
     A worker that already uses more rows than this number gets none. The number is rounded up.
 
@@ -204,7 +204,7 @@ def level(used: Iterable[int], rows: int) -> int:
 
 
 class SerialForecast:
-    """Predicts work for policies whose workers compute items one after the other."""
+    """Predicts work as if the workers computed one item after the other."""
 
     def occupancy(self, kind: str, model: str, workers: Iterable[WorkerState]) -> int:
         """Returns the number of tokens that the workers hold."""

@@ -32,9 +32,9 @@ class Bucket:
 class Rates:
     """Counts the requests and the characters of each account.
 
-    All HTTP processes share these counts, because the core holds them. After a pause of a minute,
-    an account may use its whole limit at once. Used units come back evenly. A limit that is
-    used up is full again after one minute.
+    The core, the part of the server that exists once, holds these counts. All HTTP processes
+    therefore share them. After a pause of a minute, an account may use its whole limit at once.
+    Used units come back evenly. A limit that is used up is full again after one minute.
 
     Args:
         clock: Returns the time in seconds.

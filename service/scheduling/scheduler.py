@@ -57,8 +57,8 @@ class Scheduler:
         metrics: Metrics of the server.
         call_soon: Calls a function after this turn of the event loop.
         rows_ahead: Number of rows beyond a model's batch that a worker may hold for each model. The
-            sentences of these rows wait in the worker, and are encoded as soon as rows are free.
-            An interactive sentence that arrives later waits behind them.
+            sentences of these rows wait in the worker until rows of the batch are free. An
+            interactive sentence that arrives later waits behind these sentences.
     """
 
     def __init__(

@@ -112,7 +112,7 @@ def use_wal(connection: sqlite3.Connection) -> None:
     """Switches a new file to the write-ahead log.
 
     While another process switches the same file, SQLite refuses the switch at once, whatever time
-    limit the connection has. The switch is therefore tried for LOCK_SECONDS.
+    limit the connection has. The switch is therefore tried again for up to LOCK_SECONDS.
 
     Raises:
         sqlite3.Error: The file cannot be used.

@@ -187,7 +187,7 @@ class GlossaryStore:
                 raise _no_dictionary(source, target)
 
     def terms(self, glossaries: Sequence[str], source: str, target: str) -> Terms:
-        """Returns the terms of one or more glossaries.
+        """Returns the terms that one or more glossaries have for two languages.
 
         If several glossaries have the same source term, the first one in `glossaries` is used.
 

@@ -26,7 +26,8 @@ class Quota:
         """Returns a context that counts characters, and subtracts them if its block fails.
 
         Raises:
-            QuotaExceededError: The account would exceed the limit. The context raises this error.
+            QuotaExceededError: The account would exceed the limit. The context raises this error
+                before its block begins.
         """
         return Spending(self, account, number)
 

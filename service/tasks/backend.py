@@ -62,13 +62,14 @@ class Lease(Protocol):
         """Submits items of the request.
 
         The first submission replaces the estimate of `Backend.admit` by the real number of tokens,
-        and may therefore be refused for lack of room. Later submissions need no more room.
+        and may therefore be refused for lack of room. Lack of room does not affect later
+        submissions.
 
         Args:
             items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
             total_tokens: Number of tokens of all submissions of the request. Only the first
-                submission uses it. If it is 0, the tokens of `items` are counted instead.
+                submission uses it. If `items` have more tokens, these are counted instead.
 
         Returns:
             The results as they finish. Iterating raises a ServiceError if an item is too late or
@@ -96,7 +97,12 @@ class Recorder(Protocol):
         """Counts requests that were refused before the application got them."""
 
     def count_call(self, model: str, outcome: str) -> None:
-        """Counts a request to the endpoint of a remote model; `outcome` is in CALL_OUTCOMES."""
+        """Counts a request to the endpoint of a remote model.
+
+        Args:
+            model: Served name of the remote model.
+            outcome: One of `service.metrics.labels.CALL_OUTCOMES`.
+        """
 
 
 class Admitter(Protocol):
@@ -110,8 +116,8 @@ class Admitter(Protocol):
 
         Args:
             tokens: Estimated number of tokens.
-            at_once: Whether to decide about the admission now. If false, it may be decided at the
-                first submission.
+            at_once: Whether to decide about the admission now. If false, the decision may be left
+                to the first submission.
             client: Identity of the client, by which the server divides its time among clients.
 
         Raises:

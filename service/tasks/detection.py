@@ -1,7 +1,7 @@
 """Detects the languages of many texts in one separate thread, and limits the waiting requests.
 
-`lingua` holds the lock of the Python interpreter. Two threads with `lingua` would therefore be no
-faster than one thread, and would delay the event loop.
+The library `lingua`, which detects the languages, holds the lock of the Python interpreter. Two
+threads with `lingua` would therefore be no faster than one thread, and would delay the event loop.
 """
 
 import asyncio

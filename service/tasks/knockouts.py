@@ -1,7 +1,7 @@
 """Answers requests for knock-outs: computes the effect of switching off heads, edges or words.
 
-Each knock-out is computed in work items of its own. The scheduler batches these items with each
-other and with the items of other requests.
+Each knock-out is computed in work items of its own. A worker batches these items with each other
+and with the items of other requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ class KnockoutEffect:
     """The effect of one knock-out.
 
     Attributes:
-        log_probs: Log-probability of each target token under the knock-out (T).
+        log_probs: Log-probability of each of the T target tokens under the knock-out (T).
         translation: The model's translation without the parts that are off; None if it is not
             requested.
         is_cut: Whether this translation was cut at the length limit.
@@ -72,7 +72,7 @@ class KnockoutResult:
         model: Served name of the model.
         pair: The text and its translation.
         start: Spelling of the decoder's start token; "" if the model has no start token.
-        log_probs: Log-probability of each target token (T) if nothing is off.
+        log_probs: Log-probability of each of the T target tokens if nothing is off (T).
         effects: Effect of each knock-out.
     """
 
@@ -218,7 +218,7 @@ class KnockoutInspector:
         effects: dict[Knockout, KnockoutEffect],
         context: RequestContext,
     ) -> dict[Knockout, KnockoutEffect]:
-        """Adds the new translation to the effect of each knock-out."""
+        """Returns the effect of each knock-out with the new translation in addition."""
         target, eos_id = pair.target.ids, model.config.eos_id
         limit = min(
             model.config.max_target_tokens(len(pair.source.ids)),

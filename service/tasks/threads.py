@@ -16,14 +16,18 @@ Tokenising a sentence takes 4 µs. Passing work to a thread and its result back 
 CHARS_PER_TOKEN = 3
 """Assumed number of characters of a token.
 
-A request is admitted before its texts are tokenised, with an estimate of its number of tokens.
+A request is admitted before its texts are tokenised. The admission therefore uses an estimate of
+the number of tokens.
 """
 
 
 async def run_sized(
     num_chars: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Calls a function: in the event loop for up to INLINE_CHARS characters, else in a thread."""
+    """Returns the result of a function.
+
+    The function runs in the event loop for up to INLINE_CHARS characters, otherwise in a thread.
+    """
     if num_chars <= INLINE_CHARS:
         return function(*args, **kwargs)
     return await asyncio.to_thread(function, *args, **kwargs)

@@ -39,9 +39,9 @@ class Carriage:
     def restore(self, index: int, decoded: str) -> str | None:
         """Returns the translation of a sentence with its markers, or None.
 
-        The result is None if a stand-in is missing or occurs twice, or if markers are in a wrong
-        order. If the carrier is None, the result is None until the sentence's parts have been
-        translated.
+        The result is None if a stand-in is missing or occurs twice, or if the markers of inline
+        tags are in a wrong order. If the carrier is None, the result is None until the sentence's
+        parts have been translated.
         """
         if index in self.parts:
             return self._with_capital(self.parts[index])
@@ -69,8 +69,8 @@ class Carriage:
 def trim(segments: Segments, protected: ProtectedText) -> Segments:
     """Moves markers from the ends of the sentences to the separators, if they may move.
 
-    Markers of symbols may move, and in markup also the markers of tags. The model does not read
-    separators. A sentence of only such markers becomes empty.
+    Markers of symbols may move, and in markup also the markers of inline tags. The model does not
+    read separators. A sentence of only such markers becomes empty.
     """
     if not protected.spans:
         return segments
@@ -99,10 +99,10 @@ def _ends(sentence: str, protected: ProtectedText) -> tuple[int, int]:
 def load(
     chunked: ChunkedText, protected: ProtectedText, tokenizer: Tokenizer, limit: int
 ) -> Carriage:
-    """Puts stand-ins into the sentences that have markers, and replaces the sentences' token ids.
+    """Returns the carriage of a text, with a carrier for each sentence that has markers.
 
     Args:
-        chunked: Sentences with markers. Their token ids are changed.
+        chunked: Sentences. The token ids of a carrier replace the token ids of its sentence.
         protected: The text and its spans.
         tokenizer: Tokenizer of the source.
         limit: Largest number of tokens of a sentence, without EOS.

@@ -16,8 +16,8 @@ each window is tokenised.
 AHEAD = 8
 """Largest length of the window, as a multiple of the length of the previous piece.
 
-If one character becomes 18 tokens, a window of WINDOW_CHARS * limit characters contains hundreds of
-pieces. Without AHEAD, all of these pieces would be tokenised to find the end of the first one.
+If one character becomes 18 tokens, a window of the length that WINDOW_CHARS sets contains hundreds
+of pieces. Without AHEAD, all of these pieces would be tokenised to find the end of the first one.
 """
 
 
@@ -42,7 +42,8 @@ class ChunkedText:
 def chunk_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> ChunkedText:
     """Cuts every sentence of more than `limit` tokens and keeps all other sentences.
 
-    A sentence without tokens, such as a sentence of control characters, becomes a separator.
+    A sentence without tokens, such as a sentence of control characters, becomes part of a
+    separator.
     """
     separators: list[str] = [segments.separators[0]]
     sentences: list[str] = []

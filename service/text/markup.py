@@ -35,7 +35,7 @@ class Kind(Enum):
     EMPTY = "empty"
     """A comment, a processing instruction, or an element without content, inside a sentence."""
     BLOCK = "block"
-    """Tag of an element that ends a sentence."""
+    """A tag that ends a sentence, or a whole element that ends a sentence and stays as it is."""
     OPAQUE = "opaque"
     """An element that is inside a sentence and stays as it is."""
 

@@ -153,10 +153,10 @@ def _pieces(lines: Iterable[str], language: str) -> Iterator[str]:
 def _sentence_ends(line: str, language: str) -> Iterator[int]:
     """Yields the end of each sentence of a line as a character index, in rising order.
 
-    The line is read in windows of WINDOW_CHARS. The last sentence of a window may be cut, so the
-    next window starts where that sentence starts. A window without a complete sentence gives no
-    end. A sentence that is longer than a window therefore stays whole. The next window then starts
-    after the last space of this window, so that no abbreviation is cut.
+    The line is read in windows of WINDOW_CHARS characters. The last sentence of a window may be
+    cut, so the next window starts where that sentence starts. A window without a complete sentence
+    gives no end, so a sentence that is longer than a window stays whole. After such a window, the
+    next one starts after the last space, so that no abbreviation is cut.
     """
     start = 0
     while start < len(line):

@@ -42,8 +42,8 @@ class Element:
 
     Attributes:
         tags: Markers of the start tag and the end tag. A marker is a character that stands for a
-            tag. It is "" if the tag is outside of the sentence. A tag without content has only the
-            first marker; the second is "".
+            tag. If a tag is outside of the sentence, "" takes the place of its marker. A tag
+            without content has only the first marker; the second is "".
         start: Place in the source sentence at which the element starts.
         end: Place in the source sentence at which the element ends.
         children: Elements directly inside the element, in order.
@@ -227,10 +227,10 @@ class Placement:
         """
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)
-        # costs[t] is the cost of the place before target word t, the sum of two parts. One is the
-        # attention of target words before the place to source words that are not before the
-        # element. The other is the attention of the remaining target words to source words before
-        # the element.
+        # costs[t] is the cost of the place before target word t: a sum of attention shares. Each
+        # target word before the place adds its attention to source words that do not precede the
+        # element. Each other target word adds its attention to source words that precede the
+        # element.
         costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
             [np.cumsum(earlier[::-1])[::-1], [0.0]]
         )

@@ -32,8 +32,8 @@ class XmlRules:
         splitting: Elements whose tags end a sentence.
         non_splitting: Elements whose tags do not end a sentence.
         detects_outline: Applies to all elements in neither `splitting` nor `non_splitting`. If
-            true, the tags of such an element end a sentence if no words are beside the element. If
-            false, its tags never end a sentence.
+            true, the tags of such an element end a sentence unless words are beside the element.
+            If false, its tags never end a sentence.
     """
 
     ignored: frozenset[str] = frozenset()
@@ -75,7 +75,7 @@ class _Part:
 
     Attributes:
         kind: Kind of the part's token. None for the bounds of a CDATA section and for the end of
-            the text, which have no token.
+            the root element, which have no token.
         start: Index of the first byte of the part.
         words: Characters of the part, if it is text. Entities such as `&amp;` are decoded.
         element: The element that starts here, if the part is a start tag.

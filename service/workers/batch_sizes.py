@@ -15,8 +15,9 @@ a second; with 16,384 tokens, 93,000; and with 65,536 tokens, 125,000. A larger 
 that arrive later."""
 
 CAPACITY_BATCHES = 2
-"""Number of batches that a worker receives in advance, for each model and length bucket. Further
-texts wait in the scheduler, which decides their order."""
+"""Number of batches that a worker receives in advance, for each model and length bucket. A length
+bucket holds texts of similar length. Further texts wait in the scheduler, which decides their
+order."""
 
 
 def batch_tokens(is_on_gpu: bool) -> int:
@@ -25,8 +26,8 @@ def batch_tokens(is_on_gpu: bool) -> int:
 
 
 def capacity_tokens(is_on_gpu: bool) -> int:
-    """Returns the capacity of a worker for a model and a length bucket.
+    """Returns the capacity of a worker for a model and a length bucket, in tokens.
 
-    A worker that holds fewer tokens receives more texts.
+    While a worker holds fewer tokens than its capacity, it can receive more texts.
     """
     return CAPACITY_BATCHES * batch_tokens(is_on_gpu)

@@ -98,8 +98,8 @@ def parts_of(value: object) -> Iterator[object]:
 
 def give_back_memory() -> None:
     """Releases the memory of a dropped model from Python, the C library and torch."""
-    # Python never collects cycles of frozen objects. The heap is therefore thawed, collected and
-    # frozen again; `freeze_heap` also collects.
+    # Python never collects cycles of frozen objects. The heap is therefore thawed first. Then
+    # `freeze_heap` collects the cycles, and freezes the heap again.
     gc.unfreeze()
     freeze_heap()
     if malloc_trim is not None:

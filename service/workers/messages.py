@@ -1,6 +1,7 @@
 """The messages between the server and a device worker, over one socket pair.
 
-The server sends messages in lists, so a worker reads the messages of many requests at once.
+The server sends every message in a list of its own. A Compute combines items of many requests, so a
+worker reads them at once.
 """
 
 from collections.abc import Sequence
@@ -182,7 +183,7 @@ class LoadFailed:
         name: Name of the model.
         error: Name of the error's class, such as OutOfMemoryError; empty for a ModelError. A
             ModelError means that the files or the device cannot be used.
-        is_out_of_memory: Whether the device ran out of memory.
+        is_out_of_memory: Whether the device or the machine ran out of memory.
     """
 
     message: str
@@ -201,7 +202,8 @@ class Report:
         batches: For each model, maps each BatchStats to the number of model calls that had these
             statistics.
         splits: For each model, the number of failing batches that were split.
-        out_of_memory: For each model, the number of times that the device ran out of memory.
+        out_of_memory: For each model, the number of steps in which the device or the machine ran
+            out of memory.
         memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.
     """
 

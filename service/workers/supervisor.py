@@ -60,7 +60,7 @@ async def start_process(connection: socket.socket, threads: int) -> Process:
 
 
 class WorkerEvents(Protocol):
-    """The methods of the scheduler that the supervisor calls; a WorkerLink identifies a worker."""
+    """The scheduler's methods for models, workers and reports; a WorkerLink identifies a worker."""
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
         """Begins to accept work items for a model; `kinds` are the task kinds that it computes."""
@@ -183,9 +183,9 @@ class Supervisor:
             end_at_once(process)
 
     async def load(self, files: AnyFiles, placements: Mapping[str, tuple[str, str]]) -> None:
-        """Loads one more model in one worker after the other.
+        """Loads one more model in every worker, in one worker after the other.
 
-        The other workers keep their speed during a load.
+        While one worker loads the model, the other workers keep their speed.
 
         Args:
             files: Files of the model.
@@ -277,7 +277,7 @@ class Supervisor:
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
     def _expects_message(self, link: WorkerLink) -> bool:
-        """Returns whether a message from the worker is due; a worker that sends none hangs.
+        """Returns whether the worker must send a message soon; a worker that then sends none hangs.
 
         A worker with work sends statistics several times a second. A worker that loads a model in
         the background may have nothing to report, so this method sends a Ping to the worker.

@@ -1,9 +1,8 @@
 """Divides a worker's time between translation (the foreground kind) and all other task kinds.
 
-The share of attention is the setting REGARD_ATTENTION_SHARE; its default is in
-`service/settings/device.py` (`attention_share`). The task table (`service/tasks/table.py`) gives
-each kind its share. Embedding and reranking have a fixed share: the constant EMBEDDING_SHARE in
-the task table.
+The task table (`service/tasks/table.py`) gives each kind its share. The share of attention is the
+setting REGARD_ATTENTION_SHARE; its default is in `service/settings/device.py` (`attention_share`).
+Embedding and reranking have a fixed share: the constant EMBEDDING_SHARE in the task table.
 
 All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
 part of the work. Within a sliced kind, models with short texts come first. Each sliced kind has a

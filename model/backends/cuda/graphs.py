@@ -98,7 +98,7 @@ class Graphs:
 
 
 def captured(function: Function, shape: Shape, pool: Any) -> torch.cuda.CUDAGraph:
-    """Captures a call in the current stream; the graph's memory comes from a pool."""
+    """Returns the graph of a call, captured in the current stream with memory from `pool`."""
     function(*shape)  # loads kernels and allocates workspaces, which a capture cannot do
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin(pool=pool, capture_error_mode="thread_local")

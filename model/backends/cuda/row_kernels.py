@@ -1,8 +1,8 @@
 """Selects the kernels of decode steps for a device: Triton's or PyTorch's.
 
 A CUDA graph has fixed shapes, but the rows of a step have sources and targets of any length. A
-tensor on the device holds the number of keys of each row. Triton's kernel reads only these keys, so
-one graph serves all lengths.
+tensor on the device holds the number of keys of each row. Triton's attention kernel reads only this
+number of keys, so one graph serves all lengths.
 """
 
 import logging
@@ -43,7 +43,7 @@ def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
 
 
 def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) -> None:
-    """Launches each kernel once, on tensors of one row."""
+    """Launches each kernel on tensors of one row; attention both without and with new keys."""
     heads = torch.zeros(1, 1, 1, 32, device=device, dtype=dtype)
     vector, ids = heads[0], torch.ones(1, 1, dtype=torch.long, device=device)
     norm = torch.nn.LayerNorm(32, device=device, dtype=dtype)

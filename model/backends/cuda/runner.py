@@ -3,7 +3,7 @@
 One launch of a CUDA graph decodes several tokens. After each token, the graph stores each row's
 most probable token where the next step reads it. The host receives the tokens of a launch while
 the device computes the next launch. The number of rows is rounded up to one of a few values. Each
-of these values has its graphs, which serve sources and targets of all lengths.
+of these values has its own decoding graphs, which serve sources and targets of all lengths.
 """
 
 from bisect import bisect_left
@@ -53,7 +53,7 @@ MIN_WIDTH = 32
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
 """Bounds of the default number of rows. A decode step of the built-in models consists of small
-kernels, also in a CUDA graph. Each kernel has a fixed cost. Together, these costs take about as
+kernels. Each kernel takes a fixed time, also in a CUDA graph. Together, these times are about as
 long as the computation of 1,000 rows. On an H200, 2,048 rows give 15 % more sentences a second than
 1,024 rows, but each sentence takes longer. A row takes 0.33 MB of memory, mostly for the keys and
 values of 128 source tokens."""
@@ -62,8 +62,9 @@ MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
 
 TOKENS_PER_CALL = 4
-"""Number of tokens of each row that one launch decodes, unless scores are requested.
+"""Number of tokens of each row that one launch decodes.
 
+A launch decodes only one token if scores are requested, or if no row may get this many tokens.
 On an H200, the host needs about as long for a launch and its tokens as the device needs for one
 token of 1,024 rows. A row that ends is computed until the end of the launch, and in the next one.
 """
@@ -214,7 +215,7 @@ class CudaRunner:
     def _groups(
         self, waiting: list[WaitingSequence]
     ) -> Iterator[tuple[int, list[WaitingSequence]]]:
-        """Yields groups of sequences to encode together, each with its padded length."""
+        """Yields (padded length, sequences) for each group of sequences to encode together."""
         group, width, padding = list[WaitingSequence](), 0, 0
         for each in sorted(waiting, key=attrgetter("tokens"), reverse=True):
             own = fit(self.source_widths, each.tokens)

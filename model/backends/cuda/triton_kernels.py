@@ -72,7 +72,7 @@ class TritonKernels:
         lengths: Tensor,
         new: KeyValue | None = None,
     ) -> Tensor:
-        """Computes attention; zeros for a row without keys (RowKernels).
+        """Returns the attention (B, H, 1, K); zeros for a row without keys (RowKernels).
 
         In all tensors, the K elements of a head must be adjacent in memory.
         """
@@ -146,7 +146,7 @@ class TritonKernels:
         return out
 
     def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
-        """Writes the id of the largest logit of each row (RowKernels)."""
+        """Writes the id of each row's largest logit to `chosen` and `tokens` (RowKernels)."""
         rows, columns = logits.shape
         parts = triton.cdiv(columns, PART)
         assert chosen.is_contiguous()

@@ -41,13 +41,13 @@ def attend_kernel(
     block: tl.constexpr,
     has_new: tl.constexpr,
 ):
-    """Computes one head of one row.
+    """Computes the attention of one head of one row.
 
     Args:
         query: Queries (B, H, 1, K).
         key: Keys (B, H, S, K).
         value: Values (B, H, S, K).
-        lengths: Number of keys of each row (B,).
+        lengths: Number of keys of each row (B,), the new key included.
         new_key: Last key of each row (B, H, 1, K), if `has_new`.
         new_value: Last value of each row (B, H, 1, K), if `has_new`.
         out: Receives the attention (B, 1, H, K); a contiguous tensor.
@@ -66,7 +66,7 @@ def attend_kernel(
         scale: Factor of the scores.
         heads: Number of heads (H).
         head_dim: Size of a head (K).
-        padded_dim: The power of two that is at least K.
+        padded_dim: The smallest power of two that is at least K.
         block: Number of keys that are read at once.
         has_new: Whether the last key and value come from `new_key` and `new_value`, and are written
             to `key` and `value`.
@@ -142,13 +142,13 @@ def embed_kernel(
         tokens: Ids (B,). The vector of a negative id is zero.
         positions: Positions (B,).
         weight: Vectors of all ids (V, D); a contiguous tensor.
-        table: Vectors of all positions (L, D); a contiguous tensor.
+        table: Vectors of all positions, one row for each; a contiguous tensor.
         out: Receives the sums (B, D); a contiguous tensor.
         token_row: Distance in memory between two tokens, in elements.
         position_row: Distance in memory between two positions, in elements.
         scale: Factor of the vectors of tokens.
         width: Size of a vector (D).
-        padded_width: The power of two that is at least D.
+        padded_width: The smallest power of two that is at least D.
     """
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
@@ -185,7 +185,7 @@ def add_norm_kernel(
         normed: Receives the layer norm of the sums (B, D); a contiguous tensor.
         epsilon: Number that is added to the variance.
         width: Size of a vector (D).
-        padded_width: The power of two that is at least D.
+        padded_width: The smallest power of two that is at least D.
     """
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
@@ -215,7 +215,7 @@ def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: t
         cell: Cells (B, D), which are updated; a contiguous tensor.
         out: Receives the outputs (B, D); a contiguous tensor.
         width: Size of a cell (D).
-        padded_width: The power of two that is at least D.
+        padded_width: The smallest power of two that is at least D.
     """
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
@@ -266,7 +266,7 @@ def choice_kernel(largest, ids, chosen, tokens, parts, padded_parts: tl.constexp
         chosen: Receives the ids (B,).
         tokens: Receives the same ids (B,).
         parts: Number of parts of a row (P).
-        padded_parts: The power of two that is at least P.
+        padded_parts: The smallest power of two that is at least P.
     """
     row = tl.program_id(0).to(tl.int64)
     numbers = tl.arange(0, padded_parts)

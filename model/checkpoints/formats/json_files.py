@@ -32,8 +32,8 @@ def read_options(path: Path) -> dict[str, Any]:
     """Returns the JSON object in the file.
 
     Raises:
-        CheckpointNotFoundError: There is no such file.
-        CheckpointFormatError: The file is not JSON, or does not hold an object.
+        CheckpointNotFoundError: There is no such file, or it cannot be read.
+        CheckpointFormatError: `read_json` refuses the file, or the file does not hold an object.
     """
     options = read_json(path)
     if not isinstance(options, dict):

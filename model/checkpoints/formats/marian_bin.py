@@ -135,6 +135,7 @@ class MarianFile:
 
         Raises:
             UnsupportedModelError: The type of a tensor is not float16, float32 or int8.
+            CheckpointFormatError: A tensor is damaged.
         """
         tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
         known = {INTGEMM8, *FLOATS}

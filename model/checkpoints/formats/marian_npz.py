@@ -21,17 +21,18 @@ DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""Errors that NumPy raises for a file that is no archive or is damaged, and for pickles."""
+"""Errors that NumPy raises for a damaged file, a file that is no archive, and Python objects."""
 
 
 class MarianNpz(MarianFile):
     """The items of an `.npz` file, with the names and the layout of a `.bin` file.
 
     Args:
-        path: The file. Python objects in it are refused, not unpickled.
+        path: The file. A file with Python objects is refused before they are unpickled.
 
     Raises:
-        CheckpointFormatError: The file cannot be read, is too large, or is not an `.npz` file.
+        CheckpointFormatError: The file cannot be read, is too large, is not an `.npz` file, or
+            holds Python objects.
         UnsupportedModelError: A tensor is neither float16 nor float32.
     """
 

@@ -105,7 +105,7 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 
 
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
-    """Keeps one copy of each tensor that a file holds under several names.
+    """Returns the tensors of a file, with only one copy of a tensor that has several names.
 
     Args:
         arrays: The tensors of the file.

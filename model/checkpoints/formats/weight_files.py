@@ -78,7 +78,7 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def revision_of(weights: Path) -> str:
-    """Returns the first hex digits of the sha256 checksum of the weights.
+    """Returns the first `REVISION_DIGITS` hex digits of the sha256 checksum of the weights.
 
     The checksum covers the contents of all shards, in the order of their names.
 

@@ -1,7 +1,8 @@
 """Defines a capture, which collects the result of one query from a forward pass.
 
 Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
-number of attending tokens, and S the number of attended tokens. U is a number of vocabulary ids.
+number of attending tokens, and S the number of attended tokens. U is a number of vocabulary ids,
+and N a number of tokens of one sentence.
 """
 
 from abc import ABC, abstractmethod
@@ -45,7 +46,7 @@ class LayerRest:
             sum, for the stream (N, D) before that sublayer. None if another attention sublayer
             comes before the feed-forward sublayer.
         finish: Returns the output (N, D) of the layer for the stream (N, D) after the attention
-            sublayer. The rows may be any tokens of the sentence, in any number.
+            sublayer. The N rows may be any tokens of the sentence, also with repetition.
     """
 
     norm: nn.Module | None
@@ -125,7 +126,7 @@ class Capture(ABC):
         raise NotImplementedError  # only queries that need the embedding override this method
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures one layer of the query, on the device; expects the layers in order."""
+        """Captures one sublayer, on the device; expects the sublayers in order of their layers."""
         yield from ()
 
     def observe_output(self, output: DecoderOutput) -> Slices[None]:

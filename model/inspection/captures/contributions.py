@@ -6,7 +6,7 @@ all heads of a layer together.
 
 Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
 number of attending tokens, and S the number of attended tokens. R is the number of attending tokens
-in one part of the computation.
+in one call.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ from model.inspection.query import AttentionKind
 from model.layers.attention import attention_weights
 
 PART_NUMBERS = 1 << 22
-"""Largest number of floats of the products (R, S, D) that are in memory at a time."""
+"""Largest number of floats in the summands (R, S, D) that are in memory at a time."""
 
 
 class Contributions(ABC):
@@ -72,8 +72,8 @@ class Contributions(ABC):
         """Returns the contributions (R, S) to some tokens.
 
         Args:
-            summands: Vectors (R, S, D) of the attended tokens. Their sum, plus b_O, is the output
-                of the sublayer.
+            summands: Vectors (R, S, D) of the attended tokens. Their sum, plus the bias of the
+                output projection, is the output of the sublayer.
             stream: Residual stream (R, D) before the sublayer.
             first: Position of the first of the R attending tokens in the sentence.
         """
@@ -134,13 +134,13 @@ class ValueZeroing(Contributions):
         return normalized(distances.clamp_min(0.0))
 
     def _finish(self, stream: Tensor, output: Tensor) -> Tensor:
-        """Returns the output (N, D) of the layer for outputs (N, D) of the sublayer."""
+        """Returns N outputs (N, D) of the layer, one for each output (N, D) of the sublayer."""
         rest, dtype = self.projected.rest, self.projected.stream.dtype
         return rest.finish(rest.add(stream.to(dtype), output.to(dtype))).float()
 
 
 def linear_norm(norm: nn.Module, summands: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
-    """Applies layer norm to a sum, and the linear part of layer norm to the summands.
+    """Returns summands after the linear part of layer norm, and their sum after layer norm.
 
     Args:
         norm: The layer norm.

@@ -33,8 +33,8 @@ class MapsCapture(Capture):
     Args:
         query: Query of the maps.
         maps: Tensors of the result (layers, heads, T, S), filled with zeros.
-        slice_rows: Number of rows of a map (attending tokens) that a slice computes. A slice of
-            contributions computes fewer rows.
+        slice_rows: Number of rows of a map (attending tokens) that a slice computes. In a map of
+            contributions, the number also depends on `Contributions.edges_per_token` and S.
     """
 
     def __init__(

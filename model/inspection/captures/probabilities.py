@@ -3,8 +3,8 @@
 The vocabulary is read part by part, because the logits of all candidates may need too much memory.
 Each part updates the sum of the exponentials, the entropy, the likeliest tokens and the ranks.
 
-Shapes: T is the number of target tokens, and U the number of candidates in a part. At each position,
-M tokens are compared with all candidates: the target token and M - 1 named tokens.
+Shapes: T is the number of target tokens, and U the number of candidates in a part. At each
+position, M tokens are compared with all candidates: the target token and M - 1 named tokens.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ PART_PRODUCTS = 1 << 26
 """Largest number of multiplications in a part."""
 
 PART_LOGITS = 1 << 16
-"""Largest number of logits in a part, which takes at most about a millisecond on a CPU."""
+"""Largest number of logits in a part. A CPU computes a part in at most about a millisecond."""
 
 NEVER = float("-inf")
 

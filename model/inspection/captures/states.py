@@ -53,7 +53,7 @@ class StatesCapture(Capture):
             )
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Computes the rest of the layer for the token."""
+        """Captures the token's vectors, and computes the rest of the layer for this token."""
         row = slice(self.query.query, self.query.query + 1)
         bias = None if projected.bias is None else projected.bias[..., row, :]
         weights = attention_weights(projected.query[:, row], projected.key, bias)  # (H, 1, S)

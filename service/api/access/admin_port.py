@@ -1,4 +1,4 @@
-"""Restricts metrics and changes of models to the admin port, if an admin port is set."""
+"""Restricts /metrics and the loading and unloading of models to the admin port, if one is set."""
 
 from starlette.types import Scope
 
@@ -6,7 +6,7 @@ from service.errors import NotFoundError
 
 
 class AdminPort:
-    """Hides /metrics and the routes that change models on all ports except the admin port.
+    """Hides /metrics, and the routes that load and unload models, on all other ports.
 
     Args:
         port: The admin port; 0 leaves these routes on every port.
@@ -16,7 +16,7 @@ class AdminPort:
         self.port = port
 
     def check(self, scope: Scope) -> None:
-        """Refuses requests for metrics or changes of models that arrived at another port.
+        """Refuses a request that needs the admin port and arrived at another port.
 
         Raises:
             NotFoundError: The route is served on the admin port alone.

@@ -25,9 +25,9 @@ Stamp = tuple[int, int, int]
 class KeyRing:
     """Finds keys by their hash, and reads the file of keys again when it changes.
 
-    If the file cannot be used, the error is logged once, and again only after the file has changed.
-    The keys from the last successful read stay valid. If no read has succeeded, the server refuses
-    all keys except its admin key.
+    If the file cannot be used, the error is logged once. It is logged again only after the file or
+    the error has changed. The keys from the last successful read stay valid. If no read has
+    succeeded, the server refuses all keys except its admin key.
 
     Args:
         settings: Settings of the server.

@@ -57,8 +57,8 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
         RateLimitedError: The key has used up its limit for this minute.
         RequestTooLargeError: The request has more characters than its key may send in a minute.
     """
-    # The modules with schemas import this module indirectly. Because of `Any`, they do not import
-    # `service.api.services`.
+    # The type is `Any`, so this module does not import `service.api.services`. The modules with
+    # schemas import this module, and would import `service.api.services` too.
     services: Any = request.app.state.services
     if not services.keys.is_required:
         return
@@ -81,7 +81,10 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
 
 
 def num_characters(value: Any) -> int:
-    """Returns the number of characters of all texts in a value, plus the bytes of a document."""
+    """Returns the number of characters of all texts in a value, plus the bytes of a document.
+
+    A field with the API key does not count.
+    """
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):

@@ -75,9 +75,10 @@ class Origins:
 
         Only requests with the header Origin are checked. Browsers send Origin with every request
         whose method is not in SAFE. Over TLS and to localhost, browsers also send Sec-Fetch-Site.
-        If Sec-Fetch-Site is present, its value must be in OWN_SITE. If it is absent, the origin
-        must match the header Host. Programs other than browsers send no Origin, or an Origin that
-        is neither a web address nor `null`. Their requests are accepted.
+        An origin in REGARD_ALLOWED_ORIGINS is allowed. Any other page must be the server's own: the
+        value of Sec-Fetch-Site must be in OWN_SITE. If this header is absent, the origin must match
+        the header Host. Programs other than browsers send no Origin, or an Origin that is neither a
+        web address nor `null`. Their requests are accepted.
 
         Raises:
             ForbiddenError: The origin is not allowed.
@@ -108,9 +109,9 @@ class CrossOrigin(CORSMiddleware):
     """Answers the preflights of pages of other origins.
 
     A preflight is an OPTIONS request with the header Access-Control-Request-Method. Responses to
-    other requests get their CORS headers from `ResponseSender`. As in LibreTranslate, these headers
-    allow GET and POST. The response to a preflight allows MORE_METHODS only if the page asks for
-    one of them.
+    other requests get their CORS headers from `service.api.middleware.ResponseSender`. As in
+    LibreTranslate, these headers allow GET and POST. The response to a preflight allows
+    MORE_METHODS only if the page asks for one of them.
 
     Args:
         app: The wrapped application.

@@ -1,7 +1,10 @@
 """Formats of attention: JSON, npz, safetensors, and the arguments of bertviz.
 
-Numbers are float32 in all formats. JSON has the shortest decimal number that rounds to the float32.
-A client that reads the decimal number as float32 gets the same bits.
+bertviz is a Python library that draws attention.
+
+Attention values, log-probabilities and entropies are float32 in all formats. JSON has the shortest
+decimal number that rounds to the float32. A client that reads the decimal number as float32 gets
+the same bits.
 """
 
 import io
@@ -49,7 +52,7 @@ def choose_format(wanted: Format | None, accept: str) -> Format:
 def json_body(
     model: str, items: Sequence[SequenceAttention], decimals: int | None
 ) -> dict[str, Any]:
-    """Returns the response body. Its numbers are still arrays, which `json_chunks` writes.
+    """Returns the response body, with NumPy arrays that `json_chunks` writes as JSON.
 
     Args:
         model: Name of the model.
@@ -144,7 +147,7 @@ def arrays(items: Sequence[SequenceAttention]) -> dict[str, NDArray[Any]]:
     """Returns the arrays of all items by name.
 
     An example of a name is `item0.cross`. If the request has `top_k`, there is also
-    `item0.cross.indices`. If it has `probabilities`, there is also
+    `item0.cross.indices`. If the request has `probabilities`, there is also
     `item0.probabilities.likeliest.ids`.
     """
     named: dict[str, NDArray[Any]] = {}
@@ -200,7 +203,10 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> by
 
 
 def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
-    """Returns a safetensors file: the matrices by name. Its header has the metadata as `regard`."""
+    """Returns a safetensors file: the matrices by name.
+
+    The field `regard` of its header has the result of `metadata`.
+    """
     header = {"regard": metadata(body).decode()}
     return safetensors.numpy.save(arrays(items), metadata=header)
 

@@ -1,4 +1,7 @@
-"""Builds the response of /attention/knockout: the effects of switching off parts of a model."""
+"""Builds the response of /attention/knockout: the effects of switching off parts of a model.
+
+A knock-out is a set of parts that are switched off together.
+"""
 
 from typing import Any
 
@@ -11,7 +14,7 @@ from service.tasks.knockouts import KnockoutEffect, KnockoutResult
 
 
 def knockout_body(result: KnockoutResult) -> dict[str, Any]:
-    """Returns the response body. Its numbers are still arrays, which `json_chunks` writes."""
+    """Returns the response body, with NumPy arrays that `json_chunks` writes as JSON."""
     pair = result.pair
     return {
         "model": result.model,

@@ -47,8 +47,8 @@ class AttentionBody(BaseModel):
     shape: tuple[int, int, int, int] = Field(description="Shape of `data`.")
     data: list[list[list[list[float]]]] = Field(
         description="[layer][head][row][column]; a reduced dimension has size 1. Rows are source "
-        "tokens (encoder) or target tokens. Columns are source tokens; for decoder attention they "
-        "are the decoder's input tokens."
+        "tokens for `encoder`, and target tokens for `decoder` and `cross`. Columns are source "
+        "tokens; for `decoder` they are the decoder's input tokens."
     )
     indices: list[list[list[list[int]]]] | None = Field(
         None, description="With `top_k`: the column of each value."
@@ -78,8 +78,8 @@ class LikeliestBody(BaseModel):
     tokens: list[list[str]] = Field(
         description="A list is shorter than `top_k` if fewer tokens have a probability above 0."
     )
-    ids: list[list[int]] = Field(description="-1 stands for a missing token.")
-    log_probs: list[list[float | None]] = Field(description="null stands for a missing token.")
+    ids: list[list[int]] = Field(description="-1 stands for a token with the probability 0.")
+    log_probs: list[list[float | None]] = Field(description="null if the probability is 0.")
 
 
 class NamedBody(BaseModel):
@@ -97,9 +97,9 @@ class NamedBody(BaseModel):
 class ProbabilitiesBody(BaseModel):
     """The probabilities at each position of the target. Logarithms are natural.
 
-    A candidate is a token that the decoder can choose. The probabilities of all candidates sum to
-    1. Every token has the probability exp(logit) / S, even if the token is not a candidate. S is
-    the sum of exp(logit) over all candidates.
+    A candidate is a token that the decoder can choose. The sum of the probabilities of all
+    candidates is 1. Every token has the probability exp(logit) / S, even if the token is not a
+    candidate. S is the sum of exp(logit) over all candidates.
     """
 
     num_candidates: int = Field(description="Number of candidates.")
@@ -189,7 +189,10 @@ class StepsToken(BaseModel):
 
 
 class StepsRow(BaseModel):
-    """One token that receives attention."""
+    """One token that receives attention.
+
+    q is the query of the attending token. k and v are the key and the value of this token.
+    """
 
     key: int
     token: str
@@ -198,7 +201,7 @@ class StepsRow(BaseModel):
     bias: float | None = Field(
         None,
         description="Bias for the distance between the attending token and this token (MPNet, "
-        "ModernBERT).",
+        "ModernBERT). -1e9 means that the layer does not attend to this token.",
     )
     weight: float = Field(description="Softmax of `scaled` + `bias` over all rows.")
     value_norm: float = Field(description="Norm of weight × v.")
@@ -216,7 +219,8 @@ class StepsVectors(BaseModel):
 class StepsOutput(BaseModel):
     """The output projection, if `include` contains `output` or `output_weight`.
 
-    The formula is result = weight · concatenated + bias.
+    The formula is result = weight · concatenated + bias. `weight` is the matrix W_O. `bias` is the
+    vector b_O.
     """
 
     concatenated: list[float] = Field(description="Vectors z of all heads for this query, joined.")
@@ -244,7 +248,9 @@ class StepsBlock(BaseModel):
 
     embedding: StepsEmbedding
     input: list[float] = Field(description="Vector before the attention sublayer.")
-    attention: list[float] = Field(description="All heads times W_O, plus b_O.")
+    attention: list[float] = Field(
+        description="Output of the attention sublayer: all heads times W_O, plus b_O."
+    )
     attended: list[float] = Field(description="input + attention, normalised in a post-norm model.")
     feed_forward: list[float] | None = Field(
         description="Output of the feed-forward sublayer. Null for the decoder's self-attention, "
@@ -266,7 +272,7 @@ class StepsResponse(BaseModel):
     target: TargetLabelsBody | None = Field(None, description="Absent with task `embed`.")
     query: StepsToken
     rows: list[StepsRow]
-    z: list[float] = Field(description="Sum of weight × v.")
+    z: list[float] = Field(description="Sum of weight × v over all rows.")
     vectors: StepsVectors | None = None
     output: StepsOutput | None = None
     block: StepsBlock | None = None

@@ -223,7 +223,7 @@ class AttentionRequest(AttentionQuestion):
         "weights",
         description="`weights` returns the attention weights. `value_norms` returns each weight "
         "times the norm of its value vector after the output projection. `alti` and "
-        "`value_zeroing` return the contributions of all heads together.",
+        "`value_zeroing` return the contributions of tokens, computed for all heads together.",
     )
     level: Level = Field("token", description="Attention between tokens, or between words.")
     top_k: Positive | None = Field(

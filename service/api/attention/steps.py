@@ -19,7 +19,7 @@ SHOWN_VALUES = 8
 
 
 def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:
-    """Returns the response body. Its matrices are still arrays, which `json_chunks` writes.
+    """Returns the response body, with NumPy arrays that `json_chunks` writes as JSON.
 
     Args:
         found: The computed attention of the token, with all intermediate values.

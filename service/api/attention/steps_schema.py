@@ -30,7 +30,7 @@ class StepsRequest(AttentionQuestion):
         None, description="Translation of the text; by default the model's own translation."
     )
     kind: Kind = Field(
-        "cross", description="`encoder`, `decoder` or `cross`. With the task `embed`, only `encoder`."
+        "cross", description="`encoder`, `decoder` or `cross`. With task `embed`, only `encoder`."
     )
     layer: StrictInt = Field(-1, description="Number of the layer; -1 is the last layer.")
     head: StrictInt = Field(0, description="Number of the head; -1 is the last head.")
@@ -40,9 +40,9 @@ class StepsRequest(AttentionQuestion):
     )
     include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],
-        description="Parts to add to the response: `vectors` (query, keys, values), `output` (all "
-        "heads times W_O), `output_weight` (the matrix W_O), `block` (the token's vectors from the "
-        "input of the layer to its output).",
+        description="Parts to add to the response: `vectors` (query, keys, values), `output` (the "
+        "output projection of all heads), `output_weight` (the same, with its matrix W_O), `block` "
+        "(the token's vectors from the input of the layer to its output).",
     )
 
     def trace(self) -> TraceRequest:

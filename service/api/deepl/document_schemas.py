@@ -59,7 +59,9 @@ class DocumentStatus(BaseModel):
     document_id: str
     status: Literal["queued", "translating", "done", "error"]
     seconds_remaining: int | None = Field(
-        None, description="Estimated time, while `status` is `translating`."
+        None,
+        description="Estimated time until the translation is done. Present only while `status` is "
+        "`translating`.",
     )
     billed_characters: int | None = Field(
         None, description="Number of code points of the texts, if `status` is `done`."

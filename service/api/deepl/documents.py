@@ -52,7 +52,7 @@ RETRY_SECONDS = 2
     openapi_extra=request_body(DocumentRequest, MULTIPART),
 )
 async def upload(request: Request) -> Response:
-    """Begins the translation of a document."""
+    """Begins the translation of a document, and returns the id and the key of the document."""
     services = services_of(request)
     documents = enabled(services)
     body = await read_upload(request, DocumentRequest, services.settings)

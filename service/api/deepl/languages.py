@@ -72,7 +72,10 @@ class DeepLLanguage(BaseModel):
     openapi_extra=request_body(LanguagesRequest, JSON, FORM),
 )
 async def languages(request: Request) -> Response:
-    """Lists the source or the target languages. DeepL's clients send a form with GET and POST."""
+    """Lists the source or the target languages.
+
+    DeepL's Python client sends the parameters as a form, even with GET.
+    """
     services = services_of(request)
     body = await read_parameters(request, LanguagesRequest, services.settings.max_body_bytes)
     if body.type == "source":

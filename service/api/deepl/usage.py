@@ -27,8 +27,9 @@ class DeepLUsage(BaseModel):
     """The number of translated characters, and the limit of this number.
 
     With a limit, `character_count` is the number of characters that DeepL's and LibreTranslate's
-    routes have translated for the key this month. Without a limit, it is the number of characters
-    that `/v2/translate` and `/v2/document` have translated for all keys since the server started.
+    routes have translated for the key this month. On a server without keys, it is the number for
+    all clients. Without a limit, it is the number of characters that `/v2/translate` and
+    `/v2/document` have translated for all keys since the server started.
     """
 
     character_count: int = Field(description="Number of code points of the translated texts.")

@@ -44,7 +44,8 @@ class TranslateRequest(Parameters):
     api_key: Any = Field(None, description="Key, if the server has keys.")
     beam_size: Positive | None = Field(
         None,
-        description="Number of hypotheses of beam search. The default is 1: greedy decoding.",
+        description="Number of hypotheses of beam search. A number below `alternatives` + 1 counts "
+        "as `alternatives` + 1. The default is 1: greedy decoding.",
     )
     split_sentences: bool = Field(
         True,

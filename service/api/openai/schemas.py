@@ -113,8 +113,8 @@ class AlignmentBody(BaseModel):
     layer: int
     head: int | Literal["mean"] = Field(description="`mean` is the mean over the layer's heads.")
     shift: int = Field(
-        description="0 if a row of attention aligns the token that the decoder predicts in the "
-        "row's decode step; 1 if the row aligns the token that the decoder reads in this step."
+        description="The token that a row of attention aligns. 0 is the token that the decoder "
+        "predicts in the row's decode step. 1 is the token that the decoder reads in this step."
     )
 
 
@@ -152,7 +152,7 @@ class ModelBody(ServedBody):
     )
     attention: dict[str, AttentionSizeBody] | None = Field(
         description="Kinds of attention that can be inspected: encoder, decoder, cross. Null while "
-        "the model loads."
+        "the model loads, and empty for a remote model."
     )
     alignment: AlignmentBody | None = Field(
         description="The attention that aligns words by default. Null while the model loads, and "
@@ -191,7 +191,7 @@ class ChangingBody(BaseModel):
     owned_by: str = "regard"
     error: str | None = Field(
         None,
-        description="The reason why loading failed, or null. Only requests with the admin key get "
+        description="The reason why loading failed, or null. Only requests with an admin key get "
         "the reason, because it may name files of the server.",
     )
 

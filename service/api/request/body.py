@@ -73,7 +73,8 @@ def media_type(request: Request) -> str:
 async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECONDS) -> bytes:
     """Returns the whole body.
 
-    A large body reserves its bytes in the budget of the HTTP process until the request ends.
+    A body over SMALL_BYTES reserves its bytes in the byte budget of the HTTP process until the
+    request ends.
 
     Raises:
         RequestTooLargeError: The body or its Content-Length is over the limit.

@@ -5,6 +5,7 @@ from mmap import mmap
 SMALL_BYTES = 16 * 1024
 """Largest size of a body that reserves no bytes in the budget of the HTTP process.
 
+The budget (`service.http_server.byte_budget`) limits the bytes that all connections buffer.
 The number of connections bounds the memory of small bodies, so they need no reservation. The server
 can thus read single sentences while large bodies use the whole budget.
 """

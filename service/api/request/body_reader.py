@@ -89,7 +89,7 @@ class BodyReader:
         raise ClientDisconnect
 
     def _count(self) -> None:
-        """Reserves the bytes of a body without Content-Length, and marks progress."""
+        """Reserves more bytes if the body exceeds its reservation, and marks progress."""
         size = self.buffer.size
         if self.reservation is None or size > self.reservation.size:
             self._reserve(min(2 * size, self.max_bytes))

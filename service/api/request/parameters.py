@@ -27,9 +27,9 @@ REFUSED = "refused"
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 
 NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
-"""Types of the validation errors that pydantic raises if a value is not a 64-bit integer.
+"""Types of the validation errors that pydantic raises if a value is not an integer.
 
-orjson reads a larger integer as a float, so pydantic receives a float.
+orjson reads an integer of more than 64 bits as a float, and pydantic refuses so large a float.
 """
 
 ABOUT = ("title", "description", "default")
@@ -115,7 +115,7 @@ def refuse(message: str) -> NoReturn:
 
 
 async def read_parameters(request: Request, model: type[Model], max_bytes: int) -> Model:
-    """Returns the validated parameters of a request: JSON, form, multipart form or query.
+    """Returns the validated parameters of a request, from its JSON body, form or query.
 
     The API key is checked before the parameters. A caller without a key thus learns nothing about
     the parameters.
@@ -171,7 +171,7 @@ def check_given(**texts: str) -> None:
         texts: Maps the name of each parameter to its text.
 
     Raises:
-        InvalidRequestError: A text is empty.
+        InvalidRequestError: A text is empty or only white space.
     """
     for name, text in texts.items():
         if not text.strip():
@@ -193,7 +193,10 @@ def describe(error: ValidationError) -> ErrorText:
 
 
 def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
-    """Returns the first fault, the name of its parameter, and its place, such as `q[1]`."""
+    """Returns the first fault, the name of its parameter, and its place, such as `q[1]`.
+
+    The name is None if the fault is in the body as a whole. The place is then `body`.
+    """
     faults = error.errors(include_url=False)
     # A union has one fault for each member type. The fault with the longest place is most exact.
     first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]

@@ -46,7 +46,8 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
     """Returns the validated parameters of a multipart form with one file.
 
     Raises:
-        ServiceError: The form cannot be read or is over a limit, or the API key is not valid.
+        ServiceError: The form cannot be read or is over a limit, the API key is not valid, or
+            `model` does not accept the form.
     """
     fields = merge(request.query_params.multi_items())
     if media_type(request) == MULTIPART:

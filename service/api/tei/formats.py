@@ -27,7 +27,7 @@ def embed_response(
         chunks: One or more chunks, each produced on demand.
         num_bytes: Size of the vectors in memory.
         usage: Characters and tokens that were read.
-        context: Timings of the request.
+        context: Context of the request, with its timings.
     """
     start = time.perf_counter()
     headers = compute_headers(usage, context.stages, start - context.started)

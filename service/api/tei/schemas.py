@@ -120,7 +120,7 @@ class SimilarityRequest(Parameters):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns a query for the vectors of the source sentence and then the other sentences."""
+        """Returns a query for a vector of the source sentence, then one of each other sentence."""
         texts: list[Input] = [self.inputs.source_sentence, *self.inputs.sentences]
         parameters = self.parameters or EmbedParameters.model_validate({})
         return EmbedQuery(texts, "inputs", parameters.reading, self.model)

@@ -96,7 +96,7 @@ class DecodeRequest(Parameters):
     openapi_extra=request_body(TokenizeRequest),
 )
 async def tokenize(request: Request) -> Response:
-    """Returns the tokens of each text with its prompt, as a model reads them without truncation."""
+    """Returns the tokens of each text with its prompt, without truncation to the model's limit."""
     services = services_of(request)
     body = await read_parameters(request, TokenizeRequest, services.settings.max_body_bytes)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs

@@ -49,7 +49,8 @@ class OtlpTracing:
     def begin(self, scope: Scope, context: RequestContext) -> "OtlpSpan | None":
         """Returns the span of a request that has arrived; None if the request is not sampled.
 
-        The headers traceparent and tracestate (W3C Trace Context) identify the parent span.
+        The headers traceparent and tracestate (W3C Trace Context) identify the parent span. The
+        context of a sampled request records the times of its stages from this call on.
         """
         carrier = {
             name.decode(): value.decode("latin-1")
@@ -93,8 +94,8 @@ class OtlpSpan:
     def end(self, context: RequestContext, status: int) -> None:
         """Ends the span, and adds a span for each stage.
 
-        If a request enters a stage several times, the stage gets one span. The span lasts from the
-        first start to the last end. The attribute `regard.stage_seconds` is the time spent in the
+        If a request enters a stage several times, the stage gets one span. This span lasts from the
+        first start to the last end. Its attribute `regard.stage_seconds` is the time spent in the
         stage.
         """
         offset = time.time_ns() - time.perf_counter_ns()

@@ -37,7 +37,7 @@ class Connection:
     """A non-blocking keep-alive connection with at most one request in progress.
 
     Attributes:
-        socket: The connection.
+        socket: Socket of the connection.
         parser: Cuts the received bytes into replies.
         unsent: Bytes of the request that are not sent yet.
         sent: Time by perf_counter at which the client began to send the request; None while no
@@ -81,7 +81,7 @@ class OpenLoop:
         self.family, self.place = places[0][0], places[0][4]
 
     def run(self, moments: Iterable[float], results: Results) -> float:
-        """Sends requests at fixed times, and waits for all replies.
+        """Sends requests at fixed times, and waits for the replies, at most `timeout_seconds`.
 
         Args:
             moments: Ascending times of the requests, in seconds from now.
@@ -173,7 +173,7 @@ class OpenLoop:
             self.idle.append(connection)
 
     def _fail(self, connection: Connection, error: RequestError, results: Results) -> None:
-        """Closes a connection, and counts its request as failed."""
+        """Closes a connection. If it has a request in progress, the request counts as failed."""
         if connection.sent is None:
             self.idle.remove(connection)
         else:

@@ -46,7 +46,7 @@ class Member:
 def read_archive(data: bytes) -> dict[str, Member]:
     """Returns the files of an archive by name, in the order of the archive.
 
-    The limits are checked before the archive is unpacked. They are checked again during the
+    All limits are checked before the archive is unpacked. The size is checked again during the
     unpacking, because the headers of an archive may state wrong sizes.
 
     Raises:

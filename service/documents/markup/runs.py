@@ -1,8 +1,8 @@
 """Reads and writes the paragraphs of Microsoft Office files.
 
 The text of a paragraph is in runs, and each run has one formatting. A block is a part of a
-paragraph that is translated as one text. The most frequent formatting of a block is its base
-formatting. Text with the base formatting becomes plain text. Text with another formatting becomes
+paragraph that is translated as one text. The base formatting of a block is the one with the most
+characters. Text with the base formatting becomes plain text. Text with another formatting becomes
 an inline element, and so does each link. A translated block gets new runs, and its inline elements
 move to their new places.
 """

@@ -1,9 +1,9 @@
 """Reads and writes XLIFF 1 and 2 (.xlf, .xliff).
 
-A unit has a source text and, once it is translated, a target text. If a unit has no translation,
-its source is copied into the target, with all inline elements. The text of the target is then
-translated. A unit stays as it is if it is marked `translate="no"`, or if it has a translation and
-its state is not in OPEN_STATES.
+A unit has a source text and, once it is translated, a target text. If a unit has no translation, or
+if its state is in OPEN_STATES, its source is copied into the target with all inline elements. The
+text of the target is then translated. A unit stays as it is if it is marked `translate="no"`, or if
+it has a translation and its state is not in OPEN_STATES.
 """
 
 import re
@@ -104,7 +104,7 @@ def _new_target(unit: Element) -> Element | None:
 
 
 def _set_state(unit: Element, target: Element) -> None:
-    """Marks a unit as translated by a machine."""
+    """Marks a unit as translated, and in XLIFF 1 as in need of a review."""
     if local_name(unit) == "segment":
         unit.set("state", "translated")
     else:

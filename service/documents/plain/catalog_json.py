@@ -17,7 +17,7 @@ def read_json(data: bytes) -> PassageDocument:
     """Reads a JSON file; its layout, keys, numbers, URLs and colour codes are kept.
 
     Raises:
-        DocumentError: The file is not UTF-8 or not JSON.
+        DocumentError: The file is not UTF-8, is not JSON, or is nested too deep.
     """
     text = decode(data).removeprefix("\ufeff")
     try:

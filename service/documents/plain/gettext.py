@@ -23,7 +23,10 @@ _LANGUAGE = re.compile(r'^"Language: ?[\w@-]*(\\n")', re.MULTILINE)
 
 @dataclass(slots=True)
 class _Field:
-    """One keyword with its strings, which may stand on several lines."""
+    """One keyword with its strings, which may stand on several lines.
+
+    The number is the index of a plural form, as in `msgstr[1]`. Other fields have the number 0.
+    """
 
     keyword: str
     number: int

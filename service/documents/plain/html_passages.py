@@ -25,10 +25,10 @@ from service.documents.markup.tagged import (
 from service.documents.plain.passages import Passage
 
 MAX_DEPTH = 100
-"""Largest number of inline elements around a word."""
+"""Largest number of inline elements around a word, in a block that can become one passage."""
 
 MAX_TOKENS = 2 * MAX_UNITS
-"""Largest number of texts and tags of a block."""
+"""Largest number of texts and tags of a block that can become one passage."""
 
 _WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
 

@@ -70,7 +70,7 @@ class PublishedFile:
         url: Address of the file.
         size: Size on disk in bytes; None if the registry does not publish it.
         sha256: Sha256 checksum of the file on disk; None if the registry does not publish it.
-        git_sha1: Git's blob id; Hugging Face publishes it for small files.
+        git_sha1: Git's blob id, which Hugging Face publishes for small files; None without one.
         is_packed: Whether the registry may store the file packed with gzip.
     """
 

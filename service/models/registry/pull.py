@@ -80,7 +80,7 @@ class Puller:
         """Returns the record of a complete model whose version cannot change; None for others.
 
         The version cannot change if the reference names a commit, if every file is pinned, or if
-        requests to registries are forbidden.
+        requests to registries are forbidden. The files must have the pinned checksums.
         """
         record = self.cache.record(entry.reference)
         if record is None:
@@ -104,8 +104,8 @@ class Puller:
         """Returns the cached file that equals the published file; None if there is no such file.
 
         If no checksum is published, the cached file must have the checksum of an earlier pull. A
-        file that differs is deleted. Otherwise `ModelCache.missing`, which compares only sizes,
-        might count it as present.
+        file that differs is deleted. If it stayed, `ModelCache.missing` might count the file as
+        present, because that method compares only sizes.
         """
         path = folder / file.name
         if not path.is_file():

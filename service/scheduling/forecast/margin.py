@@ -23,7 +23,8 @@ also counts lower samples, and the last bin also counts higher samples."""
 
 FIRST_SAMPLE = 0.4
 FIRST_WEIGHT = 2.0
-"""Value and weight of a sample that is always present. It sets the margin until samples arrive."""
+"""Value and weight of a sample that is always present and does not age. It sets the margin until
+requests have given samples."""
 
 RATE_ERROR = 0.05
 """Share of the predicted time that is always part of the margin. It covers errors of the measured
@@ -76,7 +77,11 @@ class Margin:
         self._total += self._weight
 
     def _weight_now(self) -> float:
-        """Returns the weight of a sample that is added now; the weight grows with time."""
+        """Returns the weight of a sample that is added now.
+
+        Later samples get larger weights, so that the stored weights of old samples stay as they
+        are. Compared with a new sample, an old sample loses weight as MEMORY_SECONDS describes.
+        """
         age = min(time.perf_counter() - self._last, 100 * MEMORY_SECONDS)
         return self._weight * math.exp(age / MEMORY_SECONDS)
 

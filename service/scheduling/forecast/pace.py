@@ -2,7 +2,7 @@
 
 Work is counted in row-tokens: a sentence of 20 tokens that takes 4 rows of a batch has 80. The
 occupancy is the number of rows in use, summed over all workers. If the policy of the task kind does
-not count rows, it is the number of tokens that the workers hold.
+not count rows, the occupancy is the number of tokens that the workers hold.
 """
 
 import math

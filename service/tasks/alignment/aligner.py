@@ -1,8 +1,8 @@
 """Finds the cross-attention by which the words of sentence pairs are aligned.
 
-If native code translates a sentence, the decode steps record this attention. Without a record, a
-second pass over the sentence and its translation captures the attention. These passes get a limited
-share of the workers' time.
+In native code, the decode steps of a greedy search without scores can record this attention.
+Without a record, a second pass over the sentence and its translation captures the attention. While
+other work waits, second passes get a limited share of the workers' time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,8 @@ class TranslatedPair:
     Attributes:
         model: Name of the model.
         pair: The sentence as the model reads it, and the translation.
-        recorded: Cross-attention of the decode steps (T, S); None if it was not recorded.
+        recorded: Cross-attention (T, S) of the decode steps, for T target tokens and S source
+            tokens; None if it was not recorded.
     """
 
     model: str
@@ -51,7 +52,8 @@ class CrossAttention:
     """The attention that aligns a sentence pair.
 
     Attributes:
-        weights: Cross-attention (T, S) of one head, or the mean of several heads.
+        weights: Cross-attention (T, S) of one head, or the mean of several heads. T is the number
+            of target tokens, and S the number of source tokens.
         shift: 0 if row t has the weights of target token t; 1 if row t + 1 has these weights.
     """
 

@@ -23,7 +23,7 @@ class TokenClass(Enum):
     WRITTEN = auto()
     """Letters, digits, and all other text except marks; a run of such tokens is a word."""
     MARK = auto()
-    """Punctuation and symbols: each is a word."""
+    """Punctuation and symbols; each such token is a word."""
 
 
 def word_spans(side: TokenizedText) -> list[Span]:

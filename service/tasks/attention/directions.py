@@ -28,7 +28,7 @@ async def choose_direction(
 
     Raises:
         NotFoundError: There is no model of that name.
-        UnsupportedLanguageError: No model translates between these languages.
+        UnsupportedLanguageError: A language is unknown, or no model translates between the two.
         InvalidRequestError: The languages are the same, are missing, differ from the languages of
             the named model, or need two models. The error is also raised for a remote model.
     """
@@ -68,7 +68,8 @@ async def _source(
 ) -> str:
     """Returns the source language of all texts.
 
-    If the request does not name the source language, it is detected from the first text.
+    If the request does not name the source language, it is detected from the first text. If no
+    language is detected, the first source language for the target is returned.
     """
     code = choice.source or "auto"
     if not _is_auto(code):

@@ -163,7 +163,9 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
     async def read_one(
         self, model: ModelT, text: str, target_text: str | None, context: RequestContext
     ) -> SequenceT:
-        """Tokenises one text, and its translation if the task needs one.
+        """Returns the sequence of one text, with a translation if the task needs one.
+
+        If the translation is needed and `target_text` is None, the model translates the text.
 
         Raises:
             ServiceError: The request is not admitted, a text is empty or too long, or the

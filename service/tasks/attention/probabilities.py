@@ -35,7 +35,7 @@ class Probabilities:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """The query for the probabilities of a request, and the tokenizer of the target language."""
+    """The query for the requested probabilities, and the tokenizer of the target language."""
 
     query: ProbabilityQuery
     tokenizer: Tokenizer

@@ -38,8 +38,8 @@ class ProbabilityOptions:
     Attributes:
         top_k: Number of likeliest tokens at each position.
         tokens: Words or vocabulary ids. A word stands for its first token. At each position, the
-            result has the log-probability and the rank of each of these tokens among the
-            candidates.
+            result has the log-probability of each of these tokens, and its rank among the tokens
+            that the decoder may choose.
     """
 
     top_k: int = 5
@@ -75,7 +75,8 @@ class InspectionRequest(ModelChoice):
         layers: Indices of the layers.
         heads: Indices of the heads.
         reduce: Reduction over heads and layers.
-        norm: Values that are returned: weights, weights times value norms, or contributions.
+        norm: Values that are returned: weights, weights times value norms, or contributions of the
+            attended tokens.
         needs_equal_layers: Whether each kind must have the same number of layers, as the BertViz
             format requires.
         view: Form in which the matrices are returned.

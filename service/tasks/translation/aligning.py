@@ -16,7 +16,7 @@ async def align_words(
     aligner: PairAligner,
     context: RequestContext,
 ) -> None:
-    """Aligns the words of sentences and their best translations; stores the results in `prepared`.
+    """Aligns the words of sentences and their best translations; stores alignments in `prepared`.
 
     Args:
         prepared: The texts. They have no tags and no protected spans, because a request for an

@@ -4,9 +4,9 @@ A protected span is a part of a text that a model must not change, such as a URL
 marker (one private-use character) replaces each span. For the model, a stand-in (a short word such
 as `XYZ1`) replaces each marker. A carrier is a sentence with stand-ins.
 
-If a stand-in is missing in the best translation, the sentence is translated again with other
-stand-ins, and finally in parts, without its spans. In the best translation, every span is therefore
-present exactly once, unchanged.
+If a stand-in is missing or repeated in the best translation, the sentence is translated again with
+other stand-ins. If this does not help, only the parts between its spans are translated. In the best
+translation, every span is therefore present exactly once, unchanged.
 
 A guard is a check for wrong translations, such as loops. If a guard rejects a translation, the
 sentence is decoded again with a larger beam. The better translation is kept.
@@ -41,7 +41,7 @@ class Place:
 
     @property
     def sentence(self) -> str:
-        """The sentence with the markers of its spans, and of the glossary terms found in it."""
+        """The sentence with markers for its spans; `terminology` may have replaced terms in it."""
         return self.text.segments.sentences[self.index]
 
     @sentence.setter

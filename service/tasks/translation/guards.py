@@ -14,8 +14,11 @@ from operator import eq
 from model.sequence import Hypothesis
 
 MIN_REPEATED_TOKENS = 6
-"""Smallest number of tokens in the repetitions of a loop, without the first occurrence. A token
-that occurs seven times in a row has six repetitions."""
+"""Smallest number of tokens in the repetitions of a loop, without the first occurrence.
+
+A loop is a phrase that occurs three or more times in a row. A token that occurs seven times in a
+row has six repetitions.
+"""
 
 MAX_PERIOD = 16
 """Largest number of tokens of the phrase that a loop repeats."""
@@ -113,9 +116,9 @@ def is_copied(reading: Reading) -> bool:
 def loses_numbers(reading: Reading) -> bool:
     """Returns whether a number of the source is missing in the translation.
 
-    Separators do not count: `1,500` is found in `1.500` and in `1500`. Groups of zeros do not count
-    either, because `24,000` may become `24 mil`, and `11:00` may become `11h`. A number below 40
-    may become a Roman numeral, because `19th century` may become `século XIX`.
+    Separators do not count: `1,500` is found in `1.500` and in `1500`. Zeros at the start of a
+    group of digits do not count either: `24,000` may become `24 mil`, and `11:00` may become `11h`.
+    A number below 40 may become a Roman numeral: `19th century` may become `século XIX`.
     """
     numbers = NUMBER.findall(reading.source)
     if not numbers:

@@ -1,10 +1,12 @@
 """The pivot pipeline translates a sentence by two models if no single model has the language pair.
 
-The second model translates the output of the first one. Sentences do not wait for each other: the
-second translation of a sentence starts as soon as its first one has finished. Both translations
-have the lease and the deadline of their request. The lease is the request's permission to submit
-work. Both translations wait in the bulk lane, or both wait in the interactive lane. A lane is a
-queue; the bulk lane is for requests of many sentences.
+The first model translates into a third language, the pivot language; the second model translates
+the output of the first one. Sentences do not wait for each other: the second translation of a
+sentence starts as soon as its first one has finished.
+
+Both translations of a sentence have the lease and the deadline of their request. The lease is the
+request's permission to submit work. Both translations wait in the same lane. A lane is a queue: the
+interactive lane, or the bulk lane, which is mainly for requests of many sentences.
 """
 
 import asyncio

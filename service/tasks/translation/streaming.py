@@ -16,7 +16,7 @@ from service.text.detection import Detection
 T = TypeVar("T")
 
 AHEAD_PER_TAKEN = 4
-"""Increase of the limit on open sentences for each sentence that the reader takes.
+"""Number by which the limit on open sentences grows with each sentence that the reader takes.
 
 A sentence is open from the start of its translation until the reader takes it. The limit is 1 at
 first, because sentences that begin together delay each other. They also delay the first sentences
@@ -45,7 +45,7 @@ class TranslatedSentence:
         alignments: Alignments of the sentence, in code points of the whole text and of its whole
             translation. The alignments of all sentences, joined, are the alignments of the text.
             None if the request does not ask for alignments.
-        warnings: The guards that reject the sentence.
+        warnings: The guards that reject the translation. A guard is a check for wrong translations.
     """
 
     number: int

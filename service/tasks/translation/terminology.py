@@ -2,11 +2,12 @@
 
 A sentence is first translated unchanged. If target terms are missing in the translation, they
 replace their source terms in the sentence, and the sentence is translated again. This works because
-models mostly copy words of the target language. If target terms are still missing, stand-ins
-replace their source terms in the sentence. If terms are missing even then, stand-ins replace all
-source terms. A stand-in is a short word such as `XYZ1`. The target term replaces it in the
-translation. Models copy stand-ins more reliably than target terms, but a stand-in hides the meaning
-of the term from the model.
+models mostly copy words of the target language.
+
+A stand-in is a short word such as `XYZ1`. In the translation, the target term replaces it. Models
+copy stand-ins more reliably than target terms, but a stand-in hides the meaning of the term from
+the model. If target terms are still missing in the second translation, stand-ins replace their
+source terms in the sentence. If terms are missing even then, stand-ins replace all source terms.
 
 This module first puts a marker in place of a source term; `fidelity.Place.load` then replaces the
 markers by stand-ins. A marker is one private-use character for a protected span, a text that the

@@ -66,7 +66,7 @@ class TranslationRequest:
             unchanged even without `protects`.
         split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
         is_bulk: Whether the sentences wait in the bulk lane even if they are few. While sentences
-            wait in both lanes, the bulk lane gets fewer rows than the interactive lane.
+            wait in both lanes, the bulk lane gets fewer rows of a batch than the interactive lane.
         terms: Terms of a glossary from the source to the target; None without a `source`.
     """
 
@@ -139,7 +139,7 @@ class Translator:
     Args:
         catalog: Served models.
         backend: Admission and device workers.
-        detector: Detects the language of texts whose source is `auto`.
+        detector: Detects the languages of texts if the request names no source.
         settings: Limits.
     """
 
@@ -379,7 +379,7 @@ def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
 
 
 def no_attention(name: str) -> InvalidRequestError:
-    """Returns the error for a request about the attention of a remote model."""
+    """Returns the error for a request that needs the attention of a remote model."""
     return InvalidRequestError(
         f"Invalid request: {name} is a remote model and has no attention; name a model whose files "
         "are on this server"

@@ -1,8 +1,9 @@
 """Gives a translation the case of its source: ALL CAPS, Title Case, or the first letter's case.
 
-A model has seen few sentences in ALL CAPS and leaves their words untranslated. It therefore gets
-such a sentence in sentence case, and the translation is then put into ALL CAPS. The markers of
-protected spans are private-use characters, which have no case.
+A model has seen few sentences in ALL CAPS and leaves their words untranslated. The model therefore
+gets such a sentence in sentence case: lower case with a capital first letter. The translation is
+then put into ALL CAPS. The markers of protected spans are private-use characters, which have no
+case.
 """
 
 import re

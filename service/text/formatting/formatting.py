@@ -71,7 +71,8 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, langu
     Args:
         chunked: Sentences. Their texts and token ids are changed.
         tokenizer: Tokenizer of the source.
-        limit: Largest number of tokens of a sentence.
+        limit: Largest number of tokens of a sentence. A sentence that would have more stays as it
+            is.
         language: Code of the source.
     """
     language = language.partition("-")[0]

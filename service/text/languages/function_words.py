@@ -1,8 +1,8 @@
 """Recognises a language that the server does not offer, by its most frequent words.
 
 The language detector compares only the offered languages. On a server for English and Portuguese,
-it therefore mistakes German for English. Function words such as "und" and "nicht" show the
-language. They must outnumber the function words of every offered language.
+it therefore mistakes German for English. Function words, frequent words such as "und" and "nicht",
+show the language. They must outnumber the function words of every offered language.
 
 With English among the offered languages, none of 997 English FLORES sentences is mistaken for
 another language. The first words of each sentence were also tested alone. Two of these short texts,
@@ -78,9 +78,10 @@ WORDS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS.items(
 
 
 def unserved_language(text: str, offered: Collection[str]) -> str | None:
-    """Returns the language of a text if its words show a language that is not offered.
+    """Returns the ISO 639-1 code of a text's language if this language is not offered.
 
-    Otherwise the result is None.
+    Otherwise the result is None. It is also None if too few function words show the language, or if
+    an offered language is in neither FUNCTION_WORDS nor OTHER_SCRIPTS.
 
     Args:
         text: Any text; the first `MAX_CHARS` characters count.

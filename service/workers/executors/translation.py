@@ -17,8 +17,8 @@ class TranslationExecutor(Executor[TranslationItem]):
 
     Items that arrive between two steps are encoded together, because encoding each item alone takes
     an eighth longer. While a part of a failed batch is decoded again, no other items enter the
-    engine. On a CPU with float32 or native int8, a part that is decoded again gives the same ids.
-    In all other cases, an id may change if two tokens have nearly the same score.
+    engine. On a CPU with float32 or native int8, a part that is decoded again gives the same
+    tokens. In all other cases, a token may change if two tokens have nearly the same score.
 
     Args:
         engine: The engine of the model.

@@ -108,7 +108,13 @@ class _Transfer:
         return headers
 
     def _begin(self, response: httpx2.Response, offset: int) -> int:
-        """Returns the position in the file at which the body starts: 0 for the whole file."""
+        """Cuts the partial file where the body starts, and returns this position.
+
+        The position is 0 if the server sends the whole file.
+
+        Raises:
+            TransientError: The server sent another part of the file than the requested one.
+        """
         start = offset if response.status_code == 206 else 0
         span = response.headers.get("Content-Range", "")
         if response.status_code == 206 and not span.startswith(f"bytes {offset}-"):
