@@ -100,7 +100,9 @@ def _line_keys(line: str) -> tuple[ApiKey, ...]:
     if not options or not ("=" in options[0] or any(o.startswith(OPTION_STARTS) for o in options)):
         return listed_keys(line)
     if "," in key:
-        raise ValueError("a key with options must not contain a comma; write each key on a line of its own")
+        raise ValueError(
+            "a key with options must not contain a comma; write each key on a line of its own"
+        )
     given = dict(option.partition("=")[::2] for option in options)
     if len(given) < len(options) or not given.keys() <= set(OPTIONS):
         raise ValueError(f"the options of a key are {', '.join(OPTIONS)}, each at most once")

@@ -177,7 +177,8 @@ class NativeRunner:
         # Lists are made once a call, because each conversion of an array takes about 0.3 µs.
         lists = zip(best.tolist(), parents.tolist(), ids.tolist(), strict=True)
         return [
-            [Continuations(*(each[place] for each in step)) for place in places] for step in lists
+            [Continuations(sums[place], origins[place], tokens[place]) for place in places]
+            for sums, origins, tokens in lists
         ]
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32]:
