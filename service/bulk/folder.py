@@ -187,7 +187,7 @@ class OutputFolder:
         already published the shard and deleted the chunks, the file of that process stays.
 
         Raises:
-            JobError: The chunks and the shard have different numbers of rows.
+            JobError: The chunks do not have each row of the shard once.
         """
         final = self.shard_path(job, index)
         merged = self.work / "merged" / final.name
@@ -197,7 +197,7 @@ class OutputFolder:
                 num_rows = FORMATS[job.options.output_format].merge(paths, file)
             if num_rows != job.shard(index).num_rows:
                 raise JobError(
-                    f"the chunks of {final.name} have {num_rows} rows, not "
+                    f"the chunks of {final.name} have {num_rows} different rows, not "
                     f"{job.shard(index).num_rows}; delete {self.path} and start again"
                 )
             os.replace(merged, final)

@@ -4,10 +4,10 @@ The results of each chunk of rows stand in a small file, with the position of ea
 When all chunks of a shard exist, their rows are merged into the file of the shard, in order.
 """
 
-import mmap
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -65,7 +65,7 @@ class OutputFormat(Protocol):
         """
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes the rows of chunks in the order of their positions; returns the number of rows."""
+        """Writes the rows of chunks in order, and returns the number of different positions."""
 
 
 class JsonLinesOutput:
@@ -89,23 +89,28 @@ class JsonLinesOutput:
             file.write(b"%d %b" % (position, line))
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes the JSON objects in order, and returns their number.
+        """Writes each JSON object at its place, and returns the number of objects.
 
-        The function only maps the chunk files into memory, because a shard of vectors may be large.
+        The chunks are read twice, because a shard of vectors may be too large for the memory. The
+        first time gives the sizes of the objects, from which their places follow.
         """
-        places: list[tuple[int, mmap.mmap, int, int]] = []
-        for path in chunks:
-            with path.open("rb") as opened:
-                data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-            begin = 0
-            while line := data.readline():
-                end = begin + len(line)
-                places.append((int(line[: line.index(b" ")]), data, begin, end))
-                begin = end
-        places.sort(key=itemgetter(0))
-        for position, data, begin, end in places:
-            file.write(data[begin + len(b"%d " % position) : end])
-        return len(places)
+        paths = [*chunks]
+        sizes = {position: len(line) for position, line in read_positioned(paths)}
+        positions = sorted(sizes)
+        ends = accumulate(sizes[each] for each in positions)
+        places = dict(zip(positions, chain([0], ends), strict=False))  # no row begins at the end
+        for position, line in read_positioned(paths):
+            os.pwrite(file.fileno(), line, places[position])
+        return len(sizes)
+
+
+def read_positioned(chunks: Iterable[Path]) -> Iterator[tuple[int, bytes]]:
+    """Yields the position and the JSON object of each row of chunks, with the line break."""
+    for path in chunks:
+        with path.open("rb") as file:
+            for line in file:
+                position, _, found = line.partition(b" ")
+                yield int(position), found
 
 
 class ParquetOutput:
@@ -140,19 +145,19 @@ class ParquetOutput:
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
         """Writes row groups of ROW_GROUP_ROWS rows, and returns the number of all rows.
 
-        The function only maps the chunk files into memory, because a shard of vectors may be large.
+        All rows of the shard are in memory at once.
         """
         import pyarrow
         import pyarrow.parquet as parquet
 
-        opened = [pyarrow.ipc.open_file(pyarrow.memory_map(str(path))) for path in chunks]
+        opened = [pyarrow.ipc.open_file(path.read_bytes()) for path in chunks]
         table = pyarrow.concat_tables([each.read_all() for each in opened])
-        order = np.argsort(table.column(POSITION).to_numpy())
+        positions, order = np.unique(table.column(POSITION).to_numpy(), return_index=True)
         rows = table.drop_columns([POSITION])
         with parquet.ParquetWriter(file, rows.schema) as writer:
             for first in range(0, len(order), ROW_GROUP_ROWS):
                 writer.write_table(rows.take(order[first : first + ROW_GROUP_ROWS]))
-        return len(order)
+        return len(positions)
 
 
 def id_column(ids: Sequence[Any], has_numbers: bool) -> Any:

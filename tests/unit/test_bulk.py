@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
+import resource
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -264,12 +267,40 @@ def test_shards_have_the_order_of_the_input(source: Path, output: Path, form: st
     assert found == expected
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_shard_with_a_row_twice_is_refused(source: Path, output: Path, form: str) -> None:
+    folder, job = started(source, output, format=form)
+    chunks = [*chunks_of(read_rows(job)[:100], job.options.chunk_rows)]
+    for chunk in [*chunks[:9], replace(chunks[0], number=9)]:
+        outcomes = [Outcome((row.text or "").upper()) for row in chunk.rows]
+        folder.commit(job, 0, chunk, outcomes)
+    with pytest.raises(JobError, match="have 90 different rows, not 100"):
+        folder.publish(job, 0)
+    assert not folder.shard_path(job, 0).exists()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_shard_of_many_chunks_needs_few_open_files(source: Path, output: Path, form: str) -> None:
+    folder, job = started(source, output, format=form, chunk_rows=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
+    try:
+        compute(folder, job)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    found = written(output) if form == "jsonl" else parquet.read_table(output).to_pylist()
+    assert [row["translation"] for row in found] == [line.upper() for line in LINES]
+
+
 def test_shards_take_turns(source: Path, output: Path) -> None:
     folder, job = started(source, output)
 
     class Recording(EchoEngine):
         rows_in_flight = 10
-        shards: list[int] = []
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.shards: list[int] = []
 
         async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
             self.shards.append(rows[0].id // 100)
