@@ -78,7 +78,7 @@ class Shortlist:
         rises = int(offsets.max()) == num_candidates and np.all(offsets[1:] >= offsets[:-1])
         if not rises:
             raise CheckpointFormatError(
-                f"{path.name} has offsets that do not rise to its number of candidates"
+                f"{path.name} has offsets that decrease, or do not end at its number of candidates"
             )
         if not num_frequent:
             raise CheckpointFormatError(

@@ -21,8 +21,9 @@ every token, even a token far from the cut.
 
 Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
 of the result. In Unigram the property follows from the Viterbi algorithm, but only for the tokens
-before an edge. The algorithm adds scores from left to right, and rounds each sum. Two segmentations
-may have equal exact sums. The rounding, and so the choice, then depends on the word's beginning.
+before an edge. The algorithm adds scores from left to right, and rounds each sum. If two
+segmentations have equal exact sums, the rounding decides. It depends on the word's beginning, so
+`word[edge:]` alone may get other tokens.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ from tokenizers import Tokenizer, models
 End = Literal["left", "right"]
 
 MARGIN_CHARS = 256
-"""The tokens of this number of characters next to a cut are never counted as stable.
+"""Tokens within this number of characters from a cut are never counted as stable.
 
 The text on the other side of the cut may change these tokens. An example of such text is a
 combining accent.

@@ -329,8 +329,8 @@ def run_mixed(
         on_interval: Receives the progress about once a minute.
 
     Raises:
-        BenchError: The server refuses a request before the windows, the sentences are not suitable,
-            or no short embedding is measured.
+        BenchError: The server refuses a request that is sent before the first window, the
+            sentences are not suitable, or no short embedding is measured.
     """
     address = Address.parse(url)
     texts = all_traffic(address, pair, sentences, max_tokens, clients.long_model)

@@ -1,4 +1,4 @@
-"""Captures the vectors of one token from the input of a layer to its output."""
+"""Captures the vectors of one token: its embedding, and the vectors of one layer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -144,8 +144,8 @@ class Prepared:
         """Returns the translated text from the decoded sentences.
 
         The result is None if a protected span is missing, occurs twice, or is in a wrong place.
-        This can happen only in alternatives, the translations after the best one, because
-        `fidelity.complete` completes only the best one.
+        This can happen only in alternatives, the translations after the best one. In the best one,
+        `fidelity.complete` has made sure that every span is present.
         """
         restored = [self.carriage.restore(index, text) for index, text in enumerate(decoded)]
         complete = [text for text in restored if text is not None]
