@@ -27,3 +27,20 @@ Folders, from top to bottom; each folder imports only from the folders below it:
 Modules that every folder may import: `errors`, `config`, `embedding_config`, `sequence`, `device`,
 `precision`, `regular_files`.
 """
+
+import os
+from pathlib import Path
+
+VARIABLE, STRICT = "MKL_CBWR", "AUTO,STRICT"
+"""Environment variable and value with which Intel's MKL computes each row of a product alike.
+
+Otherwise, the bits of a row depend on the number of rows on Intel's processors. MKL reads the
+variable at its first product. On other processors, the value could select slow code.
+"""
+
+CPU_INFO = Path("/proc/cpuinfo")
+
+if CPU_INFO.exists():
+    with CPU_INFO.open(encoding="utf-8") as _file:
+        if "GenuineIntel" in _file.read(256):
+            os.environ.setdefault(VARIABLE, STRICT)
