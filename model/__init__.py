@@ -32,10 +32,14 @@ import os
 from pathlib import Path
 
 VARIABLE, STRICT = "MKL_CBWR", "AUTO,STRICT"
-"""Environment variable and value with which Intel's MKL computes each row of a product alike.
+"""Environment variable that turns on the strict mode of Intel's MKL, and its value.
 
-Otherwise, the bits of a row depend on the number of rows on Intel's processors. MKL reads the
-variable at its first product. On other processors, the value could select slow code.
+In this mode, a row of a matrix product has the same bits in every batch. Without it, Intel's
+processors give other bits for other numbers of rows. MKL reads the variable at its first product.
+On other processors, the value could select slow code.
+
+In strict mode, the product of a single row takes twice as long: 134 instead of 65 µs for a matrix
+of 384 x 1536. Products of 8 to 512 rows take the same time.
 """
 
 CPU_INFO = Path("/proc/cpuinfo")

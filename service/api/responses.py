@@ -44,9 +44,9 @@ class JSONResponse(Response):
 class ComputedResponse(StreamingResponse):
     """A JSON response in chunks. All its values have already been computed.
 
-    The scheduler's admission of the request ends when the reply begins. A client that reads slowly
-    thus takes no room from other requests. While the reply is written, the bytes of the values are
-    reserved in the memory budget of the HTTP process.
+    The scheduler's admission of the request ends when the reply begins. From then on, the request
+    does not count against the limits of admission, even if its client reads slowly. While the reply
+    is written, the bytes of the values are reserved in the memory budget of the HTTP process.
 
     Args:
         chunks: Chunks of JSON.

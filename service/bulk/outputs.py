@@ -1,13 +1,12 @@
 """Formats of output files: JSONL and Parquet.
 
-The results of each chunk of rows stand in a small file, with the position of each row in the shard.
+Each chunk of rows has a small file with the results of the rows, and their positions in the shard.
 When all chunks of a shard exist, their rows are merged into the file of the shard, in order.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -89,16 +88,17 @@ class JsonLinesOutput:
             file.write(b"%d %b" % (position, line))
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes each JSON object at its place, and returns the number of objects.
+        """Writes each JSON object at its place, and returns the number of different positions.
 
         The chunks are read twice, because a shard of vectors may be too large for the memory. The
         first time gives the sizes of the objects, from which their places follow.
         """
         paths = [*chunks]
         sizes = {position: len(line) for position, line in read_positioned(paths)}
-        positions = sorted(sizes)
-        ends = accumulate(sizes[each] for each in positions)
-        places = dict(zip(positions, chain([0], ends), strict=False))  # no row begins at the end
+        places, end = dict[int, int](), 0
+        for position in sorted(sizes):
+            places[position] = end
+            end += sizes[position]
         for position, line in read_positioned(paths):
             os.pwrite(file.fileno(), line, places[position])
         return len(sizes)
@@ -143,7 +143,7 @@ class ParquetOutput:
             writer.write_table(table)
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes row groups of ROW_GROUP_ROWS rows, and returns the number of all rows.
+        """Writes row groups of ROW_GROUP_ROWS rows; returns the number of different positions.
 
         All rows of the shard are in memory at once.
         """

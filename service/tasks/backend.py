@@ -61,9 +61,9 @@ class Lease(Protocol):
     ) -> ResultStream:
         """Submits items of the request.
 
-        The first submission replaces the estimate of `Backend.admit` by the real number of tokens,
-        and may therefore be refused for lack of room. Lack of room does not affect later
-        submissions.
+        The first submission replaces the estimate of `Backend.admit` by the real number of tokens.
+        If the tokens in progress would then exceed their limit, the submission is refused. Later
+        submissions are not refused for this reason.
 
         Args:
             items: Items of the request; at least one.

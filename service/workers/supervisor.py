@@ -324,7 +324,7 @@ class Supervisor:
         - If `load` waits for the worker's answer, it gets this answer.
         - If a restarted worker cannot load a model that was loaded while the server ran,
           `on_lost_model` is called.
-        - If the model is one of those with which the server started, the server ends.
+        - If the server started with the model, the server ends.
         - If the model has been unloaded in the meantime, nothing is done. The worker does not load
           it at its next start.
         """
