@@ -7,11 +7,9 @@ models; `fake`; or the address of one that runs. Tests take what they expect fro
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -22,24 +20,12 @@ from playwright.sync_api import (
     Page,
     Request,
     expect,
-    sync_playwright,
 )
 
+from benchmarks.chromium import NAMES, find_chromium, running_chromium
 from tests.browser.reader import Reader
 from tests.browser.servers import serve
 
-NAMES = (
-    "chromium-headless-shell",  # the engine of Chromium without its windows: a third less CPU time
-    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
-)
-QUIET = [
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 LIMIT_MILLISECONDS = 30_000
 
 
@@ -68,7 +54,7 @@ class Watch:
             self.faults.append(message.text)
 
     def see(self, request: Request) -> None:
-        """Notes a request to another host; `only` keeps the browser from finding it."""
+        """Notes a request to another host; `running_chromium` keeps the browser from finding it."""
         if request.url.startswith(("http", "ws")) and not request.url.startswith(self.address):
             self.foreign.append(request.url)
 
@@ -121,7 +107,7 @@ class Api:
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Where the browser is."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
+    found = find_chromium()
     if found is None:
         pytest.skip(f"none of {', '.join(NAMES)} is installed; `make browser` tells how")
     return found
@@ -142,22 +128,9 @@ def browser(chromium: str, address: str) -> Iterator[Browser]:
     While Playwright runs, this thread has an event loop, and other tests need one of their own.
     The server therefore starts before the browser, and the browser ends with the folder.
     """
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=LIMIT_MILLISECONDS)
-    with sync_playwright() as playwright:
-        args = [*QUIET, only(address), *sandbox]
-        browser = playwright.chromium.launch(executable_path=chromium, args=args)
+    with running_chromium(chromium, address) as browser:
         yield browser
-        browser.close()
-
-
-def only(address: str) -> str:
-    """The option by which Chromium finds no host but that of an address.
-
-    A route of Playwright could refuse other hosts too, but then passes each request of the page
-    through this process.
-    """
-    return f"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE {urlsplit(address).hostname}"
 
 
 @pytest.fixture

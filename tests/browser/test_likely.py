@@ -5,10 +5,10 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Api
-from tests.browser.reader import KIDS, Reader
+from tests.browser.reader import KIDS, Reader, posted
 
 pytestmark = pytest.mark.browser
 
@@ -88,3 +88,22 @@ def test_encoder_has_no_next_token(reader: Reader, page: Page) -> None:
     expect(page.locator("#likely")).to_be_hidden()
     reader.word("eles").click()
     expect(page.locator("#likely-title")).to_contain_text("“eles”")
+
+
+def test_panel_has_a_heading_before_its_answer(reader: Reader, page: Page) -> None:
+    """A screen reader reads the heading, also while the probabilities are computed."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if "probabilities" in posted(route.request):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/attention", hold)
+    reader.read(SWIM, level="token", query=3)
+    expect(page.locator("#likely")).to_have_class("stale")
+    expect(page.locator("#likely-title")).to_have_text("What could have come instead?")
+    for route in held:
+        route.continue_()
+    expect(page.locator("#likely-title")).to_have_text("What could have come instead of “na”?")

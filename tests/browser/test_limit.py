@@ -12,7 +12,6 @@ pytestmark = pytest.mark.browser
 PASTE = """(text) => {
     const field = document.getElementById('text');
     field.focus();
-    window.started = performance.now();
     document.execCommand('insertText', false, text);
 }"""
 
@@ -66,3 +65,32 @@ def test_text_of_a_link_is_cut_too(reader: Reader, page: Page) -> None:
     expect(reader.field).to_have_value(("The cat sat. " * 5)[:30])
     expect(page.locator("#limit-note")).to_contain_text("35 characters were left out")
     expect(reader.output).not_to_be_empty()
+
+
+def test_two_megabytes_never_come_into_the_field(reader: Reader, page: Page) -> None:
+    """A paste is cut before the browser lays it out, which would freeze the page."""
+    reader.open()
+    page.evaluate(
+        """() => {
+            const field = document.getElementById('text');
+            window.lengths = [];
+            for (const type of ['beforeinput', 'input']) {
+                field.addEventListener(type, () => window.lengths.push(field.value.length));
+            }
+        }"""
+    )
+    page.evaluate("text => navigator.clipboard.writeText(text)", "lion " * 400_000)
+    reader.field.focus()
+    page.keyboard.press("Control+v")
+    expect(page.locator("#limit-note")).to_contain_text("1,950,000 characters were left out")
+    assert page.evaluate("lengths.at(-1)") == 50_000
+    assert page.evaluate("Math.max(...lengths)") == 50_000
+
+
+@pytest.mark.parametrize("remembered", [{}])
+def test_long_document_scrolls_in_its_own_box(reader: Reader, page: Page) -> None:
+    """A document of 3,000 words, which the page shows sentence by sentence."""
+    reader.open().field.fill("The cat sat on the mat. " * 500)
+    expect(reader.button("Copy")).to_be_enabled()
+    height, screen = page.evaluate("[document.documentElement.scrollHeight, innerHeight]")
+    assert height < 3 * screen

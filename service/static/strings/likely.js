@@ -3,6 +3,7 @@
 /** @type {import('../common/strings.js').Texts} */
 export const likely = {
   en: {
+    heading: 'What could have come instead?',
     title: 'What could have come instead of “{word}”?',
     before: 'After “{words}” the model gives every token that could come next a probability.',
     beforeFirst: 'At the start the model gives every token that could come first a probability.',
@@ -26,6 +27,7 @@ export const likely = {
       'The probability says how the model ranks the tokens after all its layers. It does not say which word of the text was the reason.',
   },
   pt: {
+    heading: 'O que poderia ter vindo em vez disso?',
     title: 'O que poderia ter vindo em vez de “{word}”?',
     before: 'Depois de “{words}”, o modelo dá a cada token que poderia vir uma probabilidade.',
     beforeFirst: 'No começo, o modelo dá a cada token que poderia vir primeiro uma probabilidade.',
