@@ -28,8 +28,8 @@ class PaddedBatch(EncoderBatch):
         encoder: Encoder on its device, in any precision.
         source: Ids (B, S).
         mask: (B, S), True on tokens and False on padding.
-        lengths: Number of tokens of each text. `read_texts` needs the lengths. No position is above
-            the last position of the longest text. Without lengths, the positions reach S - 1.
+        lengths: Number of tokens of each text. `read_texts` needs the lengths. With lengths,
+            padding tokens get no larger position than the last token of the longest text.
     """
 
     can_slice = False

@@ -1,8 +1,8 @@
 """Runs teacher-forced passes over given translations in slices, and captures attention.
 
-The targets of a batch are packed, which means concatenated. Only the cells of an SSRU are padded.
-Their padding costs little, because cells need no matrix products. In int8 all products with weights
-are exact, so the result has the same bits in every batch.
+The targets of a batch are packed, which means concatenated. Only the cells of an SSRU are padded to
+the longest target. This costs little, because cells need no matrix products. In int8, a product
+with weights sums integers without rounding, so the result has the same bits in every batch.
 
 Between two slices a worker can do other work.
 """
@@ -56,7 +56,8 @@ class TeacherForcedPass(CapturePass):
         shortlist: Candidate ids of each sentence, for queries about probabilities; None for the
             whole vocabulary.
         forced_decoder: Computes the hidden states for queries about probabilities, except in jobs
-            with a knock-out. None means that this pass computes these states with the attention.
+            with a knock-out. None means that this pass computes these states together with the
+            attention.
             If native code translates, only native code repeats the translation's hidden states
             exactly. This pass runs in PyTorch, and would round some values to other int8 values.
             Log-probabilities would then differ by up to 0.4.
@@ -81,7 +82,10 @@ class TeacherForcedPass(CapturePass):
         super().__init__(jobs, model.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch; jobs without a query about the decoder are batched apart."""
+        """Computes batch after batch.
+
+        Jobs that need only the encoder are never in a batch with jobs that need the decoder.
+        """
         for needs_target in (True, False):
             chosen = [each for each in self.captured if each.job.needs_target is needs_target]
             for batch in batches(chosen, lambda each: each.lengths, self.slice_tokens):
@@ -131,9 +135,11 @@ class TeacherForcedPass(CapturePass):
 class TeacherForcedBatch:
     """Runs packed sentences and translations from the first layer to the last queried layer.
 
+    With `needs_output`, all layers of the decoder are run.
+
     In the shapes of this class, N is the number of tokens of all sources, or of all targets. N
-    includes padding, as in `PackedBatch`. For the padded cells of an SSRU, B is the number of
-    sentences. In all other shapes, B is 1. `model.inspection.captures.capture` defines the other
+    includes padding, as in `PackedBatch`. The padded cells of an SSRU have a shape (B, ...) for B
+    sentences. All other shapes begin with 1. `model.inspection.captures.capture` defines the other
     letters.
 
     Args:

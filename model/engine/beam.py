@@ -85,7 +85,10 @@ class BeamSearch:
         return self._score(self.finished[-1]) >= attainable
 
     def take(self, best: Continuations) -> None:
-        """Keeps the best continuations of the live hypotheses; a continuation with EOS is finished.
+        """Keeps the best continuations of the live hypotheses.
+
+        A continuation with EOS is finished if it is among the beam_size best. Otherwise it is
+        dropped.
 
         Args:
             best: The 2 * beam_size best continuations, or all continuations if there are fewer.

@@ -22,6 +22,7 @@ async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
 
     Raises:
         TimeoutError: The time has passed.
+        Exception: The function raised it.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

@@ -54,8 +54,8 @@ class NetworkSettings(BaseModel):
         (),
         description="Names in the header Host that the server answers for, separated by commas. "
         "*.example.org allows all names below example.org, and * allows all names. By default, a "
-        "server that listens on a loopback address answers only for names of this machine. IP "
-        "addresses are always allowed.",
+        "server that listens on a loopback address answers only for names of this machine, and "
+        "any other server for all names. IP addresses are always allowed.",
     )
     allowed_origins: Names = Field(
         (),

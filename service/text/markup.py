@@ -1,4 +1,4 @@
-"""Protects a text with markup: markers replace its tags and the protected spans in its words.
+"""Replaces the tags and the protected spans of a text in HTML or XML by markers.
 
 The reader of a format, such as `service.text.html.html_text`, cuts a text into tokens. The tags of
 blocks, such as paragraphs and list items, end a sentence. The other tags are inline tags, which are
@@ -63,7 +63,7 @@ class MarkupText(ProtectedText):
     tags: dict[str, Kind] = field(default_factory=dict)
 
     def restore(self, text: str) -> str:
-        """Returns a text with tags and spans in place of markers.
+        """Returns a text with tags and spans in place of markers, and without BREAK.
 
         In the rest of the text, `&`, `<` and `>` become entities.
         """
@@ -124,7 +124,7 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
 
 
 def _in_one_line(text: str, tokens: Sequence[Token], index: int) -> str:
-    """Returns a text with spaces in place of line breaks, which end no sentence in markup.
+    """Replaces line breaks by spaces: in HTML and XML, a line break does not end a sentence.
 
     White space next to the tag of a block, or at an end of the whole text, stays as it is.
     """

@@ -67,7 +67,8 @@ def place_tags(tags: Sequence[Tag], words: WordAttention) -> list[tuple[int, str
         words: The attention between the words of both sentences.
 
     Returns:
-        Pairs of a place in the translation and a marker; the places never decrease.
+        Pairs of a place in the translation and a marker, which a space may follow. The places never
+        decrease.
     """
     placement = Placement(words)
     placed: list[tuple[int, str]] = []
@@ -109,8 +110,8 @@ class Placement:
 
     Attributes:
         num_words: Number of target words.
-        anchors: Maps the index of each anchor to the index of its source word. An anchor is a
-            target word that equals a source word and is a numeral or a name.
+        anchors: Maps the index of each anchor to the index of its source word. `_anchors`
+            defines anchors.
         shares: Share of each source word in the attention of each target word, (T, S).
     """
 
@@ -227,10 +228,9 @@ class Placement:
         """
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)
-        # costs[t] is the cost of the place before target word t: a sum of attention shares. Each
-        # target word before the place adds its attention to source words that do not precede the
-        # element. Each other target word adds its attention to source words that precede the
-        # element.
+        # costs[t] is the cost of the place before target word t: a sum of attention shares. For
+        # target words before the place, these are their shares on source words that do not precede
+        # the element. For the other target words, these are their shares on source words that do.
         costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
             [np.cumsum(earlier[::-1])[::-1], [0.0]]
         )
@@ -252,7 +252,10 @@ class Placement:
         return self.words.target_words[first][0]
 
     def _space(self, element: Element, span: Span) -> str:
-        """Returns a space if the source has white space before and after a tag without content."""
+        """Returns a space if the source has white space before and after a tag without content.
+
+        Otherwise, or at the end of the translation, it returns an empty text.
+        """
         source, place = self.words.source, element.start
         around = source[max(place - 1, 0) : place + 1]
         is_apart = not element.tags[1] and len(around) == 2 and around.isspace()

@@ -361,6 +361,8 @@ def test_many_or_deep_tags_are_translated_in_parts() -> None:
         assert document.write(["b"] * len(document.texts()), "").decode().count("b") > 200
     body = (run("a") + run("a", BOLD)) * (MAX_UNITS + 1)
     assert set(word(body).texts()) == {"a"}
+    link = f"<w:hyperlink>{run('see ')}{run('it', BOLD)}</w:hyperlink>"
+    assert word(body + link).texts()[-1] == 'see <span id="1">it</span>'
     book_ = read_document("a.epub", epub(a=f"<p>{'a<b>a</b>' * (MAX_UNITS + 1)}</p>"))
     assert set(book_.texts()) == {"A book", "a"}
 

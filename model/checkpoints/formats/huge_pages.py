@@ -16,7 +16,8 @@ HUGE_PAGE, LINE = 2 << 20, 64
 def copy_of(array: NDArray[Any]) -> NDArray[Any]:
     """Returns a contiguous copy that begins at a cache line.
 
-    A copy of 2 MiB or more has a memory mapping of its own, which is freed together with the copy.
+    Where the system has huge pages, a copy of 2 MiB or more has its own memory mapping. The mapping
+    is freed together with the copy.
     """
     if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)

@@ -21,7 +21,7 @@ DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""Errors that NumPy raises for a damaged file, a file that is no archive, and Python objects."""
+"""Errors for a file that is missing, damaged or no archive, or that contains Python objects."""
 
 
 class MarianNpz(MarianFile):

@@ -11,10 +11,13 @@ from model.inspection.trace import AttentionTrace, trace_attention
 
 
 class TraceCapture(Capture):
-    """Captures the inputs of one token's attention: its query, and the attended keys and values.
+    """Captures the inputs of one token's attention, in all heads of a layer.
+
+    These are the query vector, the attended keys and values, the output's weight and bias, and the
+    position bias if there is one.
 
     Args:
-        query: Query of the trace.
+        query: Names the layer, the head and the token.
     """
 
     def __init__(self, query: TraceQuery) -> None:
@@ -22,7 +25,7 @@ class TraceCapture(Capture):
         self.tensors: list[Tensor] = []
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
-        """Returns the layer of the query."""
+        """Returns the queried layer; no layer for another kind of attention."""
         return (self.query.layer,) if kind is self.query.kind else ()
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:

@@ -138,7 +138,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
 
 
 def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
-    """Returns the response body; if `q` is a list, each member is a list with a value per text."""
+    """Returns the response body; if `q` is a list, each field is a list with a value per text."""
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
     if detections:
@@ -159,7 +159,7 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
 def sample(texts: Sequence[str]) -> list[str]:
     """Returns the first texts of a list.
 
-    If the total cost exceeds MAX_DETECT_CHARS at a text, this text is the last one returned.
+    The last returned text is the first one with which the total cost exceeds MAX_DETECT_CHARS.
     """
     end = len(texts)
     for index, chars in enumerate(accumulate(map(cost, texts))):

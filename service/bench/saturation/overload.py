@@ -52,7 +52,7 @@ SMALLEST_SHARE = 0.9
 class OverloadRun:
     """Figures of one offered rate and one deadline.
 
-    In a report, the figures are medians of all rounds. Errors and refusals without Retry-After are
+    In a report, the figures are medians of all rounds, but `errors` and `without_retry_after` are
     sums. A request is accepted if its reply has the status 200 or 504.
 
     Attributes:
@@ -61,7 +61,8 @@ class OverloadRun:
         offered_per_second: Number of requests per second that the client sends.
         in_time_per_second: Translations per second that arrived before their deadline, or at most
             GRACE_SECONDS later.
-        share_of_peak: `in_time_per_second` divided by its largest value for this deadline.
+        share_of_peak: `in_time_per_second` divided by its largest value for this deadline; 1 until
+            the report is made.
         accepted_p99_seconds: P99 of the time of accepted requests; None if no request was accepted.
             The time of a request that got 504 counts as infinite.
         late_share: Share of the accepted requests whose reply was late or an error 504.
@@ -73,7 +74,8 @@ class OverloadRun:
         recovery_seconds: Seconds from the end of the overload to the end of the last bad second; 0
             if there is no bad second. In a bad second, more than BAD_SHARE of the requests were
             refused, late or failed. The overload ends when its last request is sent.
-            When all its replies have arrived, requests follow at half of the capacity.
+            The client waits for the remaining replies, at most PATIENCE_SECONDS after their
+            deadline. Then it sends requests at half of the capacity.
     """
 
     factor: float
@@ -108,7 +110,7 @@ class OverloadReport:
 
 @dataclass
 class Outcomes:
-    """Replies to the requests of one window.
+    """Replies and failures of the requests of one phase.
 
     Attributes:
         deadline: Deadline of each request, in seconds.
@@ -189,7 +191,7 @@ async def run_overload(
         rounds: Number of runs of each rate.
         seconds: Measured seconds of each run. Before the measurement, the client sends the same
             load to fill the queue. This phase lasts as long as the deadline, but at most
-            `seconds`.
+            `seconds`. Only `in_time_per_second` leaves this phase out.
         on_run: Called with the figures of each run.
 
     Raises:

@@ -3,8 +3,8 @@
 The text of a paragraph is in runs, and each run has one formatting. A block is a part of a
 paragraph that is translated as one text. The base formatting of a block is the one with the most
 characters. Text with the base formatting becomes plain text. Text with another formatting becomes
-an inline element, and so does each link. A translated block gets new runs, and its inline elements
-move to their new places.
+an inline element. Links, fields, notes and bookmarks become inline elements too. A translated block
+with inline elements gets new runs, and its inline elements move to their new places.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,8 +57,8 @@ class Item:
     """A part of a paragraph.
 
     Attributes:
-        elements: One of these: text elements with the same formatting, one link, one element
-            without text, or the runs of a field.
+        elements: One of these: text elements with the same formatting, one link, one formula, one
+            element without text, or the elements of a field.
         form: Form of the inline element that stands for the item. Items that become plain
             text do not use the form.
         formatting: Formatting of the text elements; None for other items.
@@ -130,7 +130,7 @@ def _items(container: Element) -> Iterator[Item | None]:
 
 
 def _kept_field(start: Element) -> list[Element]:
-    """Returns the neighbouring elements of the field that begins at `start`.
+    """Returns the elements that form the field that begins at `start`; they are siblings.
 
     The list is empty if no field begins there, or if the result of the field is translated. It is
     also empty if the field has more than MAX_FIELD_PARTS elements.
@@ -191,7 +191,8 @@ def _is_inline(drawing: Element) -> bool:
 def _blocks(items: Sequence[Item]) -> Iterator[Block]:
     """Yields one block for neighbouring items, or no block if they have no words to translate.
 
-    Items with more than MAX_UNITS inline elements get several blocks.
+    If the items have more than MAX_UNITS inline elements, each text and each link gets its own
+    blocks.
     """
     items = _merged(_trimmed(items))
     if len(items) == 1 and items[0].items:
@@ -201,7 +202,8 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
     num_units = sum(1 for _ in units_of(nodes))
     if num_units > MAX_UNITS:
         for item in items:
-            yield from _blocks(item.items or [item] if item.formatting is not None else [])
+            parts = item.items or ([item] if item.formatting is not None else [])
+            yield from _blocks(parts)
     elif is_translated(nodes):
         place = _rebuild if num_units else _set_text
         yield Block(TaggedText(nodes), lambda found: place(items, found))
@@ -285,7 +287,11 @@ def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
 
 
 def _written(unit: Unit) -> list[Element]:
-    """Writes the words of a translated unit into its elements, and returns the elements."""
+    """Writes the words of a translated unit into its elements.
+
+    Returns:
+        The run of the elements, or the elements if they have no run.
+    """
     item: Item = unit.source
     first, *others = item.elements
     run = first.getparent()  # None for elements that were children of the paragraph

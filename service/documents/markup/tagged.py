@@ -1,8 +1,9 @@
 """Texts with inline elements, in two forms: a tree, and HTML that is sent for translation.
 
-The tags of this HTML are the same for every format. Each tag has an id, but no attribute of the
+The tags of this HTML are the same for every format. They have an id, but no attribute of the
 document. `<span id="1">` surrounds words to translate. `<img id="2">` stands for an element without
-words. `<code id="3">` surrounds words that stay as they are.
+words. `<code id="3"></code>` stands for an element whose words stay as they are. `<br>`, without an
+id, stands for a line break.
 """
 
 import re
@@ -38,7 +39,8 @@ class Form(Enum):
     EMPTY = "img"
     """An element without words, such as a footnote reference."""
     KEPT = "code"
-    """An element whose words stay as they are. In its sentence, it stands for a word."""
+    """An element whose words stay as they are. The sentence is translated as if a word
+    stood in its place."""
 
 
 @dataclass(slots=True, eq=False)

@@ -48,7 +48,7 @@ app = typer.Typer(help="Fetch, check and describe models.", no_args_is_help=True
 output = Console()
 
 _MODELS = typer.Argument(
-    help="references or manifests; by default the references in REGARD_MODELS", show_default=False
+    help="references or manifests; by default those in REGARD_MODELS", show_default=False
 )
 _CACHE = typer.Option(help="folder of pulled models, in place of REGARD_MODEL_CACHE")
 Models = Annotated[list[str] | None, _MODELS]

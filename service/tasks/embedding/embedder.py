@@ -43,7 +43,8 @@ class EmbedUsage:
         num_tokens: Number of tokens that the model read of each input, after truncation. Special
             tokens and the prompt are included.
         truncated: Indices of the inputs that were truncated.
-        device: Type of the device that computed the vectors: `cpu` or `cuda`.
+        device: Type of the device in the server's settings: `cpu` or `cuda`. A manifest may give a
+            model another device.
     """
 
     num_chars: int
