@@ -70,7 +70,7 @@ class ModelConfig:
 
     Attributes:
         d_model: Width of the residual stream (D).
-        num_heads: Number of attention heads (H); divides d_model.
+        num_heads: Number of attention heads (H). `d_model` must be a multiple of 2 H.
         ffn_dim: Width between the two feed-forward layers (F).
         encoder_layers: Number of encoder layers.
         decoder_layers: Number of decoder layers.
@@ -102,6 +102,9 @@ class ModelConfig:
             align tokens; None if the checkpoint names no such layer.
         alignment_head: Head of `alignment_layer`, counted from 0, that was trained to align
             tokens.
+
+    Raises:
+        UnsupportedModelError: A size is below 1, or sizes do not fit together.
     """
 
     d_model: int

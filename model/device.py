@@ -38,6 +38,6 @@ def select_device(name: str) -> torch.device:
 def choose_kernels() -> None:
     """Excludes cuDNN's attention, which would compile a kernel for every shape.
 
-    The setting holds for the whole process. The first call changes it; later calls do nothing.
+    The setting holds for the whole process. After the first call, further calls change nothing.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)

@@ -49,6 +49,9 @@ class TextEncoderConfig:
             feed-forward sublayer has a gate.
         activation: Nonlinearity of the feed-forward layers.
         layer_norm_eps: Number added to the variance in layer norm.
+
+    Raises:
+        UnsupportedModelError: A size is below 1, or sizes do not fit together.
     """
 
     d_model: int
@@ -153,6 +156,10 @@ class EmbeddingConfig:
         prompts: Named prefixes that can be put before a text.
         default_prompt: Name of the prefix for requests that name no prefix; None if such requests
             get no prefix.
+
+    Raises:
+        UnsupportedModelError: There is no pooling, `max_tokens` is outside the encoder's limits, a
+            Dense has the wrong width, or the default prompt is unknown.
     """
 
     encoder: TextEncoderConfig

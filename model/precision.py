@@ -8,7 +8,7 @@ import torch
 from model.errors import DeviceError
 
 MIN_COSINE = 0.998
-"""Limit of the mean cosine between the rounded and the float32 vectors of sample sentences.
+"""Lower limit of the mean cosine between rounded and float32 vectors of sample sentences.
 
 Rounded vectors come from an encoder in int8 or float16. The loader of an embedding model embeds the
 samples before and after it rounds the encoder. If the mean cosine is below this limit, `auto` does
@@ -18,7 +18,7 @@ human judgements by less than 0.0005.
 """
 
 MIN_DEGENERATE_COSINE = 0.98
-"""Limit of the cosine between the rounded and the float32 vector of a degenerate text.
+"""Lower limit of the cosine between the rounded and the float32 vector of a degenerate text.
 
 A degenerate text is not a sentence: for example, one word a hundred times. For all-MiniLM-L6-v2 in
 int8, the smallest measured cosine is 0.994. If a cosine is below the limit, `auto` does not select
@@ -53,9 +53,9 @@ SHORT_NAMES = {
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
     """Returns the precision that the name selects.
 
-    On a CPU, `auto` selects int8 if `is_int8` is true. Otherwise it selects bfloat16 on a device
-    with matrix units for bfloat16. A GPU with matrix units for float16, but not for bfloat16,
-    gets float16. All other devices get float32.
+    On a CPU, `auto` selects int8 if `is_int8` is true. Otherwise `auto` selects bfloat16 on a
+    device with matrix units for bfloat16. For a GPU with matrix units for float16, but not for
+    bfloat16, `auto` selects float16. For all other devices, `auto` selects float32.
 
     With `auto`, the loaders compare a model in int8 or float16 with its float32 form. If the two
     differ too much, the loader takes another precision instead (`model/checkpoints/build.py` and

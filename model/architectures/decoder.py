@@ -121,7 +121,10 @@ class Decoder(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """Returns the weight (V, D) of the output layer, which may be the embedding table."""
+        """Returns the weight (V, D) of the output layer: floats, or integers after `quantize`.
+
+        A float weight may be the embedding table.
+        """
         if self.int8_output is not None:
             return self.int8_output.weight
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
@@ -168,7 +171,7 @@ class Decoder(nn.Module):
 
         Args:
             hidden: Hidden states.
-            weight: All or some rows of `output_weight` (U, D).
+            weight: All or some rows of `output_weight`, or the result of `pad_output` (U, D).
             scales: Scales of these rows (U), from `output_scales`; None for a float weight.
             bias: Bias of these rows (U).
         """
@@ -195,6 +198,12 @@ class Decoder(nn.Module):
         """Decodes T new tokens (B, T) of each row, and updates `state`.
 
         After a decode step, the runner advances the positions with `DecodingCache.advance`.
+
+        Args:
+            tokens: Target ids (B, T). NO_TOKEN stands for a token vector of zeros.
+            state: State of the rows, from `DecodingCache.view`.
+            max_position: Largest position that `state.positions` may contain.
+            return_weights: Whether to return attention weights.
 
         Returns:
             Hidden states (B, T, D), and two lists of attention weights, one tensor per layer. The
@@ -226,7 +235,7 @@ class Decoder(nn.Module):
         return self.multiply(hidden, rows, scales, bias)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns logits (..., V) for hidden states (..., D)."""
+        """Returns float32 logits (..., V) for hidden states (..., D)."""
         parts = self.output_weight, self.output_scales, self.output_bias
         flat = self.multiply(hidden.flatten(0, -2), *parts)
         return flat.view(*hidden.shape[:-1], -1)

@@ -72,7 +72,10 @@ class FullOutput:
         return self.multiply(hidden, self.weight, self.scales, self.bias)
 
     def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
-        """Writes logits (B, columns), in the precision of the weights, for hidden states (B, D)."""
+        """Writes logits (B, columns), in the precision of the weights, for hidden states (B, D).
+
+        The weights must be floats, because int8 weights need their scales.
+        """
         torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
 
     def token_ids(self, columns: Ids) -> Ids:

@@ -112,7 +112,13 @@ def rotations(positions: Tensor, head_dim: int, theta: float) -> tuple[Tensor, T
 
 
 def rotate(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Rotates queries or keys (B, H, S, K); computes in float32."""
+    """Rotates queries or keys (B, H, S, K) in float32; the result keeps the dtype of `heads`.
+
+    Args:
+        heads: Queries or keys.
+        cosines: Cosines of the angles, from `rotations`.
+        sines: Sines of the angles, from `rotations`.
+    """
     first, second = heads.float().chunk(2, dim=-1)
     turned = torch.cat([-second, first], dim=-1)
     return (heads.float() * cosines + turned * sines).to(heads.dtype)

@@ -33,6 +33,9 @@ class EncoderDecoder(nn.Module):
         return self.decoder.output_bias.dtype
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
-        """Returns the decoder inputs for target (B, T): the target shifted right by one."""
+        """Returns the decoder inputs (B, T) for a target (B, T).
+
+        They are the start id, or NO_TOKEN without a start id, and then all target ids but the last.
+        """
         start = NO_TOKEN if self.config.start_id is None else self.config.start_id
         return torch.cat([torch.full_like(target[:, :1], start), target[:, :-1]], dim=1)

@@ -24,7 +24,7 @@ class Shortlist:
         num_frequent: Ids 0 to `num_frequent` - 1 are candidates of every sentence.
         offsets: Indices in `candidates`. The list of source id i begins at offsets[i], and ends
             before offsets[i + 1].
-        candidates: Candidate lists of all source ids, concatenated; each list is sorted.
+        candidates: Candidate lists of all source ids, concatenated.
         is_shared: Whether source and target share one vocabulary. Then a source id is a candidate
             of itself.
     """
@@ -55,7 +55,8 @@ class Shortlist:
         Source: marian-dev, src/data/shortlist.h, BinaryShortlistGenerator.
 
         Raises:
-            CheckpointFormatError: The file is truncated, damaged or for another vocabulary.
+            CheckpointFormatError: The file is too large, truncated, damaged or for another
+                vocabulary, or it lists no frequent ids.
         """
         check_file(path, MAX_WEIGHT_BYTES)
         data = path.read_bytes()

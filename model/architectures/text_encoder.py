@@ -25,7 +25,7 @@ from model.embedding_config import TextEncoderConfig
 MAX_DISTANCE = 128
 """Distance, in tokens, at which the logarithmic scale of MPNet's relative position bias ends.
 
-All keys on one side of the query that are at least this far away get the same bias.
+On each side of the query, all keys at this distance or farther away get the same bias.
 """
 
 
@@ -45,7 +45,10 @@ class TextEmbedding(nn.Module):
         self.position_offset = config.position_offset
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Returns the embeddings (B, S, D) of ids (B, S) at positions (B, S), from 0 in a text."""
+        """Returns the embeddings (B, S, D) of ids (B, S).
+
+        The positions (B, S) are counted from 0 in each text.
+        """
         return self.parts(tokens, positions).embedded
 
     def parts(self, tokens: Tensor, positions: Tensor) -> TokenParts:

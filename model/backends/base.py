@@ -85,7 +85,7 @@ class Decoded:
 
 
 class DecodeStep(Protocol):
-    """The tokens of one call of `ModelRunner.decode`; the device may still compute them."""
+    """The tokens of one call of `ModelRunner.decode`, which the device may still be computing."""
 
     @property
     def num_tokens(self) -> int:

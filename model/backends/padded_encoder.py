@@ -15,7 +15,7 @@ from model.layers.attention import Heads, attention, mask_bias
 WIDTH_MULTIPLE = 8
 """Texts are padded to a multiple of this number of tokens.
 
-Fused attention with a mask needs such a length.
+With a mask, PyTorch's fused attention needs lengths that are multiples of 8.
 """
 
 

@@ -140,7 +140,8 @@ class PackedBatch(EncoderBatch):
         chosen = slice(first, first + count)
         parts = self.layers[layer].project(self.x[:, chosen], self.positions[:, chosen])
         self.bias = self.biases[layer]
-        wholes = self.heads or (None, None, None)
+        # Each layer gets new tensors, because a capture may keep those of an earlier layer.
+        wholes = (self.heads if first else None) or (None, None, None)
         query, key, value = (
             put(whole, part, first, self.num_tokens, 2)
             for whole, part in zip(wholes, parts, strict=True)
@@ -195,7 +196,10 @@ class PackedBatch(EncoderBatch):
         )
 
     def _attended(self, layer: int, first: int, end: int) -> Iterator[Tensor]:
-        """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, n at a time."""
+        """Yields the weighted values of tokens `first` to `end` - 1.
+
+        Each yielded tensor (1, H, n, K) belongs to the next n of these tokens.
+        """
         for number, group in enumerate(self.groups):
             off = None
             if number < len(self.knockouts) and (knockout := self.knockouts[number]):
@@ -243,7 +247,8 @@ def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> 
     """Returns the whole tensor, after a part is put at index `first` of a dimension.
 
     Args:
-        whole: Tensor that receives the part. If it is None, a new tensor receives the part.
+        whole: Tensor that receives the part in place. If `whole` is None, a new tensor receives
+            the part.
         part: The part. If the part has the whole size, the part itself is returned.
         first: Index in the whole tensor at which the part begins.
         size: Size of the whole tensor in the dimension.

@@ -197,7 +197,7 @@ def round_up(tokens: int) -> int:
 def argmax(logits: Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Returns the best column of each row.
 
-    On the CPU it uses numpy's argmax, which is vectorised; torch's argmax is not.
+    On a CPU, numpy computes the result, because its argmax is vectorised and torch's is not.
     """
     if logits.device.type == "cpu":
         best: np.ndarray[tuple[int], np.dtype[np.int64]] = logits.numpy().argmax(axis=-1)

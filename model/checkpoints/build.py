@@ -48,7 +48,7 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
-        DeviceError: The device does not compute in that precision.
+        DeviceError: The precision is unknown, or the device does not compute in it.
     """
     load = _load_marian if files.is_marian else _load_hugging_face
     vocabularies = load_vocabularies(files)
@@ -168,7 +168,7 @@ def load_engine(
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
-        DeviceError: The device does not compute in that precision.
+        DeviceError: The precision is unknown, or the device does not compute in it.
     """
     model = load_model(files, device, dtype)
     if not limits.max_rows:

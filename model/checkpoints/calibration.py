@@ -49,7 +49,8 @@ def forced_pairs(
 ) -> list[ForcedPair]:
     """Returns the samples of the model's source language, with their translations.
 
-    The model translates the samples, and gives the log-probabilities of the translations' tokens.
+    If the source language has no samples, the samples of all languages are used. The model
+    translates the samples, and gives the log-probabilities of the translations' tokens.
 
     Args:
         model: The model in float32 on the CPU.

@@ -59,7 +59,7 @@ def load_cross_encoder_model(
 
     Raises:
         CheckpointError: The files are damaged or unsupported, or do not fit each other.
-        DeviceError: The device does not compute in that precision.
+        DeviceError: The precision is unknown, or the device does not compute in it.
     """
     config = read_cross_encoder(files)
     precision = select_precision(dtype, device)
@@ -86,10 +86,13 @@ def load_cross_encoder_model(
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
     """Returns the arrays. If the model has two segments, the token table gets rows of segment 1.
 
-    The other arrays stay unchanged.
+    The other arrays stay unchanged. So do tables of wrong shapes, which `fill` refuses.
     """
     merged = dict(arrays)
-    if config.num_segments > 1 and TOKENS in arrays and TYPES in arrays:
+    encoder = config.model.encoder
+    known = [np.shape(arrays.get(name, ())) for name in (TOKENS, TYPES)]
+    wanted = [(rows, encoder.d_model) for rows in (config.vocab_size, encoder.token_types)]
+    if config.num_segments > 1 and known == wanted:
         tokens, types = np.asarray(arrays[TOKENS]), np.asarray(arrays[TYPES])
         merged[TOKENS] = np.concatenate([tokens, tokens + (types[1] - types[0])])
     return merged

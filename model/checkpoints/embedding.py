@@ -56,7 +56,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
-        DeviceError: The device does not compute in that precision.
+        DeviceError: The precision is unknown, or the device does not compute in it.
     """
     config = read_config(files)
     if is_supported(config.encoder):

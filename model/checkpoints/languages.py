@@ -106,7 +106,8 @@ def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
         is_one_script = len({_script(code) for code in alike}) == 1
         for code in sorted(alike, key=lambda code: _own_spelling(code) != short):
             tag = short if is_one_script and _is_likely(to_tag(code)) else to_tag(code)
-            tags[code] = _own_spelling(code) if tag in tags.values() else tag
+            choices = (tag, _own_spelling(code), code.replace("_", "-"), code)
+            tags[code] = next(each for each in choices if each not in tags.values())
     return tags
 
 
@@ -193,7 +194,7 @@ def sides_of(source: object, target: object) -> Sides | None:
     The result is None in the same cases as in `sides_in`.
     """
     sources, targets = _codes(source), _codes(target)
-    is_family = target in GROUPS or (isinstance(target, str) and FAMILY.fullmatch(target))
+    is_family = isinstance(target, str) and (target in GROUPS or FAMILY.fullmatch(target))
     if not sources or not (targets or is_family) or len(sources) == len(targets) == 1:
         return None
     return Sides(

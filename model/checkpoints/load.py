@@ -29,6 +29,7 @@ from model.checkpoints.families.unserved import translator_advice
 from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
 from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.weight_files import revision_of, weight_files
+from model.checkpoints.formats.yaml_errors import YAML_ERRORS
 from model.checkpoints.languages import LanguageTokens, pair_in
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
@@ -128,7 +129,8 @@ def find_models(reference: str) -> list[ModelFiles]:
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
-        CheckpointFormatError: A part of a model is missing or damaged.
+        CheckpointFormatError: A part of a model is missing, is damaged, occurs twice, or is a
+            pointer of Git LFS.
         UnsupportedModelError: The languages of a model are unknown, or a named language is not a
             language of the model.
     """
@@ -261,11 +263,11 @@ def _languages(weights: Path) -> tuple[str, str] | None:
 
 def _length_factor(folder: Path) -> float:
     for path in sorted(folder.glob("config*.yml")):
-        check_file(path)
         try:
+            check_file(path)
             options = yaml.safe_load(path.read_text(encoding="utf-8"))
             factor = float(options.get("max-length-factor", MARIAN_MAX_LENGTH_FACTOR))
-        except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        except (OSError, OverflowError, TypeError, *YAML_ERRORS) as error:
             raise CheckpointFormatError(f"{path.name} is not a settings file: {error}") from error
         if not 0 < factor < math.inf:
             raise CheckpointFormatError(

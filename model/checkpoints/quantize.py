@@ -11,7 +11,13 @@ from model.quantization.int8 import Int8Linear, QuantizedMatrix, quantize_matrix
 
 
 def quantize(model: EncoderDecoder, matrices: Mapping[str, QuantizedMatrix]) -> None:
-    """Replaces parameters of a filled model: `matrices` maps their names to int8 matrices."""
+    """Replaces matrices of a filled model by int8 matrices, and sets the model to int8.
+
+    Args:
+        model: The filled model.
+        matrices: Maps the name of each replaced parameter to its int8 matrix. The name
+            `encoder.embedding.weight` must be in the map.
+    """
     for parameter, matrix in matrices.items():
         path, _, _ = parameter.rpartition(".")
         module = model.get_submodule(path)

@@ -37,7 +37,7 @@ class EmbeddingJob:
         is_per_token: Whether the result is the last hidden state of each token, not one vector of
             the text.
         is_raw: Whether to skip a final Normalize module, which would scale the vector to Euclidean
-            length 1.
+            length 1. This has no effect on the states of tokens.
     """
 
     ids: list[int]

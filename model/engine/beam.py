@@ -129,5 +129,8 @@ class BeamSearch:
         return -math.inf if hypothesis.score is None else hypothesis.score
 
     def hypotheses(self) -> list[Hypothesis]:
-        """Returns the num_hypotheses best hypotheses, best first."""
+        """Returns the num_hypotheses best finished hypotheses, or fewer if there are fewer.
+
+        The best hypothesis comes first.
+        """
         return self.finished[: self.options.num_hypotheses]

@@ -28,8 +28,8 @@ LOW_LATENCY_TOKENS = 8
 
 SMALL_ROWS, SMALL_BATCH_TOKENS = 16, 128
 """A step of a batch with fewer than SMALL_ROWS rows decodes at most SMALL_BATCH_TOKENS tokens in
-all, but at least LOW_LATENCY_TOKENS per row. On a CPU, the step takes 1 to 2 ms with a small
-model."""
+all. The limit per row is never below LOW_LATENCY_TOKENS. On a CPU, the step takes 1 to 2 ms with a
+small model."""
 
 SEARCH_TOKENS = 8
 """Maximum number of tokens of each hypothesis that a `Searcher` decodes in one call. If a search

@@ -271,8 +271,9 @@ class AttentionJob:
         queries: Queries that one forward pass answers.
         knockout: Parts of the model that are switched off; None if the job is not about knock-outs.
             An empty knock-out switches nothing off. Results with other knock-outs are compared with
-            its results. For this comparison, every job with a knock-out runs in PyTorch. The output
-            of other jobs may come from native code, whose int8 values differ a little.
+            the results of an empty one. For this comparison, every job with a knock-out runs in
+            PyTorch. The output of other jobs may come from native code, whose int8 values differ a
+            little.
     """
 
     source: list[int]
@@ -321,7 +322,7 @@ def plane(kind: AttentionKind, source_tokens: int, target_tokens: int) -> tuple[
 
 
 def listed(values: SequenceOf[object] | type[StrEnum]) -> str:
-    """Returns the values as text for an error message; a long list is shortened."""
+    """Returns the values as text for an error message; long lists and values are shortened."""
     shown = [str(value)[:SHOWN_CHARS] for value in islice(values, SHOWN_VALUES)]
     if not shown:
         return "none"

@@ -146,7 +146,7 @@ def resolve_edge(
         lengths: Numbers of source and target tokens.
 
     Raises:
-        AttentionQueryError: A sequence does not have the token.
+        AttentionQueryError: The source or the target does not have a named token.
     """
     rows, columns = plane(kind, *lengths)
     query = resolve_token(kind, edge[0], rows, is_source=kind is AttentionKind.ENCODER)

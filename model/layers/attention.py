@@ -22,7 +22,7 @@ class RowLengths:
 
     Attributes:
         lengths: Number of keys of each row (B,).
-        kernels: Compute the attention.
+        kernels: Kernels that compute the attention.
         new: Last key and value of each row, which the kernels append to the keys and values.
     """
 
@@ -67,7 +67,8 @@ def attention(
         value: (..., S, K).
         bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key. With
             RowLengths, each row must have one query, `scale` must be None, and `return_weights`
-            must be False. If it has a new key and value, they are written to `key` and `value`.
+            must be False. If the RowLengths has `new`, the new keys and values are written to
+            `key` and `value`.
         scale: Factor of the scores; None means 1 / sqrt(K).
         return_weights: Whether to return the attention weights.
 

@@ -28,7 +28,7 @@ class LayerState:
         self_bias: (B, 1, T, L), 0 up to the position of each token and -inf after that position;
             or the lengths of the targets. An SSRU decoder does not use this bias.
         positions: Target positions of the T tokens of this call (B, T).
-        kernels: Compute parts of a step.
+        kernels: Kernels that compute parts of a step.
     """
 
     memory_key: Tensor
@@ -44,7 +44,7 @@ class LayerState:
     def append(self, key: Tensor, value: Tensor) -> Bias:
         """Writes the keys and values (B, H, T, K) of this call's tokens to their positions.
 
-        If the bias is a RowLengths, the attention writes them later.
+        If the bias is a RowLengths, the attention writes the keys and values later.
 
         Returns:
             The bias for the attention to all keys.
@@ -169,9 +169,9 @@ class DecodingCache:
             tokens: Number of tokens of this call (T).
             target_width: Number of target positions (L), at least the longest target in use,
                 the T tokens of this call included.
-            kernels: Compute parts of a step with one token per row. They get the number of keys of
-                each row, and need no bias. If `kernels` is None, biases exclude padding and later
-                positions.
+            kernels: Kernels that compute parts of a step with one token per row. They read the
+                number of keys of each row, and need no bias. If `kernels` is None, biases exclude
+                padding and later positions.
         """
         start = self.positions[:rows, None]
         positions = start  # (B, T)

@@ -56,7 +56,7 @@ def join(
         ended: Residual sum around this sublayer.
         next_norm: In a pre-norm stack, the layer norm before the next sublayer, or the final one.
             A post-norm stack does not use it.
-        kernels: Compute the sum and the layer norm.
+        kernels: Kernels that compute the sum and the layer norm.
     """
     total, normed = kernels.add_norm(x, y, next_norm if ended.is_pre else ended.norm)
     return (total, normed) if ended.is_pre else (normed, normed)

@@ -24,7 +24,7 @@ class RowKernels(Protocol):
     def embed(
         self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
     ) -> Tensor:
-        """Returns the vectors (B, T, D) of tokens times `scale`, plus their positions' vectors.
+        """Returns (B, T, D): the tokens' vectors times `scale`, plus the positions' vectors.
 
         Args:
             tokens: Ids (B, T). The vector of a negative id is zero. T is 1 in a decode step.

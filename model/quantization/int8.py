@@ -63,7 +63,9 @@ HAS_FAST_INT8 = has_fast_int8()
 
 
 def int8_matmul(x: Tensor, weight: Tensor) -> Tensor:
-    """Returns the exact x · weightᵀ, float32 (B, out), for int8 x (B, in) and weight (out, in).
+    """Returns x · weightᵀ, float32 (B, out), for int8 x (B, in) and weight (out, in).
+
+    The sums of integers are exact. A sum above 2**24 is then rounded once, to float32.
 
     Without torch's int8 product, float32 products are summed in parts small enough to be exact.
     """

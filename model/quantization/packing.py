@@ -15,7 +15,7 @@ PANEL = 64
 def pack(matrix: Tensor) -> Tensor:
     """Packs int8 (out, in) into (out / 64, in / 4, 64, 4); returns a packed matrix unchanged.
 
-    If `out` is not a multiple of 64, zeros fill the last panel.
+    If `out` is not a multiple of 64, zeros fill the last panel. `in` must be a multiple of 4.
     """
     if matrix.dim() == 4:
         return matrix

@@ -22,8 +22,8 @@ every token, even a token far from the cut.
 Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
 of the result. In Unigram the property follows from the Viterbi algorithm, but only for the tokens
 before an edge. The algorithm adds scores from left to right, and rounds each sum. If two
-segmentations have equal exact sums, the rounding decides. It depends on the word's beginning, so
-`word[edge:]` alone may get other tokens.
+segmentations have equal exact sums, the rounding decides. The rounding depends on the word's
+beginning, so `word[edge:]` alone may get other tokens.
 """
 
 from collections.abc import Sequence

@@ -79,7 +79,8 @@ class TextTokenizer:
         special_ids: The ids in front of every text, and the ids behind every text.
 
     Raises:
-        CheckpointFormatError: The file is damaged, or its special tokens alone reach `max_tokens`.
+        CheckpointFormatError: The file is damaged, its post-processor is not supported, or its
+            special tokens alone reach `max_tokens`.
     """
 
     def __init__(self, path: Path, max_tokens: int, is_lowercase: bool = False) -> None:
@@ -156,7 +157,7 @@ class TextTokenizer:
         return TokenizedText(text, ids, pieces, places(spans, special, shift), special)
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
-        """Returns the text of the given ids."""
+        """Returns the text of ids, without the special tokens if `skip_special_tokens` is true."""
         around = {*chain.from_iterable(self.special_ids)} if skip_special_tokens else ()
         # The file need not mark the ids of `around` as special, so they are removed here.
         kept = [each for each in ids if each not in around]

@@ -99,7 +99,7 @@ class Tokenizer:
         self.unknown_characters: set[str] = set()
 
     def id_of(self, piece: str) -> int:
-        """Returns the id of a piece of the vocabulary."""
+        """Returns the id of a piece; `unk_id` if the vocabulary does not have the piece."""
         number: int = self.processor.piece_to_id(piece)
         return number
 
@@ -110,7 +110,7 @@ class Tokenizer:
         return other
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text as the model reads them. EOS is not included.
+        """Returns the ids of a text as the model reads them, without the prefix and EOS.
 
         The result is empty for white space alone.
 

@@ -19,6 +19,13 @@ def test_every_code_of_a_model_has_a_tag_of_its_own(codes: list[str]) -> None:
     assert len(named) > 0.9 * len(codes)
 
 
+@pytest.mark.parametrize("names", [("zho", "cmn"), ("srp", "sr")])
+def test_codes_of_the_same_tags_are_told_apart(names: tuple[str, str]) -> None:
+    scripts = {"zho": ("Hans", "Hant"), "srp": ("Cyrl", "Latn")}[names[0]]
+    codes = [f"{name}_{script}" for name in names for script in scripts]
+    assert len(set(distinct_tags(codes).values())) == len(codes)
+
+
 @pytest.mark.parametrize(
     ("code", "tag"),
     [

@@ -1,5 +1,6 @@
 """Marian's .npz against its .bin: the same tensors have to become the same model."""
 
+import io
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -146,6 +147,16 @@ def no_array(path: Path) -> None:
         archive.writestr("notes.txt", "x")
 
 
+def endless(path: Path) -> None:
+    """The header of an array promises more memory than there is."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (10**15,)}
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("Wemb.npy", header.getvalue())
+
+
 class Trap:
     """Leaves a file behind when it is unpickled."""
 
@@ -168,6 +179,7 @@ def pickled(path: Path) -> None:
         (other_version, "cut short or damaged"),
         (one_array, "one array, not an archive"),
         (no_array, r"notes\.txt, which is not an array"),
+        (endless, "cut short or damaged"),
         (pickled, "cannot be read: Object arrays cannot be loaded"),
         (lambda path: path.write_bytes(b""), "cut short or damaged"),
         (lambda path: path.write_bytes(pickle.dumps([1])), "cut short or damaged"),

@@ -39,6 +39,15 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("target", [["de", "fr"], {"de": 1}, 3])
+def test_language_that_is_no_text_is_no_language(folder: Path, target: object) -> None:
+    folder = folder.rename(folder.parent / "model")
+    options = {"source_lang": "en", "target_lang": target}
+    (folder / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
+    with pytest.raises(CheckpointError):
+        find_models(str(folder))
+
+
 def load(files: ModelFiles, dtype: str = "float32") -> Any:
     return load_model(files, CPU, dtype)
 

@@ -176,3 +176,10 @@ def test_shard_that_is_a_pointer_is_recognised(tmp_path: Path) -> None:
     index.write_text('{"weight_map": {"x": "a.bin"}}', encoding="utf-8")
     with pytest.raises(CheckpointFormatError, match=r"a\.bin: pointers of Git LFS"):
         read_tensors(index)
+
+
+def test_tensor_without_values_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / PICKLE
+    torch.save({"a": torch.zeros(2, device="meta")}, path)
+    with pytest.raises(CheckpointFormatError, match="a is not a plain array"):
+        read_tensors(path)

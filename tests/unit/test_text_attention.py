@@ -185,3 +185,19 @@ def test_padded_texts_have_the_states_of_packed_ones(encoder: TextEncoder) -> No
             for _ in run_layers(batch, 100):
                 pass
             torch.testing.assert_close(found[: len(ids)], batch.read()[: len(ids)])
+
+
+@torch.no_grad()
+def test_query_of_a_layer_is_not_changed_by_later_layers(encoder: TextEncoder) -> None:
+    """A text of several slices, whose tensors the batch would otherwise use again."""
+    ids = texts()[-1]
+    queries = (TraceQuery(ENCODER, 0, 0, 5), AttentionQuery({ENCODER: (1,)}, (0,)))
+    found = []
+    for slice_tokens in (128, 8):
+        whole = TextCapturePass(encoder, [AttentionJob(ids, [], queries)], slice_tokens)
+        while whole.advance():
+            pass
+        found.append(whole.results()[0][0])
+    for name in ("query", "key", "value", "result"):
+        one, several = (getattr(trace, name) for trace in found)
+        assert_allclose(several, one, rtol=0, atol=1e-5)

@@ -53,8 +53,9 @@ class Graphs:
         data in the pool. The largest graph should come first: smaller graphs then fit into its
         memory. If the device refuses a capture, no graph is used.
 
-        A capture does not wait for the work of other threads. It releases PyTorch's cached memory
-        only if memory runs out. Other models therefore go on serving while a model is loaded.
+        A capture does not wait for the work of other threads. Only if memory runs out, the method
+        releases PyTorch's cached memory, and captures all functions again. Other models therefore
+        go on serving while a model is loaded.
 
         Raises:
             torch.OutOfMemoryError: The device has too little memory.

@@ -24,6 +24,9 @@ def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
     Triton compiles a kernel at its first launch. This function therefore launches each kernel once.
     Triton needs a C compiler, and a writable folder for the compiled code. The environment variable
     TRITON_CACHE_DIR can name this folder.
+
+    Raises:
+        torch.OutOfMemoryError: The device has too little memory.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return PLAIN
@@ -43,7 +46,7 @@ def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
 
 
 def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) -> None:
-    """Launches each kernel on tensors of one row; attention both without and with new keys."""
+    """Launches each kernel on tensors of one row, and attention also with a new key."""
     heads = torch.zeros(1, 1, 1, 32, device=device, dtype=dtype)
     vector, ids = heads[0], torch.ones(1, 1, dtype=torch.long, device=device)
     norm = torch.nn.LayerNorm(32, device=device, dtype=dtype)

@@ -64,9 +64,10 @@ MOVES = (4, 8, 16, 32, 64, 128)
 TOKENS_PER_CALL = 4
 """Number of tokens of each row that one launch decodes.
 
-A launch decodes only one token if scores are requested, or if no row may get this many tokens.
-On an H200, the host needs about as long for a launch and its tokens as the device needs for one
-token of 1,024 rows. A row that ends is computed until the end of the launch, and in the next one.
+A launch decodes only one token if scores are requested, if the caller asks for fewer tokens, or if
+no row may get this many. On an H200, the host needs about as long for a launch and its tokens as
+the device needs for one token of 1,024 rows. A row that ends is computed until the end of the
+launch, and in the next launch.
 """
 
 OUTPUT_MULTIPLE = 64

@@ -1,10 +1,10 @@
 """Defines the programs of decode steps in Triton's language.
 
-A row has room for more keys than it uses; `lengths` has the number of keys that it uses. One
-program of the attention computes one head of one row. It reads the keys and values in blocks. After
-each block, it keeps the largest score, the sum of the exponentials and the sum of the weighted
-values. The order of summation depends only on the number of keys of the row. A row therefore has
-the same bits in every batch. All programs compute in float32.
+Each row has room for more keys than it uses. `lengths` holds the number of keys that each row uses.
+One program of the attention computes one head of one row. It reads the keys and values in blocks.
+After each block, it keeps the largest score, the sum of the exponentials and the sum of the
+weighted values. The order of summation depends only on the number of keys of the row. A row
+therefore has the same bits in every batch. All programs compute in float32.
 
 Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
 """

@@ -1,6 +1,7 @@
 """Runs the native decoder over given targets, and returns its hidden states.
 
-One native call of the decoder computes one token of each of up to ROWS targets.
+One native call of the decoder computes one token for each target. At most ROWS targets are decoded
+together.
 """
 
 import ctypes

@@ -208,7 +208,7 @@ def check(status: int) -> None:
 
     Raises:
         MemoryError: The native code could not allocate memory.
-        RuntimeError: The native code refused the arguments.
+        RuntimeError: The native code refused the arguments, or failed for another reason.
     """
     if status == OUT_OF_MEMORY:
         raise MemoryError("the native code could not allocate memory")

@@ -119,7 +119,10 @@ class NativeTextEncoder:
         return batch
 
     def end(self, batch: EncoderBatch) -> None:
-        """Keeps the scratch memory of a batch for later batches, unless the batch is large."""
+        """Keeps the scratch memory of a batch for later batches, unless the batch is large.
+
+        The caller must not use the batch afterwards.
+        """
         assert isinstance(batch, TextBatch)
         if batch.num_tokens <= KEPT_TOKENS:
             self.spare.append(batch)

@@ -1,6 +1,7 @@
 """Reads the options of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet encoders.
 
-It also defines Family, for all families of text encoders. The module does not import torch.
+The module also defines the class Family, which describes any family of text encoders. The module
+does not import torch.
 """
 
 import re

@@ -86,6 +86,9 @@ def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles
 
     If the folder has a `modules.json`, or the config names another architecture, the given files
     are returned unchanged.
+
+    Raises:
+        CheckpointFormatError: The config is damaged.
     """
     options = read_options_if_there(files.encoder / CONFIG)
     if files.head is None and is_cross_encoder(options):

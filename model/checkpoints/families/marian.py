@@ -74,6 +74,7 @@ def read_config(
 
     Raises:
         UnsupportedModelError: Options are not implemented; the error lists all of them.
+        CheckpointFormatError: The file has no options, or they are not a YAML mapping.
     """
     options = file.options()
     reasons = [
@@ -185,6 +186,7 @@ def load_weights(
     Raises:
         WeightMismatchError: Tensors and parameters do not match.
         UnsupportedModelError: A tensor has a type that cannot be read.
+        CheckpointFormatError: A tensor is damaged.
     """
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)

@@ -116,10 +116,13 @@ def _theta(options: Options, kind: str, reasons: list[str]) -> float:
 
 
 def _number(options: Options, option: str, default: float, reasons: list[str]) -> float:
-    """Returns a number above 0; adds a wrong value to `reasons`."""
+    """Returns an option that is a number above 0 and below 1e12.
+
+    If the value is wrong, an entry is added to `reasons`, and the default is returned.
+    """
     value = options.get(option, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
-        reasons.append(f"{option} is {value!r}, it must be a number above 0")
+        reasons.append(f"{option} is {value!r}, it must be a number above 0 and below 1e12")
         return default
     return float(value)
 

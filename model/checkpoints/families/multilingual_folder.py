@@ -69,7 +69,7 @@ language tokens.
 Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES.
 """
 
-SMALL_100 = re.compile(r"small-?100", re.I)
+SMALL_100 = re.compile(r"small-?100(?![0-9k])", re.I)
 SMALL_100_CODE = "tokenization_small100.py"
 
 

@@ -13,6 +13,7 @@ from model.checkpoints.families.hf_config import CONFIG, FAMILIES, read_model_op
 from model.checkpoints.folder_names import name_of, title_of
 from model.checkpoints.formats.json_files import read_options, read_options_if_there
 from model.checkpoints.formats.weight_files import find_weights
+from model.checkpoints.formats.yaml_errors import YAML_ERRORS
 from model.checkpoints.languages import (
     LanguageTokens,
     Sides,
@@ -217,7 +218,9 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     """Returns the id of each piece.
 
     Raises:
-        CheckpointFormatError: The ids are not 0, 1, 2 and so on, or EOS or UNK is missing.
+        CheckpointNotFoundError: There is no such `.json` file.
+        CheckpointFormatError: The file is damaged. Or the ids are not 0, 1, 2 and so on, or EOS or
+            UNK is missing.
     """
     ids = read_options(path) if path.suffix == ".json" else _read_yaml(path)
     numbers = [number for number in ids.values() if type(number) is int]
@@ -236,7 +239,7 @@ def _read_yaml(path: Path) -> dict[str, int]:
         check_file(path)
         content = yaml.load(path.read_text(encoding="utf-8"), loader)
         return {str(piece): int(number) for piece, number in content.items()}
-    except (OSError, yaml.YAMLError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, TypeError, *YAML_ERRORS) as error:
         raise CheckpointFormatError(f"{path} is not a vocabulary: {error}") from error
 
 

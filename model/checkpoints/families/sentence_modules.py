@@ -155,7 +155,7 @@ def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
     tokenizer's config. The result is never larger than `max_tokens` of the encoder.
 
     Raises:
-        CheckpointError: A file is damaged.
+        CheckpointError: A file is damaged, or an option is not implemented.
     """
     value, option = read_transformer_options(folder).get("max_seq_length"), "max_seq_length"
     if value is None:

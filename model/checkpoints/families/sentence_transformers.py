@@ -77,7 +77,7 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
-        CheckpointError: A model's files are damaged or missing.
+        CheckpointError: A model's files are damaged or missing, or a module is not implemented.
     """
     folders = _model_folders(files_of(reference))
     if not reference.startswith(PACKAGE):
@@ -123,8 +123,8 @@ def read_folder(folder: Path) -> EmbeddingFiles:
 
     Raises:
         CheckpointNotFoundError: The folder has neither `modules.json` nor a served encoder.
-        CheckpointFormatError: A part is missing or is a pointer of Git LFS, or `modules.json` is
-            damaged or names a path outside the folder.
+        CheckpointFormatError: A part is missing or is a pointer of Git LFS, or a JSON file is
+            damaged. Or `modules.json` names a path outside the folder.
         UnsupportedModelError: Modules are not implemented; the error lists all of them.
     """
     encoder, head = folder, None

@@ -1,6 +1,6 @@
 """Copies large arrays into huge pages, if the system provides huge pages.
 
-Reads in random order are faster in huge pages.
+An array in huge pages is faster to read in random order.
 """
 
 import mmap

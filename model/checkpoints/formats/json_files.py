@@ -45,7 +45,8 @@ def read_options_if_there(path: Path) -> dict[str, Any]:
     """Returns the JSON object in an optional file; an empty dictionary if the file is missing.
 
     Raises:
-        CheckpointFormatError: The file is not JSON, or does not hold an object.
+        CheckpointNotFoundError: The file cannot be read.
+        CheckpointFormatError: `read_json` refuses the file, or the file does not hold an object.
     """
     return read_options(path) if path.is_file() else {}
 

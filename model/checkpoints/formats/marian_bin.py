@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from model.checkpoints.formats.huge_pages import copy_of
 from model.checkpoints.formats.mapped_files import map_file
+from model.checkpoints.formats.yaml_errors import YAML_ERRORS
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.quantization.int8 import QuantizedMatrix, quantize_matrix
 
@@ -26,8 +27,6 @@ OPTIONS_ITEM = "special:model.yml"
 FLOAT16 = 0x0402
 FLOAT32 = 0x0404
 INTGEMM8 = 0x4101
-YAML_ERRORS = (ValueError, KeyError, AttributeError, RecursionError)
-"""Errors that PyYAML raises for malformed dates, booleans and numbers, and for deep nesting."""
 
 FLOATS: dict[int, np.dtype[np.floating[Any]]] = {
     FLOAT16: np.dtype("<f2"),
@@ -60,7 +59,9 @@ class MarianFile:
         path: The file, already unpacked (not .gz).
 
     Raises:
-        CheckpointFormatError: The file is cut short or is not a `.bin` container.
+        CheckpointFormatError: The file is cut short, is too large, is not a regular file, or is
+            not a `.bin` container.
+        OSError: The file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -119,7 +120,7 @@ class MarianFile:
         text = self.data[item.offset : item.offset + item.num_bytes].rstrip(b"\0")
         try:
             options = yaml.safe_load(text)
-        except (yaml.YAMLError, *YAML_ERRORS) as error:
+        except YAML_ERRORS as error:
             raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM}: {error}") from error
         if not isinstance(options, dict):
             raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM} is not a mapping")
@@ -171,8 +172,8 @@ class MarianFile:
             )
         # The header of an int8 matrix has the shape (in, out), but the bytes are in the order
         # (out, in). The returned array keeps the order of the bytes. The bytes of a table _Wt of
-        # shape (V, D) are in the order (D, V), so the array is transposed back to (V, D). Only the
-        # bytes of Wemb are in the order of its shape.
+        # shape (V, D) are in the order (D, V), so the array is transposed back to (V, D). Only in
+        # Wemb do the bytes have the order of the header's shape.
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array), multiplier
@@ -184,6 +185,9 @@ class MarianFile:
 
     def quantized(self, name: str) -> QuantizedMatrix:
         """Returns an int8 matrix (out, in) or table (V, D). A float matrix is rounded to int8.
+
+        Raises:
+            CheckpointFormatError: The tensor is damaged.
 
         Source: marian-dev, src/tensors/cpu/intgemm_interface.h.
         """

@@ -18,7 +18,7 @@ from model.regular_files import MAX_WEIGHT_BYTES, check_file
 TYPES = {dtype: kind for kind, dtype in FLOATS.items()}
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 DAMAGE = (
-    *(OSError, EOFError, ValueError, KeyError, NotImplementedError),
+    *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error),
 )
 """Errors for a file that is missing, damaged or no archive, or that contains Python objects."""

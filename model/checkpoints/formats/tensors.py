@@ -35,10 +35,10 @@ def read_tensors(weights: Path) -> Arrays:
             PyTorch, or the index of shards (`.index.json`).
 
     Raises:
-        CheckpointFormatError: A file is damaged, is a pointer of Git LFS, or holds more than
-            tensors. Or two files hold the same tensor, or a tensor is not in the shard that the
-            index names.
-        CheckpointNotFoundError: A shard is missing.
+        CheckpointFormatError: A file is damaged, is too large, is a pointer of Git LFS, or holds
+            more than tensors. Or two files hold the same tensor, or a tensor is not in the shard
+            that the index names.
+        CheckpointNotFoundError: A shard is missing, or the index cannot be read.
     """
     arrays: Arrays = {}
     places: dict[str, str] = {}
@@ -100,7 +100,10 @@ def _read_pickle(path: Path) -> Any:
 def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex():
         raise CheckpointFormatError(f"{path}: {name} is not a plain array of numbers")
-    array: NDArray[np.float32] = tensor.detach().float().contiguous().numpy()
+    try:
+        array: NDArray[np.float32] = tensor.detach().float().contiguous().numpy()
+    except (RuntimeError, TypeError) as error:  # such as a type of 4 bits
+        raise CheckpointFormatError(f"{path}: {name} is not a plain array of numbers") from error
     return array
 
 

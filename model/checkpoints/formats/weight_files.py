@@ -49,7 +49,7 @@ def weight_files(weights: Path) -> list[Path]:
 
     Raises:
         CheckpointFormatError: The index is damaged, or names a file outside its folder.
-        CheckpointNotFoundError: A shard is missing.
+        CheckpointNotFoundError: A shard is missing, or the index cannot be read.
     """
     if not weights.name.endswith(INDEX):
         return [weights]
@@ -64,6 +64,7 @@ def read_index(path: Path) -> dict[str, str]:
     """Maps the name of each tensor to the name of the file that holds it.
 
     Raises:
+        CheckpointNotFoundError: The index cannot be read.
         CheckpointFormatError: The index is damaged, or names a file outside its folder.
     """
     files = read_options(path).get("weight_map")
@@ -83,7 +84,8 @@ def revision_of(weights: Path) -> str:
     The checksum covers the contents of all shards, in the order of their names.
 
     Raises:
-        CheckpointError: A shard is missing, or the index is damaged.
+        CheckpointError: A shard is missing, the index is damaged, or a file is too large.
+        OSError: A file cannot be read.
     """
     digest = hashlib.sha256()
     for path in weight_files(weights):

@@ -73,7 +73,8 @@ class Contributions(ABC):
 
         Args:
             summands: Vectors (R, S, D) of the attended tokens. Their sum, plus the bias of the
-                output projection, is the output of the sublayer.
+                output projection, is the output of the sublayer. The method may change
+                these vectors.
             stream: Residual stream (R, D) before the sublayer.
             first: Position of the first of the R attending tokens in the sentence.
         """
@@ -131,7 +132,9 @@ class ValueZeroing(Contributions):
         streams = stream[:, None].expand_as(without)
         changed = self._finish(streams.flatten(0, 1), without.flatten(0, 1)).view_as(without)
         distances = 1.0 - F.cosine_similarity(expected[:, None], changed, dim=-1)
-        return normalized(distances.clamp_min(0.0))
+        # A token that is not attended contributes exactly 0, in spite of rounding.
+        distances = distances.clamp_min(0.0).masked_fill(~summands.any(dim=-1), 0.0)
+        return normalized(distances)
 
     def _finish(self, stream: Tensor, output: Tensor) -> Tensor:
         """Returns N outputs (N, D) of the layer, one for each output (N, D) of the sublayer."""

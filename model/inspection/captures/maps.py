@@ -27,7 +27,7 @@ from model.layers.attention import attention_weights
 class MapsCapture(Capture):
     """Captures attention maps.
 
-    It computes the weights from queries and keys in float32, even for a bfloat16 model. The sum of
+    The weights are computed from queries and keys in float32, even for a bfloat16 model. The sum of
     each row is therefore very close to 1.
 
     Args:

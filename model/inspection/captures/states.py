@@ -62,7 +62,12 @@ class StatesCapture(Capture):
         attended = rest.add(stream, output)
         feed_forward = None if rest.feed_forward is None else rest.feed_forward(attended)[0]
         self.states = LayerStates(
-            stream[0], output[0], attended[0], feed_forward, rest.finish(attended)[0]
+            # A copy, because the batch may overwrite the stream.
+            stream[0].clone(),
+            output[0],
+            attended[0],
+            feed_forward,
+            rest.finish(attended)[0],
         )
         yield from ()  # nothing to yield: the work is a single slice
 

@@ -13,8 +13,8 @@ from model.inspection.trace import AttentionTrace, trace_attention
 class TraceCapture(Capture):
     """Captures the inputs of one token's attention, in all heads of a layer.
 
-    These are the query vector, the attended keys and values, the output's weight and bias, and the
-    position bias if there is one.
+    The inputs are the queries of the token, the attended keys and values, and the weight and bias
+    of the output projection. In some text encoders, a bias of the scores is also an input.
 
     Args:
         query: Names the layer, the head and the token.
