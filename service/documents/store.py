@@ -68,11 +68,20 @@ class DocumentStore:
         self.folder = Path(folder)
 
     def save(self, state: DocumentState) -> None:
-        """Writes a state; other processes read the old state or the new one, never a mixture."""
+        """Writes a state; other processes read the old state or the new one, never a mixture.
+
+        Raises:
+            FileNotFoundError: The folder has been removed.
+            OSError: The state cannot be written.
+        """
         self._write(state.id + _STATE, json.dumps(asdict(state)).encode())
 
     def finish(self, state: DocumentState, content: bytes) -> None:
-        """Writes the translation of a document, and then its state."""
+        """Writes the translation of a document, and then its state.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
         self._write(state.id + _CONTENT, content)
         self.save(state)
 
@@ -131,5 +140,9 @@ class DocumentStore:
 
     def _write(self, name: str, content: bytes) -> None:
         temporary = self.folder / f".{_new_secret()}"
-        temporary.write_bytes(content)
-        os.replace(temporary, self.folder / name)
+        try:
+            temporary.write_bytes(content)
+            os.replace(temporary, self.folder / name)
+        except BaseException:  # such as a full disk
+            temporary.unlink(missing_ok=True)
+            raise

@@ -21,7 +21,9 @@ BREAK = "\x1e"
 HTML and XML do not allow this character, so no text contains it already.
 """
 
-_LINE_BREAKS = re.compile(r"[ \t]*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+[ \t]*")
+_LINE_BREAKS = re.compile(
+    r"(?<![ \t])[ \t]*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029][ \t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]*"
+)
 
 
 class Kind(Enum):

@@ -1,6 +1,7 @@
 """Documents of plain text: all bytes outside of the translated texts stay the same."""
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from service.documents.base import Document, DocumentError, UnsupportedFormatError
 from service.documents.formats import FORMATS, read_document
 from service.documents.plain.passages import wrap
+from service.text.html.html_text import plain_text
 from service.text.letters import has_letters
 from tests.archives import upper
 
@@ -251,3 +253,74 @@ def test_wrapping_keeps_all_words(contents: list[str], translation: str) -> None
 def test_extensions_are_read_in_any_case() -> None:
     assert set(TEXTS) <= set(FORMATS)
     assert read_document("A.TXT", b"Hello").texts() == ["Hello"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "texts"),
+    [
+        (
+            ".md",
+            "```code``` is a word.\n\nMore text here.\n",
+            ["```code``` is a word.", "More text here."],
+        ),
+        (".md", "# C#\n\n## Learn C# ##\n", ["C#", "Learn C#"]),
+        (".md", "<pre>\ncode\n\nmore code\n</pre>\n\nText\n", ["Text"]),
+        (".md", "<!-- a\n\nb -->\nText\n", ["Text"]),
+        (
+            ".md",
+            "Name | Value\n--- | ---\nalpha | beta\n\nText\n",
+            ["Name", "Value", "alpha", "beta", "Text"],
+        ),
+        (".html", "I <3 you", ["I <3 you"]),
+        (".html", "<p>one</p>rest with <3 hearts", ["one", "rest with <3 hearts"]),
+        (".json", '{"a": "hello \\ud800 world", "b": "hi"}', ["hi"]),
+        (".po", 'msgid ""\n"foo\u2028bar baz"\nmsgstr ""\n', ["foo\u2028bar baz"]),
+    ],
+)
+def test_texts_are_found_whole(suffix: str, text: str, texts: list[str]) -> None:
+    document = read(suffix, text)
+    assert [plain_text(each) if document.is_html else each for each in document.texts()] == texts
+
+
+def test_no_break_spaces_at_the_ends_are_kept() -> None:
+    changed = rewrite(".html", "<p>Price:&nbsp;<img src=x></p>", lambda text: text.upper())
+    assert changed in ("<p>PRICE:&nbsp;<img src=x></p>", "<p>PRICE:\u00a0<img src=x></p>")
+
+
+CUE = "1\n00:00:01,000 --> 00:00:02,500\n"
+
+
+@pytest.mark.parametrize(
+    ("cue", "translation", "expected"),
+    [
+        ("Hello\n<i>there</i>\n", "Hi", "Hi\n"),
+        ("<i>Hello</i>\nthere\n", "Hi", "<i>Hi</i>\n"),
+        ("Go <i>left</i> and then ->\n", "GO", "GO\n"),
+    ],
+)
+def test_tags_of_subtitles_stay_balanced(cue: str, translation: str, expected: str) -> None:
+    assert rewrite(".srt", CUE + cue, lambda _: translation) == CUE + expected
+
+
+def test_wrapped_line_does_not_begin_with_a_mark() -> None:
+    lines = wrap(
+        "A capital do pais de Paris - uma velha cidade", ["The capital of Paris", "is an old city"]
+    )
+    assert not any(line.startswith("- ") for line in lines)
+    assert " ".join(lines) == "A capital do pais de Paris - uma velha cidade"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        (".md", "# a" + " " * 200_000 + "b"),
+        (".md", "`" * 200_000 + " x `"),
+        (".md", "a | b\n" + "-" * 100_000 + " |\n" + "| " * 50_000),
+        (".srt", f"{CUE}hi {'</i>' * 30_000}\n"),
+        (".html", "<" * 100_000),
+    ],
+)
+def test_reading_is_linear(suffix: str, text: str) -> None:
+    start = time.process_time()
+    read(suffix, text)
+    assert time.process_time() - start < 20

@@ -1,10 +1,14 @@
 """HTML as a text with markers, and back."""
 
+import re
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html
 
+from service.text.html.elements import unescaped
 from service.text.html.html_text import plain_text, protect_html
 from service.text.markup import BREAK
 from service.text.protection import MARKER
@@ -71,3 +75,57 @@ def test_no_text_fails_and_the_result_parses(text: str) -> None:
     html.fragment_fromstring(restored, create_parent="div")
     again = protect_html(restored, set("<>"))
     assert again.restore(again.text) == restored
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<html><body>hi</body></html>text after",
+        "<p>abc</p></body></html><p>def</p>",
+        "foo</body><!-- c -->bar",
+        "</html>abc",
+        "<html><body>hi</body><!-- a --></html><!-- b -->",
+        "<!-- a --><html><body>x</body></html>",
+        "<script>'</body>'</script>one</body>two",
+    ],
+)
+def test_text_after_the_last_tag_is_kept(text: str) -> None:
+    found = protect_html(text, set())
+    restored = found.restore(found.text)
+    assert re.sub("<[^!>]*>", "", restored) == re.sub("<[^!>]*>", "", text)
+
+
+@pytest.mark.parametrize("start", ["\ufeff", "<!-- a -->", '<?xml version="1.0"?>'])
+def test_document_may_begin_with_something_else(start: str) -> None:
+    text = '<!DOCTYPE html>\n<html lang="en"><head></head><body><p>x</p></body></html>'
+    found = protect_html(start + text, set())
+    restored = found.restore(found.text)
+    assert '<html lang="en">' in restored
+    assert "<!DOCTYPE html>" in restored
+
+
+def test_document_gets_no_doctype() -> None:
+    text = "<html><body>x</body></html>"
+    found = protect_html(text, set())
+    assert found.restore(found.text) == text
+
+
+@pytest.mark.parametrize("reference", ["&#1;", "&#30;", "&#xFFFF;", "&#x1E"])
+def test_references_to_control_characters_are_left_out(reference: str) -> None:
+    found = protect_html(f"a{reference}<b>x</b> &#65;", set())
+    assert found.restore(found.text) == "a<b>x</b> A"
+
+
+def test_reference_of_any_length_is_read() -> None:
+    assert unescaped(f"&#{'1' * 5000};a") == "\ufffda"
+    assert unescaped("&#0000000065;&#x000000041;&amp;") == "AA&"
+    found = protect_html(f"Hello &#{'1' * 5000}; world", set())
+    assert "world" in found.restore(found.text)
+
+
+@pytest.mark.parametrize("text", ["a" + " " * 200_000 + "b", "<!--" * 100_000, "</body>" * 50_000])
+def test_long_runs_take_little_time(text: str) -> None:
+    """Each of these texts took minutes, or would with time that grows with the square."""
+    begin = time.process_time()
+    protect_html(text, set())
+    assert time.process_time() - begin < 20

@@ -149,6 +149,9 @@ def read_parts(
         members: All files of the archive.
         names: Names of the files to translate. Names that are not in the archive are left out.
         read: Reads one file. Its arguments are the content and the name of the file.
+
+    Raises:
+        DocumentError: A file to translate is damaged or too large.
     """
     parts = {name: read(members[name].data, name) for name in names if name in members}
     return ArchiveDocument(members, parts)

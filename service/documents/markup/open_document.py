@@ -52,7 +52,10 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 
 
 def _bodies(root: Element) -> Iterator[Element]:
-    """Yields the paragraphs and headings that are not inside another paragraph or heading."""
+    """Yields the paragraphs and headings that are not inside another paragraph or heading.
+
+    Elements whose names are in APART_KEPT are not searched.
+    """
     waiting = [root]
     while waiting:
         element = waiting.pop()

@@ -43,7 +43,10 @@ _KEPT_FIELDS = frozenset(
     "ADDIN AUTONUM CITATION DATE EQ FILENAME NOTEREF NUMPAGES PAGE PAGEREF REF SECTION SEQ TIME "
     "STYLEREF".split()
 )
-"""Fields whose result Word computes. The result of other fields is translated."""
+"""Names of the fields whose result stays as it is, because Word computes the result again.
+
+The result of all other fields is translated.
+"""
 
 MAX_FIELD_PARTS = 100
 """Largest number of neighbouring elements that are searched for the end of a field."""
@@ -130,10 +133,11 @@ def _items(container: Element) -> Iterator[Item | None]:
 
 
 def _kept_field(start: Element) -> list[Element]:
-    """Returns the elements that form the field that begins at `start`; they are siblings.
+    """Returns the sibling elements that form the field that begins at `start`.
 
     The list is empty if no field begins there, or if the result of the field is translated. It is
-    also empty if the field has more than MAX_FIELD_PARTS elements.
+    also empty if one run contains the whole field, or if the first or last run has other text. A
+    field of more than MAX_FIELD_PARTS elements gives an empty list too.
     """
     if local_name(start) == "fldSimple":
         instructions = [value for key, value in start.items() if key.endswith("}instr")]
@@ -148,8 +152,15 @@ def _kept_field(start: Element) -> list[Element]:
             instruction += (child.text or "") if local_name(child) == "instrText" else ""
         if depth <= 0:
             is_field = len(elements) > 1 and _is_kept_field(instruction)
-            return elements if is_field else []
+            return elements if is_field and not _has_text_around(elements) else []
     return []
+
+
+def _has_text_around(elements: Sequence[Element]) -> bool:
+    """Reports whether the runs of a field have text before its start or after its end."""
+    first, last = ([local_name(child) for child in elements[n]] for n in (0, -1))
+    starts, ends = first.index("fldChar"), last[::-1].index("fldChar")
+    return "t" in first[:starts] or "t" in last[len(last) - ends :]
 
 
 def _is_kept_field(instruction: str) -> bool:

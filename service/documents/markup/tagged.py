@@ -39,8 +39,10 @@ class Form(Enum):
     EMPTY = "img"
     """An element without words, such as a footnote reference."""
     KEPT = "code"
-    """An element whose words stay as they are. The sentence is translated as if a word
-    stood in its place."""
+    """An element whose words stay as they are.
+
+    The sentence is translated as if a single word stood in the place of the element.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +114,10 @@ class Block:
     place: Callable[[list[Node]], None]
 
     def set(self, translation: str) -> None:
-        """Writes a translation, which is HTML. If it equals the text's HTML, nothing changes."""
+        """Writes a translation, which is HTML.
+
+        If the translation equals the HTML of the text, the document does not change.
+        """
         if translation != self.text.html:
             text = self.text
             self.place(joined([text.before, *text.tree_of(translation), text.after]))

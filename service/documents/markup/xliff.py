@@ -15,10 +15,16 @@ from service.documents.markup.tagged import Block
 from service.documents.markup.xml import XmlDocument, local_name, parse_xml
 
 NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
-"""Inline elements that contain no words, but codes such as the tags of another format."""
+"""Inline elements without words. They contain codes, such as the tags of another format.
+
+Some of these elements are empty, and stand for a code.
+"""
 
 PAIRED = frozenset("bpt ept it bx ex sc ec sm em".split())
 """Elements of NATIVE that mark where a formatting starts or ends."""
+
+_PROTECTED = {"protected": "no"}
+"""Maps a value of the attribute `mtype` to that of `translate`, which XLIFF 2 has in its place."""
 
 _PLACEHOLDER = re.compile(r"\s*[{$%#@]")
 
@@ -49,6 +55,8 @@ def _role(element: Element) -> Role:
     """Returns the role of an element inside a source or a target."""
     name = local_name(element)
     if name in NATIVE and _is_placeholder(element):
+        return Role.KEPT
+    if name == "mrk" and "no" in (element.get("translate"), _PROTECTED.get(element.get("mtype"))):
         return Role.KEPT
     if name in NATIVE:
         return Role.MARK if name in PAIRED else Role.EMPTY

@@ -60,7 +60,10 @@ def serialize_xml(root: Element) -> bytes:
 
 
 def local_name(element: Element) -> str:
-    """Returns the name of an element without its namespace; "" for a comment or an entity."""
+    """Returns the name of an element without its namespace.
+
+    The result is "" for a comment, an entity or a processing instruction.
+    """
     return etree.QName(element).localname if isinstance(element.tag, str) else ""
 
 

@@ -11,6 +11,8 @@ from service.text.letters import has_letters
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _KEY = re.compile(r"\s*:")
 _NO_TEXT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|mailto:|data:)\S*|#[0-9a-fA-F]{3,8}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character, as in `"\\ud83d"`; no model reads it."""
 
 
 def read_json(data: bytes) -> PassageDocument:
@@ -43,7 +45,8 @@ def _parts(text: str) -> Iterator[str | Passage]:
         if _KEY.match(text, match.end()):
             continue
         value = json.loads(match[0], strict=False)
-        if not has_letters(value) or _NO_TEXT.fullmatch(value.strip()):
+        is_kept = _NO_TEXT.fullmatch(value.strip()) or _SURROGATE.search(value)
+        if is_kept or not has_letters(value):
             continue
         yield text[begin : match.start()]
         yield _passage(match[0], value)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from babel.messages.pofile import PoFileError, denormalize, escape
+from babel.messages.pofile import PoFileError, escape, unescape
 
 from service.documents.base import DocumentError, decode, split_margins
 from service.documents.plain.passages import Line, Passage, PassageDocument, lines_of
@@ -35,8 +35,8 @@ class _Field:
     @property
     def value(self) -> str:
         """Text of the field."""
-        strings = "\n".join(_STRING.findall("\n".join(line.content for line in self.lines)))
-        return denormalize(strings)
+        strings = _STRING.findall("\n".join(line.content for line in self.lines))
+        return "".join(map(unescape, strings))  # Babel's `denormalize` would cut at U+2028
 
 
 def read_po(data: bytes) -> PassageDocument:

@@ -27,6 +27,7 @@ KEPT_APART = frozenset("script style pre textarea iframe template".split())
 
 _CLOSED_BY_THE_NEXT = frozenset("p li td th tr dt dd option".split())
 _ROOT_LANGUAGE = re.compile(r"(<html\b[^<>]*?\slang=)([\"']?)[\w-]*\2(?=[\s>/])", re.IGNORECASE)
+_TAG_START = re.compile(r"<[a-zA-Z/!?]")
 _LINE_START = re.compile(r"\n|$")
 
 
@@ -82,7 +83,7 @@ class _Tokenizer(HTMLParser):
         self.feed(self.page[:end])
         self.close()
         if end < len(self.page):
-            is_text = "<" not in self.page[end:] and not self._is_inside_kept
+            is_text = not _TAG_START.search(self.page, end) and not self._is_inside_kept
             self.starts.append((end, Kind.TEXT if is_text else Kind.APART))
         starts = self._joined([(0, Kind.APART), *self.starts])
         ends = [start for start, _ in starts[1:]] + [len(self.page)]

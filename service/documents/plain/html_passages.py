@@ -4,11 +4,11 @@ A passage is a text to translate. A block is a sequence of texts and inline elem
 paragraph. Usually a block is one passage.
 """
 
-import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from html import escape
 from itertools import groupby
 
 from service.documents.base import split_margins
@@ -23,6 +23,7 @@ from service.documents.markup.tagged import (
     words_of,
 )
 from service.documents.plain.passages import Passage
+from service.text.html.elements import unescaped
 
 MAX_DEPTH = 100
 """Largest number of inline elements around a word, in a block that can become one passage."""
@@ -145,11 +146,21 @@ def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Pass
         yield before + source + after
         return
     text = TaggedText(nodes)
+    # The white space of the text, such as a no-break space, without that around the source.
+    first = text.before.removeprefix(_collapsed(before))
+    last = text.after.removesuffix(_collapsed(after))
 
     def place(translation: str) -> str:
-        return source if translation == text.html else _written(text.tree_of(translation))
+        if translation == text.html:
+            return source
+        return _written([first, *text.tree_of(translation), last])
 
     yield from (before, Passage(text.html, place), after)
+
+
+def _collapsed(source: str) -> str:
+    """Returns a text with decoded entities, and one space for each run of white space."""
+    return _WHITE_SPACE.sub(" ", unescaped(source))
 
 
 def _nodes(tokens: Sequence[Token], ends: dict[int, int], first: int, last: int) -> list[Node]:
@@ -159,7 +170,7 @@ def _nodes(tokens: Sequence[Token], ends: dict[int, int], first: int, last: int)
     while number < last:
         token = tokens[number]
         if token.kind is Kind.TEXT:
-            nodes.append(_WHITE_SPACE.sub(" ", html.unescape(token.source)))
+            nodes.append(_collapsed(token.source))
         elif token.kind is Kind.OPEN:
             end = ends[number]
             inside = _nodes(tokens, ends, number + 1, end)
@@ -180,7 +191,7 @@ def _written(nodes: Sequence[Node]) -> str:
     parts = []
     for node in nodes:
         if isinstance(node, str):
-            parts.append(html.escape(node, quote=False))
+            parts.append(escape(node, quote=False))
         else:
             before, after = node.source
             parts += (before, _written(node.children), after)

@@ -11,7 +11,7 @@ from service.documents.base import decode
 from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
 from service.text.letters import has_letters
 
-_FENCE = re.compile(r"(?:[>\s]|[-*+] |\d+[.)] )*(`{3,}|~{3,})")
+_FENCE = re.compile(r"(?:[>\s]|[-*+] |\d+[.)] )*(`{3,}+(?!.*`)|~{3,})")
 _MARKER = re.compile(
     r"(?:\s*(?:>|[-*+](?=\s)|\d{1,9}[.)](?=\s)|\[[ xX]\](?=\s)|\#{1,6}(?=\s)|\[\^[^\]]+\]:))*\s*"
 )
@@ -21,6 +21,12 @@ _KEPT = re.compile(
     r"|\[[^\]^][^\]]*\]:"  # link definitions
 )
 _HTML = re.compile(r"<[!?/a-zA-Z]")
+_RAW = re.compile(r"<(?:(pre|script|style|textarea)\b|!--)", re.IGNORECASE)
+"""Start of an HTML block that may contain blank lines."""
+
+_DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?")
+"""The row of a table below its head."""
+
 _CELL_BORDER = re.compile(r"(?<!\\)(\|)")
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
 _CODE_INDENT = 4
@@ -53,18 +59,19 @@ class _Reader:
 
     def __init__(self) -> None:
         self.paragraph: list[Line] = []
-        self.fence = ""
+        self.fence = self.html_end = ""
         self.is_html = self.is_list = False
         self.is_after_blank = True
 
     def read(self, lines: Sequence[Line]) -> Iterator[str | Passage]:
         """Yields kept lines and passages."""
-        for line in lines:
+        rows = _table_rows(lines)
+        for number, line in enumerate(lines):
             if self._is_kept(line):
                 yield from self._flush()
                 self.is_list = self.is_list and bool(line.prefix or not line.content)
                 yield str(line)
-            elif line.content.startswith("|"):
+            elif line.content.startswith("|") or number in rows:
                 yield from self._flush()
                 yield from _cells(line)
             else:
@@ -73,6 +80,8 @@ class _Reader:
         yield from self._flush()
 
     def _is_kept(self, line: Line) -> bool:
+        if self.html_end:
+            return self._is_html(line)
         if self._is_code(line) or self._is_html(line):
             return True
         if not line.content:
@@ -100,7 +109,17 @@ class _Reader:
         return match is not None
 
     def _is_html(self, line: Line) -> bool:
-        """Reports whether a line belongs to a block of HTML, which ends with a blank line."""
+        """Reports whether a line belongs to a block of HTML.
+
+        A block ends with a blank line. A block of `_RAW` ends with the line of its end tag.
+        """
+        found = None if self.paragraph or self.is_html else _RAW.match(line.content)
+        if found:
+            self.html_end = f"</{found[1].lower()}>" if found[1] else "-->"
+        if self.html_end:
+            if self.html_end in line.content[found.end() if found else 0 :].lower():
+                self.html_end = ""
+            return True
         starts = not self.paragraph and _HTML.match(line.content) is not None
         self.is_html = bool(line.content) and (self.is_html or starts)
         return self.is_html
@@ -115,7 +134,9 @@ class _Reader:
         content = line.content[len(marker) :]
         suffix = line.suffix
         kept = (
-            content.rstrip("#").rstrip() if "#" in marker else content.removesuffix("\\").rstrip()
+            _without_closing_marks(content)
+            if "#" in marker
+            else content.removesuffix("\\").rstrip()
         )
         content, suffix = kept, content[len(kept) :] + suffix
         if not content:  # a marker alone ends a paragraph, as an empty line does
@@ -133,6 +154,25 @@ class _Reader:
             yield joined(paragraph)
         else:
             yield from map(str, paragraph)
+
+
+def _without_closing_marks(heading: str) -> str:
+    """Returns a heading without the marks and the white space at its end."""
+    stripped = heading.rstrip()
+    words = stripped.rstrip("#")
+    return stripped if words[-1:].strip() else words.rstrip()
+
+
+def _table_rows(lines: Sequence[Line]) -> set[int]:
+    """Returns the indices of the lines in tables whose rows need not begin with `|`."""
+    rows: set[int] = set()
+    for number, line in enumerate(lines):
+        has_head = number > 0 and "|" in lines[number - 1].content
+        if has_head and "|" in line.content and _DELIMITERS.fullmatch(line.content):
+            rows |= {number - 1, number}
+        elif number - 1 in rows and "|" in line.content:
+            rows.add(number)
+    return rows
 
 
 def _cells(line: Line) -> Iterator[str | Passage]:

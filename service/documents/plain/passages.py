@@ -5,6 +5,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+_TAG = re.compile(r"<[^<>]*>")
+_EMPTY_ELEMENT = re.compile(r"<([a-zA-Z]+)[^<>]*></\1>")
+_WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s)")
+"""Space at which a text may be wrapped: no mark of a list, a quote or a heading follows."""
+
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
 
 
@@ -47,7 +52,7 @@ class PassageDocument:
         return [part.text for part in self.parts if isinstance(part, Passage)]
 
     def write(self, translations: Sequence[str], language: str) -> bytes:
-        """Returns the document with the translations."""
+        """Returns the document with the translations. A lone surrogate is written as `?`."""
         remaining = iter(translations)
         written = "".join(
             part if isinstance(part, str) else part.place(next(remaining)) for part in self.parts
@@ -102,21 +107,31 @@ def joined(lines: Sequence[Line]) -> Passage:
             Line(line.prefix, content, line.suffix)
             for line, content in zip(lines, wrapped, strict=False)
         ]
-        kept[-1] = Line(kept[-1].prefix, kept[-1].content, lines[-1].suffix)
+        if len(kept) < len(lines):
+            end = _joined_end(lines[len(kept) - 1 :])
+            kept[-1] = Line(kept[-1].prefix, kept[-1].content, end)
         return "".join(map(str, kept))
 
     return Passage(" ".join(contents), place)
+
+
+def _joined_end(lines: Sequence[Line]) -> str:
+    """Returns the end of a line that replaces several lines: all tags after the first content."""
+    first, *others = lines
+    tags = _TAG.findall(first.suffix + "".join(line.prefix + line.suffix for line in others))
+    return _EMPTY_ELEMENT.sub("", "".join(tags)) + _TAG.sub("", lines[-1].suffix)
 
 
 def wrap(translation: str, contents: Sequence[str]) -> list[str]:
     """Cuts a translation into as many lines as its source, or fewer if it has too few words.
 
     The position of each line end in the source is scaled to the length of the translation. The cut
-    is at the space that is nearest to this position.
+    is at the space that is nearest to this position. No line begins with a mark of a list, a quote
+    or a heading.
     """
     translation = translation.strip()
     scale = len(translation) / max(1, len(" ".join(contents)))
-    spaces = [match.start() for match in re.finditer(" ", translation)]
+    spaces = [match.start() for match in _WRAPPING_SPACE.finditer(translation)]
     lines: list[str] = []
     begin = end = 0
     for content in contents[:-1]:

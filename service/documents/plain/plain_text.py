@@ -9,7 +9,10 @@ from service.documents.plain.passages import Line, Passage, PassageDocument, joi
 from service.text.letters import has_letters
 
 MIN_WRAPPED_WIDTH = 40
-"""A paragraph whose longest line is shorter than this is a verse or a list, not wrapped text."""
+"""Smallest length, in characters, of the longest line of a wrapped paragraph.
+
+A paragraph whose lines are all shorter is a verse or a list.
+"""
 
 _END = re.compile(r"[.!?:;。！？…][\"'”’)\]]*$")
 

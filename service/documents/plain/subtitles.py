@@ -14,6 +14,7 @@ from service.text.letters import has_letters
 
 _TIMING = re.compile(r"(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")
 _OPENING = re.compile(r"(?:\{\\[^}]*\}|</?[a-zA-Z][^>]*>|[-–—]\s*|>>\s*|\s+)*")
+_CLOSING = re.compile(r"</[a-zA-Z][^<>]*>")
 _SPEAKER = re.compile(r"[-–—]|>>")
 
 
@@ -95,8 +96,8 @@ def _without_tags(line: Line) -> Line:
     begin = opening.end() if opening else 0
     end = len(line.content)
     while end > begin and line.content[end - 1] == ">":
-        start = line.content.rfind("</", begin, end)
-        if start < 0:
+        start = line.content.rfind("<", begin, end)
+        if start < 0 or not _CLOSING.fullmatch(line.content, start, end):
             break
         end = begin + len(line.content[begin:start].rstrip())
     return Line(

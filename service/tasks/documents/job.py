@@ -51,9 +51,14 @@ def batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
 
 
 def translated_name(name: str, language: str) -> str:
-    """Returns the file name of a translation: `book.pt.docx` for `book.docx`."""
+    """Returns the file name of a translation: `book.pt.docx` for `book.docx`.
+
+    If no printable character stands before the extension, the name begins with `document`.
+    """
     plain = "".join(char for char in name.replace("\\", "/") if char.isprintable())
     path = PurePosixPath(PurePosixPath(plain).name)
+    if not path.suffix:
+        path = PurePosixPath(f"document{path.name}")
     return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"
 
 

@@ -35,7 +35,10 @@ SAMPLE_CHARS = 4000
 """SAMPLE_TEXTS and SAMPLE_CHARS limit the sample from which a document's language is detected."""
 
 KEPT_DOCUMENTS = 16
-"""Limit on the total size of the kept documents, as a multiple of REGARD_MAX_FILE_BYTES."""
+"""Limit on the total size of the kept translations, as a multiple of REGARD_MAX_FILE_BYTES.
+
+While the total is above the limit, further documents are refused.
+"""
 
 RETRY_SECONDS = 5
 GREEDY = DecodingOptions()
@@ -101,15 +104,16 @@ class DocumentTranslator:
         """Translates a document, and keeps the translation.
 
         Raises:
-            ServiceError: A text could not be translated, or not within the time limit.
+            ServiceError: A text could not be translated, or not within the time limit. The error is
+                also raised if the API key has too few characters left this month.
         """
         state = job.state
         try:
             async with self.quota.spent(job.context.account, state.characters):
                 content = await self._translate(job)
-            state.status, state.remaining_seconds = "done", None
-            state.expires = time.time() + self.settings.file_retention_seconds
-            await asyncio.to_thread(self.store.finish, state, content)
+                state.status, state.remaining_seconds = "done", None
+                state.expires = time.time() + self.settings.file_retention_seconds
+                await asyncio.to_thread(self.store.finish, state, content)
             self._remove_later(state)
         except ServiceError as error:
             self._fail(state, f"{error.message}; {error.details}" if error.details else str(error))

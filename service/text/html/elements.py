@@ -1,6 +1,7 @@
 """The elements of HTML, by their role in a sentence, and the parser of HTML texts."""
 
 import re
+from html import unescape
 from typing import Any
 
 from lxml import etree, html
@@ -22,6 +23,26 @@ VOID = frozenset("area base br col embed hr img input link meta param source tra
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML does not allow."""
 
+_REFERENCE = re.compile(r"&#(?:[0-9]+|[xX][0-9a-fA-F]+);?")
+_TOO_LARGE = re.compile(r"&#(?:0*+[0-9]{8,}|[xX]0*+[0-9a-fA-F]{7,});?")
+
+
+def unescaped(text: str) -> str:
+    """Returns a text with decoded entities. A number beyond Unicode becomes U+FFFD.
+
+    `html.unescape` fails on numbers of more than 4,300 digits.
+    """
+    return unescape(_TOO_LARGE.sub("\ufffd", text))
+
+
+def without_controls(text: str) -> str:
+    """Returns a text without the characters that XML does not allow, and their references."""
+
+    def kept(reference: re.Match[str]) -> str:
+        return "" if CONTROLS.match(unescaped(reference[0]) or "\0") else reference[0]
+
+    return _REFERENCE.sub(kept, CONTROLS.sub("", text))
+
 
 def parse_fragment(text: str) -> Any:
     """Returns a `div` with the content of an HTML fragment. Malformed HTML is repaired.
@@ -29,7 +50,7 @@ def parse_fragment(text: str) -> Any:
     A text that the parser refuses becomes the text of the `div`. Elements that are nested more than
     about 2,000 levels deep are left out.
     """
-    text = CONTROLS.sub("", text)
+    text = without_controls(text)
     try:
         return html.fragment_fromstring(text, create_parent="div", parser=new_parser())
     except (etree.ParserError, etree.XMLSyntaxError):
@@ -40,4 +61,5 @@ def parse_fragment(text: str) -> Any:
 
 def new_parser() -> Any:
     """Returns a parser of lxml for one text."""
-    return html.HTMLParser(huge_tree=True)  # By default, text below level 256 would be lost.
+    # By default, text below level 256 would be lost, and a document would get a doctype.
+    return html.HTMLParser(huge_tree=True, default_doctype=False)

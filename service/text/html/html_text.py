@@ -7,17 +7,29 @@ Opaque elements stay as they are: the elements in OPAQUE, and all elements with 
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from html import escape
 from typing import Any
 
 from lxml import etree, html
 
 from service.errors import InvalidRequestError
-from service.text.html.elements import CONTROLS, INLINE, OPAQUE, VOID, new_parser
+from service.text.html.elements import INLINE, OPAQUE, VOID, new_parser, without_controls
 from service.text.markup import Kind, MarkupText, Token, protect_markup
 
-_DOCUMENT = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+_DOCUMENT = re.compile(
+    r"\s*+(?:(?><\?xml[^>]*>|<!--.*?-->)\s*+)*+<(?:!doctype|html|head|body)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_MARK = "\ufeff"
+"""Byte order mark. The parser would read a document that begins with it as a fragment."""
+
+_LAST_TAGS = re.compile(
+    r"<!--|<(?P<raw>script|style|textarea)\b|</(?:body|html)\s*>", re.IGNORECASE
+)
+_ENDS = {
+    name: re.compile(rf"</{name}\b", re.IGNORECASE) for name in ("script", "style", "textarea")
+}
 
 
 def read_html(text: str) -> list[Token]:
@@ -29,15 +41,19 @@ def read_html(text: str) -> list[Token]:
     Raises:
         InvalidRequestError: The tags are nested so deeply that the parser would lose text.
     """
-    text = CONTROLS.sub("", text)
+    text = without_controls(text)
+    mark = _MARK if text.startswith(_MARK) else ""
+    text = _with_late_ends(text.removeprefix(_MARK))
     parser = new_parser()
     try:
         if _DOCUMENT.match(text):
             root = html.document_fromstring(text, parser=parser)
             doctype = root.getroottree().docinfo.doctype
-            start = [Token(Kind.BLOCK, f"{doctype}\n")] if doctype else []
-            tokens = [*start, *_tokens(root)]
+            start = [Token(Kind.BLOCK, f"{mark}{doctype}\n")] if mark or doctype else []
+            before, after = root.itersiblings(preceding=True), root.itersiblings()
+            tokens = [*start, *_comments(reversed([*before])), *_tokens(root), *_comments(after)]
         else:
+            text = mark + text
             root = html.fragment_fromstring(text, create_parent="div", parser=parser)
             tokens = list(_tokens(root))[1:-1]
     except (etree.ParserError, etree.XMLSyntaxError):
@@ -47,6 +63,35 @@ def read_html(text: str) -> list[Token]:
             "Invalid request: tags are nested more than 2,000 levels deep; send the text in parts"
         )
     return [token for token in tokens if token.source]
+
+
+def _with_late_ends(text: str) -> str:
+    """Returns a text without `</body>` and `</html>` if other text follows them.
+
+    The parser would lose the text that follows them. It adds the missing end tags at the end.
+    """
+    parts: list[str] = []
+    begin = at = 0
+    while found := _LAST_TAGS.search(text, at):
+        at = found.end()
+        if found[0] == "<!--":
+            end = text.find("-->", at)
+            at = end if end >= 0 else len(text)
+        elif found["raw"]:
+            end_tag = _ENDS[found["raw"].lower()].search(text, at)
+            at = end_tag.start() if end_tag else len(text)
+        else:
+            parts.append(text[begin : found.start()])
+            begin = at
+    is_last = not "".join([*parts[1:], text[begin:]]).strip()
+    return text if is_last else "".join([*parts, text[begin:]])
+
+
+def _comments(siblings: Iterable[Any]) -> Iterator[Token]:
+    """Yields the comments beside the root of a document."""
+    for each in siblings:
+        if each.tag is etree.Comment:
+            yield Token(Kind.BLOCK, _source(each))
 
 
 def _tokens(root: Any) -> Iterator[Token]:
@@ -91,7 +136,11 @@ def _source(element: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Returns the text of an HTML text without tags and opaque elements; entities are decoded."""
+    """Returns the text of an HTML text without tags and opaque elements; entities are decoded.
+
+    Raises:
+        InvalidRequestError: The tags are nested too deeply.
+    """
     parts = (
         token.source if token.kind is Kind.TEXT else " "
         for token in read_html(text)
