@@ -27,8 +27,8 @@ class Carriage:
             a stand-in, or if the sentence with stand-ins is too long.
         parts: Maps the index of each sentence that was translated in parts to its translation,
             which has the markers of the sentence.
-        capitals: A glossary term needs a capital letter at the start of a translated sentence.
-            This attribute maps the marker of the term to the marker of its capitalised form.
+        capitals: Maps the marker of a glossary term to the marker of the term with a capital letter
+            at its start. At the start of a translated sentence, the second marker is used.
     """
 
     protected: ProtectedText = NO_SPANS

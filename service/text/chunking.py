@@ -73,7 +73,8 @@ def cut_sentence(
 
     A piece ends before a word, after more than limit/2 and at most `limit` tokens. If there are
     several such places, the piece ends at the last of them. If there is none, the piece ends after
-    `limit` tokens. A single character that has more than `limit` tokens is one piece.
+    `limit` tokens. If the piece alone has more than `limit` tokens, it is shortened, even inside a
+    word. A single character that has more than `limit` tokens is one piece.
 
     Returns:
         The text of each piece, the white space after it, and its token ids. Texts and white space,

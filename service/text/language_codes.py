@@ -80,7 +80,9 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
         return None
     by_code = {normalize_code(entry): entry for entry in offered}
     found = _match(wanted, by_code)
-    return found or _match(_OTHER_NAMES.get(wanted, ""), by_code)
+    primary, dash, rest = wanted.partition("-")
+    other = _OTHER_NAMES.get(wanted) or f"{_OTHER_NAMES.get(primary, '')}{dash}{rest}"
+    return found or (_match(other, by_code) if not other.startswith("-") else None)
 
 
 def _match(wanted: str, by_code: Mapping[str, str]) -> str | None:

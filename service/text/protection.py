@@ -36,14 +36,14 @@ _FORMS = re.compile(
     + _TOP_LEVEL
     + r""")  # domains
       (?:/[\w./?=&\#-]*\w)?(?!\w)
-    | (?<![\d%])%(?:\(\w+\)|\d+\$)?[-+0\#]*\d*(?:\.\d+)?               # printf: %s, %(name)d
+    | (?<![\d%])%(?:\(\w+\)|\d+\$)?[-+0\#]*+\d*+(?:\.\d+)?             # printf: %s, %(name)d
       (?:hh?|ll?|[Lzjt])?[diouxXeEfgGcrsa@](?![A-Za-z])
     | (?<!\w)\$[A-Za-z_]\w*                                       # variables: $name
-    | \[[A-Z0-9_]*[0-9_][A-Z0-9_]*\]                              # in brackets: [X7X], [1]
+    | \[[A-Z]*[0-9_][A-Z0-9_]*\]                              # in brackets: [X7X], [1]
     | (?<=\s):[a-z]+(?:_[a-z]+)*\b                                # :name
     | (?<![\w/])~?/(?:[\w.-]+/)+[\w.-]*\w | \b[A-Za-z]:\\[\w\\.-]*  # paths
     | (?<!\w)[\#@]\w[\w-]*                                        # hashtags and mentions: #tag
-    | (?:-?\d[\d.,]*\s?)?°[CFK]?(?!\w) | (?<!\d)(?<!\d\s)%(?!\w)   # 25 °C, a lone %
+    | (?:-?\d[\d.,]{0,31}\s?)?°[CFK]?(?!\w) | (?<!\d)(?<!\d\s)%(?!\w)   # 25 °C, a lone %
     | \b_*[^\W_]+(?:_+[^\W_]+)+_*\b | \b__\w+__\b                 # names in code: max_size
     """,
     re.VERBOSE | re.DOTALL,

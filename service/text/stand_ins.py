@@ -69,6 +69,17 @@ class Carrier:
                 shift = each.end - each.start - 1
         return place + shift
 
+    def behind(self, translation: str, place: int) -> int:
+        """Returns the end of the stand-in that a place in a translation is inside of.
+
+        A place that is inside no stand-in is returned unchanged.
+        """
+        for each in self.stand_ins:
+            for found in re.finditer(re.escape(each.spelling), translation, re.IGNORECASE):
+                if found.start() < place < found.end():
+                    return found.end()
+        return place
+
     def restore(self, translation: str) -> str | None:
         """Returns a translation with markers in place of the stand-ins.
 

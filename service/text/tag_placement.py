@@ -42,8 +42,8 @@ class Element:
 
     Attributes:
         tags: Markers of the start tag and the end tag. A marker is a character that stands for a
-            tag. If a tag is outside of the sentence, "" takes the place of its marker. A tag
-            without content has only the first marker; the second is "".
+            tag. If a tag is outside of the sentence, its marker is "". A tag without content has
+            only the first marker; the second is "".
         start: Place in the source sentence at which the element starts.
         end: Place in the source sentence at which the element ends.
         children: Elements directly inside the element, in order.
@@ -67,8 +67,8 @@ def place_tags(tags: Sequence[Tag], words: WordAttention) -> list[tuple[int, str
         words: The attention between the words of both sentences.
 
     Returns:
-        Pairs of a place in the translation and a marker, which a space may follow. The places never
-        decrease.
+        Pairs of a place in the translation and a text to insert there. The text is a marker, or a
+        marker and a space. The places never decrease.
     """
     placement = Placement(words)
     placed: list[tuple[int, str]] = []

@@ -3,9 +3,9 @@
 An XML text is a document, or a fragment such as `Press <b>Continue</b>.`
 
 An element is inside a sentence if its parent element has words of its own, as `<b>` in
-`<p>a <b>word</b></p>`. An element is also inside a sentence if its parent element is inside one.
-The tags of all other elements end a sentence, as the tags of `<p>` do. `XmlRules` may set other
-rules.
+`<p>a <b>word</b></p>`. An element inside such an element is inside the sentence too. The tags of
+all other elements end a sentence, as the tags of `<p>` do. `XmlRules` may set other rules for
+elements with certain names.
 """
 
 import re

@@ -138,3 +138,12 @@ def test_symbols_at_the_ends_do_not_reach_the_model(route: tuple[Direction, ...]
     found, rounds = translated(["🎉 It is cold today ❄️"], route, lambda text: text)
     assert found == ["🎉 It is cold today ❄️"]
     assert rounds == [["It is cold today"]]
+
+
+def test_long_sentence_with_a_part_of_only_markers_comes_back(
+    route: tuple[Direction, ...],
+) -> None:
+    text = "The old house " * 20 + "{name} " * 60 + "."
+    for change in (lambda text: text, lambda text: text.replace("XYZ", "")):
+        found, _ = translated([text], route, change)
+        assert found == [text]

@@ -75,6 +75,10 @@ def test_normalized_code_is_its_own_normal_form(code: str) -> None:
         ("-", ["en"], None),
         ("en", [], None),
         ("\ud800", ["en"], None),
+        ("nb-NO", ["no"], "no"),
+        ("no-NO", ["nb"], "nb"),
+        ("iw-IL", ["he"], "he"),
+        ("tl-PH", ["fil"], "fil"),
     ],
 )
 def test_match_language(code: str, offered: list[str], match: str | None) -> None:

@@ -80,6 +80,13 @@ def test_search_is_linear(part: str) -> None:
     assert time.process_time() - start < 20
 
 
+@pytest.mark.parametrize("text", ["%" + "0" * 200_000, "[" + "0" * 200_000, "x_y " + "1" * 200_000])
+def test_search_in_long_numbers_is_linear(text: str) -> None:
+    start = time.process_time()
+    protect(text, ())
+    assert time.process_time() - start < 20
+
+
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))
 def test_stand_ins_are_restored_in_any_order(variant: int) -> None:
     found = protect("Give {a} to {b}, now!", set("{}"))

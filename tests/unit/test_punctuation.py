@@ -20,6 +20,12 @@ from service.text.formatting.punctuation import with_ending
         ("Loading...", "A carregar…", "A carregar..."),
         ("(optional)", "(opcional).", "(opcional)"),
         ("Log out", "Sair (a)", "Sair"),
+        (
+            "世界卫生组织（WHO）",
+            "Organização Mundial da Saúde (OMS)",
+            "Organização Mundial da Saúde (OMS)",
+        ),
+        ("Agency [WHO]", "Agência (OMS)", "Agência (OMS)"),
         ("in 323 BCE.", "em 323 a.C..", "em 323 a.C."),
     ],
 )

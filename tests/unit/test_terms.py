@@ -81,3 +81,11 @@ def test_term_is_missing_as_often_as_it_is_too_rare() -> None:
 def test_large_glossary_is_fast() -> None:
     terms = Terms({f"word{number} of the glossary": "x" for number in range(50_000)})
     assert len(terms.find("word49999 of the glossary " * 1_000)) == 1_000
+
+
+@pytest.mark.parametrize("order", [("turkey", "Turkey"), ("Turkey", "turkey")])
+def test_term_with_capitals_goes_before_the_same_word_without(order: tuple[str, str]) -> None:
+    targets = {"turkey": "peru", "Turkey": "Turquia"}
+    terms = Terms({source: targets[source] for source in order})
+    found = [each.target for each in terms.find("I eat turkey in Turkey.")]
+    assert found == ["peru", "Turquia"]

@@ -68,7 +68,7 @@ class Place:
         """Stores a carrier of the sentence, and returns the Sentence that has the carrier's tokens.
 
         The result is None if the sentence already contains one of the carrier's stand-ins, or if
-        the carrier is too long for the model.
+        the carrier is too long for the model. In these two cases, the stored carrier is None.
 
         Args:
             variant: Index of the spelling of stand-ins in `service.text.stand_ins.VARIANTS`.
@@ -259,7 +259,10 @@ def _places(prepared: list[Prepared]) -> list[Place]:
 async def _translate_parts(
     places: list[Place], options: DecodingOptions, pipeline: PivotPipeline
 ) -> None:
-    """Translates the texts between the markers of sentences, and keeps the markers in place."""
+    """Translates the texts between the markers of sentences, and keeps the markers in place.
+
+    The translations of the sentences are stored in `Carriage.parts`. The results are not changed.
+    """
     chunked = [
         [_chunk(part, place.text) for part in split_at_markers(place.tagged_sentence)]
         for place in places
@@ -270,8 +273,6 @@ async def _translate_parts(
         for part in parts
         for ids in part.sources
     ]
-    if not sentences:
-        return
     results = iter(await pipeline.run(sentences))
     for place, parts in zip(places, chunked, strict=True):
         _, tokenizer = place.text.tokenizers

@@ -118,7 +118,8 @@ def loses_numbers(reading: Reading) -> bool:
 
     Separators do not count: `1,500` is found in `1.500` and in `1500`. Zeros at the start of a
     group of digits do not count either: `24,000` may become `24 mil`, and `11:00` may become `11h`.
-    A number below 40 may become a Roman numeral: `19th century` may become `século XIX`.
+    A number below 40 may become a Roman numeral: `19th century` may become `século XIX`. The check
+    is not strict: `5` is also found in `15`, and in the digits of two adjacent numbers.
     """
     numbers = NUMBER.findall(reading.source)
     if not numbers:

@@ -40,8 +40,8 @@ class TranslatedSentence:
         index: Index of the sentence in its text.
         text: Translation with the separators around it. The sentences of a text, joined, are the
             translation of the text.
-        route: Models that translated it, in order.
-        detected: Detected source language of the text; None if the request names it.
+        route: Models that translated the sentence, in order.
+        detected: Detected source language of the text; None if the request names a source language.
         alignments: Alignments of the sentence, in code points of the whole text and of its whole
             translation. The alignments of all sentences, joined, are the alignments of the text.
             None if the request does not ask for alignments.

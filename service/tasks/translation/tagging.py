@@ -48,7 +48,10 @@ class TaggedPair:
         parts_of_words = np.bincount(columns)[columns].astype(np.float32)
         shares: NDArray[np.float32] = weights[np.ix_(rows, columns)] / parts_of_words
         words = WordAttention(source.text, target.text, source_parts, target_parts, shares)
-        return insert(target.text, place_tags(self._tags(), words))
+        placed = place_tags(self._tags(), words)
+        if carrier := self.text.carriage.carriers.get(self.index):
+            placed = [(carrier.behind(target.text, place), marker) for place, marker in placed]
+        return insert(target.text, placed)
 
     def _tags(self) -> list[Tag]:
         """Returns the tags with their places in the sentence as the model reads it.

@@ -4,10 +4,11 @@ A sentence is first translated unchanged. If target terms are missing in the tra
 replace their source terms in the sentence, and the sentence is translated again. This works because
 models mostly copy words of the target language.
 
-A stand-in is a short word such as `XYZ1`. In the translation, the target term replaces it. Models
-copy stand-ins more reliably than target terms, but a stand-in hides the meaning of the term from
-the model. If target terms are still missing in the second translation, stand-ins replace their
-source terms in the sentence. If terms are missing even then, stand-ins replace all source terms.
+A stand-in is a short word such as `XYZ1`. In the translation, the target term replaces the
+stand-in. Models copy stand-ins more reliably than target terms, but a stand-in hides the meaning of
+the term from the model. If target terms are still missing in the second translation, stand-ins
+replace the source terms of these target terms. If target terms are missing even in the third
+translation, stand-ins replace all source terms.
 
 This module first puts a marker in place of a source term; `fidelity.Place.load` then replaces the
 markers by stand-ins. A marker is one private-use character for a protected span, a text that the
@@ -159,7 +160,8 @@ def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
     """Returns a marker for each target term, and makes the target terms protected spans.
 
     Each term has two spans with consecutive markers: the term itself, and the term with a capital
-    letter at its start. If no marker is left for a term, the term itself is returned.
+    letter at its start. If no marker is left for a target term, the result has the target term in
+    place of its marker.
     """
     carriage = one.place.text.carriage
     starts_with_capital = next(filter(str.isalpha, one.sentence), "").isupper()

@@ -5,7 +5,6 @@ from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from html import unescape
 
 from model.sequence import DecodingOptions, Hypothesis
 from service.errors import InvalidRequestError
@@ -36,6 +35,7 @@ from service.text.detection import Detection, LanguageDetector
 from service.text.formatting.formatting import Formatting, lower_capitals
 from service.text.glossary.terms import Terms
 from service.text.html import html_text
+from service.text.html.elements import unescaped
 from service.text.letters import has_letters
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
@@ -67,7 +67,8 @@ class TranslationRequest:
         split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
         is_bulk: Whether the sentences wait in the bulk lane even if they are few. While sentences
             wait in both lanes, the bulk lane gets fewer rows of a batch than the interactive lane.
-        terms: Terms of a glossary from the source to the target; None without a `source`.
+        terms: Terms of a glossary; None if the request has no glossary. The glossary must translate
+            from `source` to `target`, so `source` must not be None.
     """
 
     texts: Sequence[str]
@@ -102,7 +103,7 @@ class TranslatedText:
     Attributes:
         text: Best translation.
         alternatives: Other translations, best first, all different.
-        detected: Detected source language; None if the request names it.
+        detected: Detected source language; None if the request names a source language.
         scores: Score of each sentence; empty unless the request asks for them.
         prepared: Source text, its route, and its alignments.
     """
@@ -332,7 +333,7 @@ class Translator:
         remote model gives no attention. In these two cases the tags stay in the text as markers.
         """
         if request.has_markup:
-            unknown = unknown_to(route, unescape(text))
+            unknown = unknown_to(route, unescaped(text))
             markup = (
                 html_text.protect_html(text, unknown)
                 if request.xml is None

@@ -90,7 +90,8 @@ def is_title_case(text: str) -> bool:
 
     At least two words must begin with a capital letter. Every word that begins with a lower-case
     letter must be in SMALL_WORDS and come after a capitalised word. A text that ends with one full
-    stop is not in Title Case, because it is probably a sentence that contains names.
+    stop is not in Title Case, because it is probably a sentence that contains names. A text of more
+    than MAX_TITLE_CHARS characters is not in Title Case either.
     """
     is_sentence = text.endswith(".") and not text.endswith("..")
     if is_sentence or len(text) > MAX_TITLE_CHARS:
@@ -128,7 +129,7 @@ def _like(given: str, found: str, language: str) -> str:
 
 def _is_common(word: str, language: str) -> bool:
     """Returns whether a capitalised word would begin with a small letter inside a sentence."""
-    if language in NOUN_CAPITALS or (language == "en" and word.partition("'")[0] == "I"):
+    if language in NOUN_CAPITALS or (language == "en" and re.split("['\u2019]", word)[0] == "I"):
         return False
     return word not in _names(language)
 

@@ -65,8 +65,8 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, langu
     """Changes sentences in ALL CAPS to sentence case, because models know few words in capitals.
 
     A word such as `USB` stays in capitals, because it has fewer tokens in capitals than in lower
-    case. Only sentences whose length does not change are replaced, so the places of their tags stay
-    valid.
+    case. A sentence is replaced only if its number of characters stays the same, so the places of
+    its tags stay valid.
 
     Args:
         chunked: Sentences. Their texts and token ids are changed.

@@ -42,7 +42,10 @@ _TAIL = _ENDING + CLOSING
 _ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
 
 _GENDER = re.compile(r"\s\(\w{1,3}\)$")
-"""The ending of the other gender in brackets, such as ` (a)`. Models add it to short texts."""
+"""A last word of at most three characters in brackets.
+
+Models add such words to short texts: the ending of the other gender, such as ` (a)`.
+"""
 
 
 def with_ending(source: str, translation: str) -> str:
@@ -51,14 +54,14 @@ def with_ending(source: str, translation: str) -> str:
     If source and translation end with the same marks, only the spelling of an ellipsis may change.
     If one of them ends with an abbreviation, no mark changes. A mark before a closing quote or
     bracket does not change either, because languages differ in the order of mark and quote.
-    An ending of the other gender in brackets, such as ` (a)`, is removed unless the source has a
-    bracket.
+    A last word of at most three characters in brackets is removed, unless the source has an opening
+    bracket. Such a word is usually the ending of the other gender, as in ` (a)`.
 
     Args:
         source: The sentence as the client wrote it.
         translation: Its translation.
     """
-    if translation.endswith(")") and "(" not in source:
+    if translation.endswith(")") and not set("(\uff08[\uff3b") & set(source):
         translation = _GENDER.sub("", translation)
     wanted, found = _marks(source), _marks(translation)
     if wanted == found:

@@ -21,7 +21,8 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
     """Returns the target term of each source term. White space around a term is removed.
 
     Args:
-        text: One entry a line; empty lines are skipped.
+        text: One entry a line. Empty lines are skipped. In `csv`, a line with only empty columns is
+            skipped too.
         entries_format: `tsv` or `csv`. A line of `csv` may have two more columns for the languages,
             which are ignored.
 

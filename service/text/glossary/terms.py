@@ -8,7 +8,7 @@ spelled the same, or that are all in capitals.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _UNSPACED = (
@@ -53,6 +53,11 @@ class _Term:
     target: str
 
 
+def is_lower(words: Iterable[str]) -> bool:
+    """Returns whether words have no capital letter."""
+    return all(word == word.lower() for word in words)
+
+
 class Terms:
     """Pairs of source terms and target terms.
 
@@ -67,7 +72,8 @@ class Terms:
             if words:
                 self._by_first.setdefault(words[0].casefold(), []).append(_Term(words, target))
         for terms in self._by_first.values():
-            terms.sort(key=lambda term: -len(term.source))
+            # Of terms with equally many words, those with capitals match fewer words.
+            terms.sort(key=lambda term: (-len(term.source), is_lower(term.source)))
 
     def find(self, sentence: str) -> list[Match]:
         """Returns the terms of a sentence, in order; they do not overlap."""
@@ -120,9 +126,10 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
-    """Returns the target term with capitals like the given words; None if the words differ.
+    """Returns the target term with capitals like the given words; None if they do not match.
 
-    A capital letter at the start of a sentence does not change the target term.
+    The rules for capitals in the source term are in the docstring of this module. A capital letter
+    at the start of a sentence does not change the target term.
     """
     source = list(term.source)
     if [*given] == source:
