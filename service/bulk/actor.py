@@ -51,7 +51,8 @@ class ShardActor:
     """Computes the shards that Ray Data sends.
 
     If the engine cannot start or a shard cannot be computed, the answer contains the error. The
-    constructor does not raise the error, because Ray would then start the actor again.
+    constructor does not raise the error, because Ray would then start the actor again. The answer
+    contains only a JobError, a ModelError or an OSError. Any other exception reaches Ray.
 
     Args:
         spec: Folder and engine of the actor.
@@ -85,6 +86,7 @@ async def open_work(spec: ActorSpec) -> ShardWork:
 
     Raises:
         JobError: The folder has no job, or a model cannot be loaded.
+        ModelError: The files of a model are damaged.
     """
     folder = OutputFolder(spec.folder)
     job = folder.recorded()

@@ -44,7 +44,8 @@ POLL_SECONDS = 1.0
 MAX_STARTS = 5
 """Largest number of starts per actor while no chunk is committed.
 
-After more starts, the job ends with an error.
+`Watch` counts a start when the actor has loaded its models. After more starts, the job ends with an
+error.
 """
 
 

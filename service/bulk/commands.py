@@ -24,6 +24,8 @@ from service.models.catalog import Catalog
 from service.models.registry.errors import RegistryError
 from service.models.registry.take import take_models
 from service.settings import Settings
+from service.tasks.embedding.embedder import prompted
+from service.tasks.embedding.limits import check_dimensions
 
 INTERRUPTED = "interrupted; committed rows are kept: run the same command to continue"
 CHUNK_ROWS = 256
@@ -45,7 +47,7 @@ Actors = Annotated[int, typer.Option(min=1, help="number of actors, each with it
 Cpus = Annotated[
     int, typer.Option(min=0, help="cores of each actor; 0 divides this machine's cores equally")
 ]
-Gpus = Annotated[int, typer.Option(min=0, help="GPUs of each actor")]
+Gpus = Annotated[int, typer.Option(min=0, help="GPUs of each actor; 0 uses the CPU")]
 Address = Annotated[
     str | None, typer.Option(help="address of a Ray cluster, or auto; by default this machine")
 ]
@@ -241,19 +243,33 @@ def check_models(options: JobOptions, settings: Settings) -> None:
     """
     catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
     if options.result == "vector":
-        readers = catalog.readers(settings.max_source_tokens)
-        name = options.model and catalog.named(options.model)
-        if not readers or (name is not None and name not in readers):
-            if not readers:
-                raise JobError("no embedding model is served; add one to REGARD_MODELS")
-            known = ", ".join(readers)
-            raise JobError(f"{options.model} is not an embedding model; choose one of: {known}")
+        check_reader(options, settings, catalog)
         return
     target = catalog.language(options.target) if options.target else None
     if options.source is not None:
         source = catalog.language(options.source)
         if target is not None:
             catalog.route(source, target)
+
+
+def check_reader(options: JobOptions, settings: Settings, catalog: Catalog) -> None:
+    """Checks that the model of a job embeds texts, and has its prompt and its dimensions.
+
+    Raises:
+        JobError: No model can embed texts, or the named model cannot.
+        ServiceError: The model has no such prompt, or fewer dimensions.
+    """
+    readers = catalog.readers(settings.max_source_tokens)
+    name = catalog.named(options.model) if options.model else next(iter(catalog.embedders), None)
+    if name is None:
+        raise JobError("no embedding model is served; add one to REGARD_MODELS, or use --model")
+    if name not in readers:
+        known = ", ".join(readers)
+        raise JobError(f"{options.model} is not an embedding model; choose one of: {known}")
+    reader = readers[name]
+    prompted(reader, options.prompt_name)
+    if reader.size is not None:
+        check_dimensions(options.dimensions, reader.size)
 
 
 def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layout: Layout) -> None:
@@ -296,7 +312,7 @@ def is_complete(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]
     manifest = folder.manifest()
     if manifest is None:
         return False
-    check_same(restore(manifest["job"]), options, paths)
+    check_same(restore(manifest.get("job", {})), options, paths)
     return True
 
 

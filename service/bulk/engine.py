@@ -41,9 +41,11 @@ BATCHES_IN_FLIGHT = 12
 """Number of batches of rows that are in progress at a time for each device worker."""
 
 ROWS_AHEAD = 192
-"""Number of sentences of each model that a device worker may hold beyond its batch. They wait in
-the worker. Without them, the batch rows of finished sentences would stay empty until the actor has
-sent other sentences. With a number of 48, workers with short sentences still waited for the actor.
+"""Number of sentences of each model that a device worker may hold beyond its batch.
+
+These sentences wait in the worker. Without them, the batch rows of finished sentences would stay
+empty until the actor has sent other sentences. With 48 instead of 192 sentences, workers with short
+sentences still waited for the actor.
 """
 
 
@@ -74,6 +76,7 @@ class CoreEngine:
         Raises:
             JobError: A model cannot be loaded, or is not loaded within START_SECONDS, or the device
                 fails repeatedly.
+            ModelError: The files of a model are damaged.
         """
         settings = self.settings
         self.catalog = Catalog.load(settings.models, settings.offered, settings.aliases)

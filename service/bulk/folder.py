@@ -188,6 +188,7 @@ class OutputFolder:
 
         Raises:
             JobError: The chunks do not have each row of the shard once.
+            FileNotFoundError: A chunk is missing, and the shard is not published.
         """
         final = self.shard_path(job, index)
         merged = self.work / "merged" / final.name

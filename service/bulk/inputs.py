@@ -6,6 +6,7 @@ rows of a shard when the shard is computed.
 
 import hashlib
 import importlib.util
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,21 +170,38 @@ class ParquetInput:
             groups, first = row_groups(file.metadata, shard.position, end)
             for batch in file.iter_batches(BATCH_ROWS, groups, columns.names, use_threads=False):
                 skipped = max(0, shard.position - first)
-                for place, fields in enumerate(batch.slice(skipped).to_pylist(), first + skipped):
+                for place, fields in enumerate(fields_of(batch.slice(skipped)), first + skipped):
                     if place == end:
                         return
                     number = shard.first_row + place - shard.position
-                    yield row_of(number, fields, columns)
+                    if fields is None:
+                        row_id = None if columns.id else number
+                        yield Row(row_id, None, error=f"row {number} is not UTF-8")
+                    else:
+                        yield row_of(number, fields, columns)
                 first += batch.num_rows
 
     def has_numbers(self, path: Path, columns: Columns) -> bool:
-        """Reports whether the ids are row numbers, or their column has integers."""
+        """Reports whether the ids are row numbers, or their column has integers of 64 bits."""
         import pyarrow
         import pyarrow.parquet as parquet
 
         if columns.id is None:
             return True
-        return bool(pyarrow.types.is_integer(parquet.read_schema(path).field(columns.id).type))
+        kind = parquet.read_schema(path).field(columns.id).type
+        return bool(pyarrow.types.is_integer(kind) and not pyarrow.types.is_uint64(kind))
+
+
+def fields_of(batch: Any) -> list[dict[str, Any] | None]:
+    """Returns the rows of an Arrow record batch; None for a row with text that is not UTF-8."""
+    try:
+        rows: list[dict[str, Any] | None] = batch.to_pylist()
+    except UnicodeDecodeError:
+        if batch.num_rows == 1:
+            return [None]
+        half = batch.num_rows // 2
+        return [*fields_of(batch.slice(0, half)), *fields_of(batch.slice(half))]
+    return rows
 
 
 def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
@@ -250,11 +268,16 @@ def scan_lines(path: Path, shard_rows: int) -> Scan:
 
 
 def read_lines(path: Path, shard: Shard) -> Iterator[tuple[int, bytes]]:
-    """Yields the number and the bytes of each line of a shard, without the line break."""
+    """Yields the number and the bytes of each line of a shard, without the line break.
+
+    A byte order mark at the start of the file is left out.
+    """
     with path.open("rb") as file:
         file.seek(shard.position)
         for number in range(shard.first_row, shard.first_row + shard.num_rows):
-            yield number, file.readline().rstrip(b"\r\n")
+            start = file.tell()
+            line = file.readline().rstrip(b"\r\n")
+            yield number, line if start else line.removeprefix(BOM_UTF8)
 
 
 FORMATS: dict[str, InputFormat] = {

@@ -28,7 +28,8 @@ class JobOptions:
         output_format: Name of the format of the output.
         columns: Columns of the inputs.
         source: Source language of the rows that have none in a column; None to detect it.
-        target: Target language for all rows; "" if a column has it, or if the job embeds texts.
+        target: Target language for all rows; "" if a column has the target language of each row,
+            or if the job embeds texts.
         model: Served name of the embedding model; None for the first one.
         prompt_name: Name of the prompt in front of each text; None for the model's default.
         dimensions: Number of leading values kept of each vector; None keeps all.
@@ -156,13 +157,22 @@ def restore(description: dict[str, Any], table: Table = NO_SHARDS) -> Job:
     """Returns the job that `Job.description` has described.
 
     A manifest has no table of shards. For a manifest, `table` is left empty.
+
+    Raises:
+        JobError: The description has other fields, so another version of Regard has written it.
     """
-    values = dict(description["options"])
-    values["columns"] = Columns(**values["columns"])
-    for name in ("models", "settings"):
-        values[name] = tuple(values[name])
-    files = tuple(InputFile(**file) for file in description["files"])
-    return Job(JobOptions(**values), files, description["has_numbers"], table)
+    try:
+        values = dict(description["options"])
+        values["columns"] = Columns(**values["columns"])
+        for name in ("models", "settings"):
+            values[name] = tuple(values[name])
+        files = tuple(InputFile(**file) for file in description["files"])
+        return Job(JobOptions(**values), files, description["has_numbers"], table)
+    except (KeyError, TypeError):
+        raise JobError(
+            "the job in this folder is from another version of Regard; choose another --output, or "
+            "delete the folder to start again"
+        ) from None
 
 
 def check_same(recorded: Job, options: JobOptions, paths: Sequence[Path]) -> None:

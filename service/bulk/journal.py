@@ -63,21 +63,23 @@ def read_totals(folder: Path) -> Totals:
     """Returns the sums over all files of a journal.
 
     In the lines of one file, `cpu` and `machine_seconds` are running totals, so the largest value
-    counts.
+    counts. Of several lines with the failed rows of a chunk, the newest counts.
     """
     rows, cpu, machine, runs, actors = 0, 0.0, 0.0, 0, 0
-    failed: dict[tuple[int, int], int] = {}
+    failed: dict[tuple[int, int], tuple[float, int]] = {}
     for path in sorted(folder.glob("*.jsonl")):
         lines = list(read_lines(path))
-        failed |= {
-            (line["shard"], line["chunk"]): line["failed"] for line in lines if "failed" in line
-        }
+        for line in lines:
+            if "failed" in line:
+                key, found = (line["shard"], line["chunk"]), (line.get("at", 0.0), line["failed"])
+                failed[key] = max(found, failed.get(key, found))
         rows += sum(line.get("begun", 0) for line in lines)
         cpu += max((line.get("cpu", 0.0) for line in lines), default=0.0)
         machine += max((line.get("machine_seconds", 0.0) for line in lines), default=0.0)
         runs += path.name.startswith("run-")
         actors += path.name.startswith("actor-")
-    return Totals(rows, cpu, machine, runs, actors, sum(failed.values()))
+    num_failed = sum(number for _, number in failed.values())
+    return Totals(rows, cpu, machine, runs, actors, num_failed)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

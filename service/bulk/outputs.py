@@ -91,7 +91,7 @@ class JsonLinesOutput:
         """Writes each JSON object at its place, and returns the number of different positions.
 
         The chunks are read twice, because a shard of vectors may be too large for the memory. The
-        first time gives the sizes of the objects, from which their places follow.
+        first reading finds the size of each object. The sizes determine the place of each object.
         """
         paths = [*chunks]
         sizes = {position: len(line) for position, line in read_positioned(paths)}

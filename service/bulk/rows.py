@@ -24,7 +24,7 @@ TEMPORARY = (DeadlineExceededError, InternalError, OverloadedError, UnavailableE
 
 ATTEMPTS = 3
 PAUSE_SECONDS = 1.0
-"""Pause before the second attempt at a single row. Each later pause is twice as long."""
+"""Pause before the second attempt at a single row. The pause doubles after each attempt."""
 
 Vector = NDArray[np.float32]
 

