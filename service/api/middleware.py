@@ -325,7 +325,7 @@ def address(scope: Scope) -> str:
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Returns the first value of a header; `name` is in lower case."""
+    """Returns the first value of a header, or None if it is absent; `name` is in lower case."""
     for each, value in scope["headers"]:
         if each == name:
             return str(value.decode("latin-1"))

@@ -24,7 +24,7 @@ def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
 
 
 def _template(dialect: Dialect, task: str) -> Template:
-    """Returns the response in the shape of the dialect, with the headers of every response."""
+    """Returns the response in the shape of the dialect, with ID_MARK as the id of the request."""
     response = error_response(too_many(), RequestContext(ID_MARK, task=task), dialect.error_shape)
     headers = [*response.raw_headers, (b"x-request-id", ID_MARK.encode())]
     if dialect.id_header:

@@ -74,10 +74,10 @@ class ServedModels:
         self.turn = asyncio.Lock()
 
     async def change(self, files: ModelSet) -> None:
-        """Replaces the served models, and waits for the running requests to removed models.
+        """Replaces the served models, and waits for the running requests of removed models.
 
         The process serves the models in `files` before the wait begins. If a model is removed, the
-        wait includes the requests with NO_MODEL. It ends at the latest after `timeout_seconds`.
+        wait includes the requests with NO_MODEL. The wait lasts at most `timeout_seconds`.
 
         Raises:
             CheckpointError: A file is damaged; the served models have not changed.

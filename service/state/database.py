@@ -69,7 +69,8 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Runs a transaction, which ends with the `with` block.
 
-        The method blocks its thread, so do not call it in the thread of the event loop.
+        If the block raises an exception, the changes of the block are undone. The method blocks its
+        thread, so do not call it in the thread of the event loop.
 
         Raises:
             InternalError: The file cannot be read or written.

@@ -69,7 +69,8 @@ class Glossary:
 class GlossaryStore:
     """Stores glossaries, which all API keys share.
 
-    The methods block their thread, so do not call them in the thread of the event loop.
+    The methods block their thread, so do not call them in the thread of the event loop. Each method
+    raises InternalError if the database cannot be used.
 
     Args:
         database: Holds the glossaries.
@@ -81,6 +82,9 @@ class GlossaryStore:
 
     def create(self, name: str, dictionaries: Sequence[Dictionary]) -> Glossary:
         """Stores a new glossary.
+
+        Dictionaries with the same languages become one. If they have the same source term, the
+        last entry is kept.
 
         Raises:
             InvalidRequestError: The server already has MAX_GLOSSARIES glossaries.
@@ -98,8 +102,11 @@ class GlossaryStore:
                 "INSERT INTO glossaries (id, name, created) VALUES (?, ?, ?)",
                 (glossary, name, created.replace("+00:00", "Z")),
             )
-            for dictionary in dictionaries:
-                _write(connection, glossary, dictionary)
+            merged: dict[tuple[str, str], dict[str, str]] = {}
+            for each in dictionaries:
+                merged.setdefault((each.source, each.target), {}).update(each.entries)
+            for direction, entries in merged.items():
+                _write(connection, glossary, Dictionary(*direction, entries))
             return _read(connection, glossary)
 
     def all(self) -> list[Glossary]:

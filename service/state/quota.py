@@ -11,7 +11,8 @@ class Quota:
     """Counts the characters of each account in the current month (UTC).
 
     Each API key has an account. On a server without API keys, all clients share one account. All
-    processes of the server share the counts. Without a limit nothing is counted.
+    processes of the server share the counts. Without a limit nothing is counted. If the database
+    cannot be used, counting and reading raise InternalError.
 
     Args:
         database: Holds the counts.
@@ -100,7 +101,14 @@ class Spending:
         """
         if self.quota.limit:
             self.month = this_month()
-            await asyncio.to_thread(self._spend)
+            spending = asyncio.ensure_future(asyncio.to_thread(self._spend))
+            try:
+                await asyncio.shield(spending)
+            except asyncio.CancelledError as error:  # the thread goes on
+                await asyncio.wait([spending])
+                if spending.exception() is None:
+                    await self.__aexit__(type(error))
+                raise
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Subtracts the characters if the block failed."""

@@ -20,8 +20,8 @@ SLICE_CHARS = 2048
 """Number of characters that the thread reads before it turns to the texts of another request.
 
 The event loop itself detects the languages of a request with at most SLICE_CHARS characters. `cost`
-counts the characters. If a request is cancelled or late, the thread finishes only the slice in
-progress, which takes some milliseconds.
+counts the characters of each text, and adds CHARS_PER_TEXT. If a request is cancelled or late, the
+thread finishes only the slice in progress, which takes some milliseconds.
 """
 
 CHARS_PER_TEXT = 20

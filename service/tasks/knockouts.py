@@ -97,7 +97,7 @@ class Draft:
     Attributes:
         ids: Ids of the draft, EOS included.
         eos_id: Id of EOS.
-        limit: Largest number of tokens.
+        limit: Largest number of tokens. A longer first draft is kept if none of its tokens changes.
         is_done: Whether the draft is final.
         is_cut: Whether the draft was cut at `limit`.
     """

@@ -37,7 +37,7 @@ class ScoreQuery:
         param: Name of the inputs in the client's request, for error messages.
         is_raw: Whether scores are logits. If false, they are sigmoids of the logits.
         truncate: Whether inputs that are too long are truncated. If false, they are refused.
-        direction: End at which a text is truncated.
+        direction: End at which a query or a text is truncated.
         model: Served name; None for the first cross-encoder.
     """
 

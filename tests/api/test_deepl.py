@@ -461,3 +461,10 @@ def test_tags_surround_the_same_words(real_server: Server, tag_handling: str) ->
     text = 'The <b>house</b> is <a href="x?a&amp;b">red</a>.'
     (reply,) = translate(real_server, text, tag_handling=tag_handling).json()["translations"]
     assert reply["text"] == 'A <b>casa</b> é <a href="x?a&amp;b">vermelha</a>.'
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
+def test_content_type_without_a_body_is_ignored(server: Server, content_type: str) -> None:
+    headers = {"content-type": content_type}
+    response = server.begin("GET", "/v2/usage", headers=headers).result(60)
+    assert response.status_code == 200, response.text

@@ -304,3 +304,10 @@ def test_tags_move_with_the_terms(serve_real: ServeApart, tmp_path: Path) -> Non
     reply = server.translate([*texts], glossary=glossary, format="html").json()["translatedText"]
     for text, parts in zip(reply, texts.values(), strict=True):
         assert [part for part in parts if part not in text] == [], text
+
+
+def test_form_may_name_one_glossary_in_the_list(server: Server) -> None:
+    fields = {"text": "The cat.", "source_lang": "EN", "target_lang": "PT-BR"}
+    glossary = create(server)["glossary_id"]
+    response = server.post("/v2/translate", data={**fields, "glossary_ids": glossary})
+    assert response.status_code == 200, response.text

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from service.api.access.key_ring import KeyRing
+from service.api.access.keys import num_characters
 from service.cli import app
 from service.errors import ForbiddenError, RateLimitedError, RequestTooLargeError
 from service.scheduling.rates import Rates
@@ -278,3 +279,13 @@ def test_time_does_not_depend_on_the_number_of_correct_characters(
     ring.find(key)
     assert [len(text) for text in compared] == [64] * 4
     assert key not in compared
+
+
+def test_token_ids_count_as_characters() -> None:
+    assert num_characters({"inputs": [[1, 2, 3], "four"], "api_key": "secret"}) == 7
+
+
+def test_key_without_scopes_is_not_made() -> None:
+    made = CliRunner().invoke(app, ["keys", "create", "--scopes", ""])
+    assert made.exit_code != 0
+    assert "sha256" not in made.stdout

@@ -64,7 +64,10 @@ def test_models_are_loaded_below_the_root_alone(
     manifest.write_text(f'[[model]]\nreference = "{portuguese}"\n')
     outside = tmp_path / "secret.toml"
     outside.write_text("secret = 1\n")
-    for source in (portuguese, inside, manifest, outside, root / ".." / "pten", "../../etc"):
+    loop = root / "loop"
+    loop.symlink_to(loop)
+    others = (root / ".." / "pten", "../../etc", "~nobody-here/x", "a\x00b", loop)
+    for source in (portuguese, inside, manifest, outside, *others):
         status, text = load(server, "pt-en", source)
         assert status == 400, source
         assert "REGARD_MODELS_ROOT" in text

@@ -246,6 +246,9 @@ def test_missing_package_and_other_protocols_are_refused(monkeypatch: pytest.Mon
     environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317"}
     grpc = fault_of({**environment, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
     assert grpc == "OTEL_EXPORTER_OTLP_PROTOCOL is grpc; only http/protobuf is supported"
+    for protocols in (("", ""), ("grpc", "http/protobuf")):
+        names = ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+        assert fault_of({**environment, **dict(zip(names, protocols, strict=True))}) is None
     monkeypatch.setattr("service.api.tracing.setup.is_installed", lambda _: False)
     fault = fault_of(environment)
     assert fault is not None

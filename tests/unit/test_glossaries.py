@@ -132,3 +132,9 @@ def test_number_of_glossaries_is_limited(
     store.create("a", [ENPT])
     with pytest.raises(InvalidRequestError, match="Too many glossaries"):
         store.create("b", [ENPT])
+
+
+def test_dictionaries_of_the_same_languages_become_one(store: GlossaryStore) -> None:
+    more = Dictionary("en", "pt", {"dog": "cão", "cat": "gato"})
+    glossary = store.create("Estate", [ENPT, more])
+    assert store.entries(glossary.id, "en", "pt") == {**ENPT.entries, **more.entries}

@@ -152,6 +152,13 @@ def test_first_fault_is_told_where_it_is(fields: dict[str, Any], message: str) -
     assert message in describe(told.value).joined
 
 
+@pytest.mark.parametrize("name", ["str", "int", "layers[]"])
+def test_unknown_parameter_is_named(name: str) -> None:
+    with pytest.raises(ValidationError) as told:
+        AttentionRequest.model_validate({"text": "a", "source": "en", "target": "pt", name: 1})
+    assert describe(told.value).text == f"Invalid request: there is no {name} parameter"
+
+
 @pytest.mark.parametrize(
     ("model", "fields", "name", "value", "message"),
     [

@@ -3,7 +3,9 @@
 import asyncio
 import multiprocessing
 import sqlite3
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,3 +103,26 @@ def test_file_has_hashes_only_and_is_closed(tmp_path: Path) -> None:
         rows = connection.execute("SELECT account, characters FROM usage").fetchall()
     connection.close()
     assert rows == [("a", 1)]
+
+
+def test_cancelled_request_is_not_charged(quota: Quota, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client has gone while a thread waits for the file."""
+    begun, released = threading.Event(), threading.Event()
+    add = quota.add
+
+    def slow(*args: Any) -> int:
+        begun.set()
+        released.wait()
+        return add(*args)
+
+    async def run() -> None:
+        monkeypatch.setattr(quota, "add", slow)
+        task = asyncio.create_task(spend(quota, "a", 4))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        released.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await quota.used("a") == 0
+
+    asyncio.run(run())

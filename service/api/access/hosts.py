@@ -1,8 +1,8 @@
 """Checks the Host header of requests, to prevent DNS rebinding.
 
-In DNS rebinding, the owner of another site makes the name of that site point to the address of this
-server. The browser then allows the pages of that site to read the replies of this server. The name
-in the header Host is still the name of the other site.
+In DNS rebinding, the owner of another site changes the DNS entry of that site to the address of
+this server. The browser then lets pages of the other site read the replies of this server. But the
+header Host still has the name of the other site.
 """
 
 import ipaddress

@@ -26,6 +26,8 @@ def create(
     characters: Annotated[int, typer.Option(min=0, help="characters a minute; 0 for no limit")] = 0,
 ) -> None:
     """Make a key. Its line for the file of keys goes to stdout, and the key itself to stderr."""
+    if not scopes.strip():
+        raise stop("the scopes are empty; name one or more, separated by commas")
     key = secrets.token_urlsafe(KEY_BYTES)
     options = {
         "name": name,

@@ -27,7 +27,8 @@ class KeyRing:
 
     If the file cannot be used, the error is logged once. It is logged again only after the file or
     the error has changed. The keys from the last successful read stay valid. If no read has
-    succeeded, the server refuses all keys except its admin key.
+    succeeded, the server refuses all keys except its admin key. If the file becomes empty, all its
+    keys become invalid.
 
     Args:
         settings: Settings of the server.

@@ -83,12 +83,12 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
 def num_characters(value: Any) -> int:
     """Returns the number of characters of all texts in a value, plus the bytes of a document.
 
-    A field with the API key does not count.
+    A field with the API key does not count. Each token id in a list counts as one character.
     """
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):
-        return sum(map(num_characters, value))
+        return sum([1 if type(each) is int else num_characters(each) for each in value])
     if isinstance(value, Mapping):
         return sum(num_characters(each) for name, each in value.items() if name not in FIELDS)
     return len(getattr(value, "data", ""))  # an Upload

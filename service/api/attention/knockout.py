@@ -27,7 +27,10 @@ def knockout_body(result: KnockoutResult) -> dict[str, Any]:
 
 
 def effect_body(effect: KnockoutEffect, result: KnockoutResult) -> dict[str, Any]:
-    """Returns the part of the body about one knock-out. NaN becomes null in JSON."""
+    """Returns the part of the body about one knock-out.
+
+    NaN and infinity become null in JSON.
+    """
     with np.errstate(invalid="ignore"):  # -inf - (-inf) is NaN
         changes = effect.log_probs - result.log_probs
     total = changes.sum(dtype=np.float64)

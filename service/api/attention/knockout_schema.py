@@ -131,8 +131,8 @@ class NewTranslation(BaseModel):
     text: str
     is_cut: bool = Field(
         description="True if the translation was cut at its length limit. The limit is 2n + 8 "
-        "tokens, where n is the number of tokens of `target`. If the limit of the model is "
-        "smaller, it applies instead."
+        "tokens, where n is the number of tokens of `target`. If the model has a smaller limit, "
+        "the limit of the model applies."
     )
 
 

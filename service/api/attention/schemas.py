@@ -253,7 +253,9 @@ class AttentionRequest(AttentionQuestion):
         "for application/x-safetensors, and JSON for all other types.",
     )
     split: bool = Field(
-        False, description="Split texts into sentences, and return one item for each sentence."
+        False,
+        description="Split texts into sentences, and return one item for each sentence. A request "
+        "with `target_text` cannot be split.",
     )
     alignment_layer: StrictInt | None = Field(
         None,
@@ -267,9 +269,9 @@ class AttentionRequest(AttentionQuestion):
     )
     alignment_shift: Literal[0, 1] | None = Field(
         None,
-        description="With `1`, a row of attention belongs to the token that the decoder reads; "
-        "with `0`, to the token that the decoder predicts. The default is `0` for a layer that was "
-        "trained to align words, and `1` for any other layer.",
+        description="With `1`, a row of attention belongs to the token that the decoder reads. "
+        "With `0`, the row belongs to the token that the decoder predicts. The default is `0` for "
+        "a layer that was trained to align words, and `1` for any other layer.",
     )
 
     @property

@@ -92,7 +92,7 @@ async def get_entries(request: Request, glossary_id: str) -> Response:
 
 @router.delete("/v2/glossaries/{glossary_id}", status_code=204, responses=GLOSSARY_ERRORS)
 async def delete_glossary(request: Request, glossary_id: str) -> Response:
-    """Deletes a glossary."""
+    """Deletes a glossary with all its dictionaries, even if it has several."""
     services = await checked(request)
     await asyncio.to_thread(services.glossaries.remove, glossary_id)
     return Response(status_code=204)

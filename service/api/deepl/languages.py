@@ -100,8 +100,8 @@ def source_codes(catalog: Catalog) -> list[str]:
 
 def target_codes(catalog: Catalog) -> list[str]:
     """Returns DeepL's codes of the languages into which the server translates."""
-    # `sources` includes the target itself. If it is the only source, no other language is
-    # translated to the target.
+    # `sources` includes the target itself. If the target is the only source, no other language
+    # is translated to the target.
     targets = [each for each in catalog.languages if len(catalog.sources(each)) > 1]
     return sorted({code.upper() for each in targets for code in REGIONS.get(each, (each,))})
 
@@ -109,8 +109,8 @@ def target_codes(catalog: Catalog) -> list[str]:
 def source_code(language: str, catalog: Catalog) -> str:
     """Returns DeepL's code of a served source language.
 
-    DeepL names a source language without its region or script. The full code is returned if the
-    short code would mean another served language.
+    DeepL names a source language without its region or script. If that short code means another
+    served language, the function returns the full code.
     """
     short = language.partition("-")[0]
     is_same = match_language(short, catalog.languages) == language

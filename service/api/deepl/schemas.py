@@ -31,6 +31,11 @@ def _as_names(value: Any) -> Any:
     return [name.strip() for each in listed for name in each.split(",") if name.strip()]
 
 
+def _as_list(value: Any) -> Any:
+    """Returns one text as a list, because a form cannot mark a single value as a list."""
+    return [value] if isinstance(value, str) else value
+
+
 Names = Annotated[ListOf[str], BeforeValidator(_as_names)]
 
 UNAVAILABLE = (
@@ -59,7 +64,8 @@ class DeepLRequest(Parameters):
     split_sentences: SplitSentences = Field(
         "1",
         description="`1` splits at punctuation and line breaks, `nonewlines` only at punctuation. "
-        "`0` takes each text as one sentence.",
+        "`0` takes each text as one sentence. With `tag_handling`, line breaks end no sentence, "
+        "and `0` takes each block as one sentence.",
     )
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
         "default",
@@ -85,8 +91,8 @@ class DeepLRequest(Parameters):
     )
     tag_handling_version: Literal["v1", "v2"] | None = Field(
         None,
-        description="Accepted without effect, because there is one algorithm. The response "
-        "repeats the value.",
+        description="Accepted without effect, because there is one algorithm. If `tag_handling` is "
+        "given, the response repeats the value, or has `v2` by default.",
     )
     outline_detection: bool = Field(
         True,
@@ -107,9 +113,10 @@ class DeepLRequest(Parameters):
     glossary_id: str | None = Field(
         None, description="Glossary whose terms the translation uses; needs `source_lang`."
     )
-    glossary_ids: ListOf[str] = Field(
+    glossary_ids: Annotated[ListOf[str], BeforeValidator(_as_list)] = Field(
         default_factory=list,
-        description="Up to 5 glossaries. If several have the same term, the first one is used.",
+        description="Up to 5 glossaries, in place of `glossary_id`; needs `source_lang`. If "
+        "several glossaries have the same term, the first of these glossaries decides.",
     )
     style_id: Any = Field(None, description="Refused: there are no style rules.")
     translation_memory_id: Any = Field(

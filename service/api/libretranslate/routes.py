@@ -84,7 +84,10 @@ async def translate(request: Request) -> Response:
     openapi_extra=request_body(DetectRequest, JSON, FORM),
 )
 async def detect(request: Request) -> Response:
-    """Returns up to three served languages in which `q` may be written, most probable first."""
+    """Returns up to three served languages in which `q` may be written, most probable first.
+
+    If no language is detected, the response is `en` with the confidence 0, as in LibreTranslate.
+    """
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
     texts = as_texts("q", body.q, services.settings, context)

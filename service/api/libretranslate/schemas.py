@@ -57,7 +57,8 @@ class TranslateRequest(Parameters):
     glossary: str | None = GLOSSARY
     return_alignment: bool = Field(
         False,
-        description="Return the alignment between the words of the text and of the translation.",
+        description="Return the alignment between the words of the text and of the translation. "
+        "Refused for HTML, with `glossary`, and for pairs that need more than one model.",
     )
 
 

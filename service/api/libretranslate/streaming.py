@@ -171,7 +171,7 @@ class EventResponse(Response):
         """Sends the events.
 
         Raises:
-            ClientDisconnect: The client disconnected or did not read.
+            ClientDisconnect: The client disconnected, or had not read all events at the deadline.
         """
         async with aclosing(self.events):
             try:

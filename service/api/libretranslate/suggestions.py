@@ -25,7 +25,7 @@ router = APIRouter(tags=["translation"])
     openapi_extra=request_body(SuggestRequest, JSON, FORM),
 )
 async def suggest(request: Request) -> Response:
-    """Stores a suggested translation. The operator can use it to improve the models."""
+    """Stores a suggested translation, which the operator can use to improve the models."""
     services = services_of(request)
     if services.suggestions is None:
         text, details = error_texts.SUGGESTIONS_DISABLED

@@ -112,8 +112,8 @@ def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
 def openai_status(error: ServiceError) -> int:
     """Returns the HTTP status of an error.
 
-    OpenAI answers 400 if the input is too long. OpenAI's clients know no other status for this. A
-    body over the size limit keeps 413, because no parameter is at fault. A missing or wrong key
+    An input that is too long gets 400, as at OpenAI, because OpenAI's clients expect this status.
+    A body over the size limit keeps 413, because no parameter is at fault. A missing or wrong key
     gets 401.
     """
     if isinstance(error, MissingKeyError | InvalidKeyError):
@@ -138,6 +138,6 @@ def openai_kind(error: ServiceError) -> OpenAIKind:
     if isinstance(error, MissingKeyError | InvalidKeyError):
         return OPENAI_KINDS[401]
     if isinstance(error, RequestTooLargeError) and (error.param or "").endswith("]"):
-        # `param` names one text of a list, such as `input[3]`: the text is too long for the model.
+        # `param` names one input, such as `input[3]`. This input is too long for the model.
         return OpenAIKind("invalid_request_error", "context_length_exceeded")
     return OPENAI_KINDS[KINDS[type(error)].status]

@@ -10,7 +10,8 @@ def preferred(accept: str, offered: Collection[str]) -> str:
     """Returns the offered media type that a client prefers; JSON if the header names none.
 
     Args:
-        accept: Accept header; unknown media types in it are ignored.
+        accept: Accept header. Unknown media types in it are ignored, and so are wildcards such as
+            `text/*`.
         offered: Media types that the route can answer with, in addition to JSON.
     """
     ranges = [_media_range(part) for part in accept.split(",")]

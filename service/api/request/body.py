@@ -48,10 +48,14 @@ async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
     Raises:
         RequestTooLargeError: The body is over the limit.
         InvalidRequestError: The body cannot be read.
+        OverloadedError: The server has no memory for the body.
         DeadlineExceededError: The body did not arrive in time.
+        ClientDisconnect: The client closed the connection.
     """
     body = await read_body(request, max_bytes)
-    content_type = media_type(request)
+    # Some clients send the header with every request. It describes no body of GET and DELETE.
+    is_empty = not body and request.method in ("GET", "DELETE")
+    content_type = "" if is_empty else media_type(request)
     if content_type == JSON:
         return parse_json(body)
     query = merge(request.query_params.multi_items())
@@ -79,7 +83,8 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
     Raises:
         RequestTooLargeError: The body or its Content-Length is over the limit.
         InvalidRequestError: The body is compressed.
-        OverloadedError: The budget has no room for the body.
+        OverloadedError: The budget has no room for the body, or the body arrives slowly while
+            another transfer needs the memory.
         DeadlineExceededError: The body did not arrive in time.
         ClientDisconnect: The client closed the connection.
     """
@@ -192,7 +197,8 @@ async def parse_multipart(
         max_files: Largest number of files.
 
     Raises:
-        InvalidRequestError: The form cannot be read, or has too many files.
+        InvalidRequestError: The form cannot be read, has too many fields or files, or has a field
+            over `max_bytes`.
     """
 
     async def stream() -> AsyncGenerator[bytes, None]:

@@ -50,6 +50,13 @@ class BodyReader:
 
         Args:
             declared: Content-Length of the request; 0 if it has none.
+
+        Raises:
+            RequestTooLargeError: The body is over the limit.
+            OverloadedError: The budget has no room for the body, or the body arrives slowly while
+                another transfer needs the memory.
+            DeadlineExceededError: The body did not arrive in time.
+            ClientDisconnect: The client closed the connection.
         """
         # This timer does the same as asyncio.timeout, but is faster.
         timer = asyncio.get_running_loop().call_later(self.seconds, self._expire)

@@ -48,8 +48,8 @@ def _watch(request: Request, on_lost: Callable[[], None]) -> Callable[[], object
 
     The connection of a request calls `on_lost` itself. A request of an ASGI client in the same
     process, such as a test, has no connection. In that case, a task waits for the disconnect
-    message. A task for each request with a connection would take 5 % of the time of a
-    short request.
+    message. Requests with a connection have no task, because it would take 5 % of the time of
+    a short request.
     """
     connection = connection_of(request.scope)
     if connection is not None:

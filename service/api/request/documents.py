@@ -26,7 +26,9 @@ async def open_job(
     terms: Terms | None,
     context: RequestContext,
 ) -> DocumentJob:
-    """Returns the job of an uploaded document.
+    """Returns the job of an uploaded document. The caller must run the job.
+
+    The job counts against REGARD_MAX_FILES until it has run.
 
     Raises:
         ServiceError: The document cannot be read, the server has no room for it, or the API key has

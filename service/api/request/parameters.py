@@ -110,7 +110,7 @@ def not_empty(schema: dict[str, Any]) -> None:
 
 
 def refuse(message: str) -> NoReturn:
-    """Ends a validator with a message for the client."""
+    """Refuses the value that a validator checks, with an error message for the client."""
     raise PydanticCustomError(REFUSED, message)
 
 
@@ -127,7 +127,9 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
         RateLimitedError: The key has used up its limit for this minute.
         RequestTooLargeError: The body is over `max_bytes`, or over the limit of the key.
         InvalidRequestError: The body cannot be read, or `model` does not accept it.
+        OverloadedError: The memory budget has no room for the body.
         DeadlineExceededError: The body did not arrive in time.
+        ClientDisconnect: The client closed the connection.
     """
     return validated(request, await read_permitted(request, max_bytes), model)
 
@@ -142,7 +144,9 @@ async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
         RateLimitedError: The key has used up its limit for this minute.
         RequestTooLargeError: The body is over `max_bytes`, or over the limit of the key.
         InvalidRequestError: The body cannot be read.
+        OverloadedError: The memory budget has no room for the body.
         DeadlineExceededError: The body did not arrive in time.
+        ClientDisconnect: The client closed the connection.
     """
     fields = await read_fields(request, max_bytes)
     await check_key(request, fields)
@@ -203,7 +207,11 @@ def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
     fault = max(first, key=lambda fault: len(fault["loc"]))
     # For a union, pydantic puts the member type into the place: ("q", "list[str]", 1).
     types = re.compile(r"\[|^(str|int|constrained-int)$")
-    place = [part for part in fault["loc"] if not types.search(str(part))]
+    # The first part is a parameter. So is the last part of the place of an unknown parameter.
+    kept = {0, len(fault["loc"]) - 1 if fault["type"] == "extra_forbidden" else 0}
+    place = [
+        part for at, part in enumerate(fault["loc"]) if at in kept or not types.search(str(part))
+    ]
     name = str(place[0]) if place else None
     where = (name or "body") + "".join(f"[{part}]" for part in place[1:])
     return fault, name, where

@@ -20,7 +20,10 @@ from service.errors import RequestTooLargeError
 from service.settings import Settings
 
 FORM_BYTES = 64 * 1024
-"""Largest size of a form without its file."""
+"""Largest size of each field that is not a file.
+
+The limit on the whole body is REGARD_MAX_FILE_BYTES plus FORM_BYTES.
+"""
 
 BODY_SECONDS = 600.0
 """Time limit for the arrival of a document. An upload over a slow connection takes minutes."""
@@ -48,6 +51,7 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
     Raises:
         ServiceError: The form cannot be read or is over a limit, the API key is not valid, or
             `model` does not accept the form.
+        ClientDisconnect: The client closed the connection.
     """
     fields = merge(request.query_params.multi_items())
     if media_type(request) == MULTIPART:

@@ -57,9 +57,9 @@ def fault_of(environment: Environment) -> str | None:
             f"{variable} is set, but OpenTelemetry is not installed; "
             "install regard[otel], or unset the variable"
         )
-    for name in PROTOCOLS:
-        if environment.get(name, PROTOCOL) != PROTOCOL:
-            return f"{name} is {environment[name]}; only {PROTOCOL} is supported"
+    name = next((each for each in PROTOCOLS if environment.get(each)), None)
+    if name is not None and environment[name] != PROTOCOL:
+        return f"{name} is {environment[name]}; only {PROTOCOL} is supported"
     return None
 
 

@@ -16,8 +16,8 @@ in both languages. Each of them occurs once in the sentence and once in the tran
 A source word's weight is the sum over its tokens; the mean or the maximum is no better. With only
 the first token of each source word or of each target word, the shares fall by 0.4 to 0.8 points.
 Translations by people have lower shares, because the model was not trained to produce them. The
-row `by people` comes from an earlier count. In that count, the row `by the model` was 98.1 % and
-98.3 %.
+row `by people` comes from an earlier count. In that count, the model's own translations had shares
+of 98.1 % for numerals and 98.3 % for words spelt alike.
 """
 
 from collections.abc import Sequence

@@ -30,14 +30,19 @@ def word_spans(side: TokenizedText) -> list[Span]:
     """Returns each word of a text as a span [first, end) of tokens; every token is in one word.
 
     A special token is a word of its own. So is the last token, even if it is not special. The last
-    token is never an input of the decoder, so `input_spans` leaves out this word.
+    token is never an input of the decoder, so `input_spans` leaves out this word. The text must
+    have at least one token.
     """
     starts = list(_word_starts(side))
     return list(zip(starts, [*starts[1:], len(side.ids)], strict=True))
 
 
 def input_spans(words: Sequence[Span]) -> list[Span]:
-    """Returns the words of a decoder's input: the start token, then all words but the last."""
+    """Returns the words of a decoder's input: the start token, then all words but the last.
+
+    The last word must be a single token, as in the result of `word_spans`. Each word is a span
+    [first, end) of input tokens.
+    """
     return [(0, 1), *((first + 1, end + 1) for first, end in words[:-1])]
 
 

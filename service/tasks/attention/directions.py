@@ -28,7 +28,8 @@ async def choose_direction(
 
     Raises:
         NotFoundError: There is no model of that name.
-        UnsupportedLanguageError: A language is unknown, or no model translates between the two.
+        UnsupportedLanguageError: A language is unknown, no model translates from the source to the
+            target, or the named model does not have this language pair.
         InvalidRequestError: The languages are the same, are missing, differ from the languages of
             the named model, or need two models. The error is also raised for a remote model.
     """

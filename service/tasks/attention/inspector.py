@@ -182,7 +182,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         """Returns the loaded model of a request, and records its name in the context.
 
         Raises:
-            ServiceError: There is no such model, or it is not loaded.
+            ServiceError: There is no such model, language or prompt, or the model is not loaded.
         """
 
     @abstractmethod

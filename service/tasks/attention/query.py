@@ -194,7 +194,8 @@ def check_size(
             computed.
 
     Raises:
-        RequestTooLargeError: More values would be returned or computed than these limits allow.
+        RequestTooLargeError: More values would be returned or computed than these limits allow, or
+            value zeroing would have more than MAX_ZEROED_EDGES edges.
     """
     shapes = [query.shape(kind, *each) for kind in query.kinds for each in lengths]
     returned = sum(prod((*shape[:3], min(shape[3], top_k or shape[3]))) for shape in shapes)

@@ -83,7 +83,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         """Returns the loaded model of a request, and records its name in the context.
 
         Raises:
-            ServiceError: There is no such model, or it is not loaded.
+            ServiceError: There is no such model or language pair, or the model is not loaded.
         """
         direction = await choose_direction(choice, texts, self.catalog, self.detector)
         context.model = direction.name
