@@ -186,7 +186,7 @@ def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text"
     If the format of the log is JSON, the function logs the address and prints nothing. Every line
     of the output is then a JSON object.
     """
-    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     if log_format == "json":
         logger.info("Regard listens on %s", address)

@@ -93,6 +93,7 @@ def run_attention(
 
     Raises:
         BenchError: The server refuses a request, or no translation finishes in a window.
+        OSError: The server cannot be reached for the first attention requests.
     """
     body, usage = long_question(url, pair, sentences, num_tokens)
     path = ATTENTION
@@ -144,6 +145,7 @@ def long_question(
 
     Raises:
         BenchError: The server refuses the request, or the sentences have too few tokens.
+        OSError: The server cannot be reached.
     """
     source, target = split_pair(pair)
     words = iter(" ".join(sentences).split())
@@ -181,7 +183,11 @@ def knockout_question(body: bytes, number: int) -> bytes:
 
 
 def post(url: str, body: bytes, path: str = ATTENTION) -> tuple[int, bytes]:
-    """Sends a request for attention and returns the status and body of the reply."""
+    """Sends a request for attention and returns the status and body of the reply.
+
+    Raises:
+        OSError: The server cannot be reached, or does not reply within TIMEOUT_SECONDS.
+    """
     address = Address.parse(url)
     headers = {"Content-Type": "application/json"}
     connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_SECONDS)

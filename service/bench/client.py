@@ -65,6 +65,8 @@ class Address(NamedTuple):
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port or 80
+            (host or "").encode("idna")  # raises UnicodeError, which is a ValueError
+            parts.path.encode("ascii")
         except ValueError as error:
             raise BenchError(f"url {url!r}: {error}; give it as http://HOST:PORT") from error
         if parts.scheme != "http" or not host:

@@ -49,7 +49,7 @@ from service.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
-"""Yields the given address of a running server, or the address of a private server that it starts.
+"""Yields the given address of a running server, or the address of a new private server.
 
 The commands send the same sentences again and again. A server with default settings computes only
 one of several equal sentences in progress. A private server of these commands computes them all.

@@ -61,8 +61,8 @@ class LoadReport:
 class Window:
     """Latencies and errors of one run.
 
-    Times are values of perf_counter. The clock of the event loop is too coarse: in uvloop it
-    advances in whole milliseconds.
+    Latencies are in seconds. Times are values of perf_counter. The clock of the event loop is too
+    coarse: in uvloop it advances in whole milliseconds.
     """
 
     start: float
@@ -71,7 +71,10 @@ class Window:
     errors: Counter[str] = field(default_factory=Counter)
 
     def record(self, began: float, finished: float, failure: str | None) -> None:
-        """Counts one request that has ended."""
+        """Counts one request that has ended.
+
+        A failure always counts. A success counts only if it finished inside the window.
+        """
         if failure is not None:
             self.errors[failure] += 1
         elif self.start <= finished <= self.end:
@@ -194,6 +197,7 @@ def summarise(num_clients: int, window: Window, before: str, after: str) -> Load
     """
     ordered = sorted(1000 * seconds for seconds in window.latencies)
     seconds = window.end - window.start
+    has_metrics = bool(before and after)
     return LoadReport(
         clients=num_clients,
         seconds=seconds,
@@ -203,8 +207,8 @@ def summarise(num_clients: int, window: Window, before: str, after: str) -> Load
         p95_ms=percentile(ordered, 95),
         p99_ms=percentile(ordered, 99),
         errors=dict(window.errors),
-        mean_rows=mean_decode_rows(before, after),
-        padding_share=padding_share(before, after),
+        mean_rows=mean_decode_rows(before, after) if has_metrics else None,
+        padding_share=padding_share(before, after) if has_metrics else None,
     )
 
 

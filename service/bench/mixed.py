@@ -189,6 +189,9 @@ class MixedLoad:
             rounds: Number of pairs of windows: one without long embeddings, then one with them.
             seconds: Total length of all windows, including the first SETTLE_SECONDS of each.
             on_interval: Receives the progress about once a minute.
+
+        Raises:
+            RequestError: The server does not answer the request for /metrics after a round.
         """
         self.start = perf_counter()
         num_reported = lines = 0
@@ -331,6 +334,8 @@ def run_mixed(
     Raises:
         BenchError: The server refuses a request that is sent before the first window, the
             sentences are not suitable, or no short embedding is measured.
+        RequestError: The server does not answer a request before the first window, or the request
+            for /metrics after a round.
     """
     address = Address.parse(url)
     texts = all_traffic(address, pair, sentences, max_tokens, clients.long_model)

@@ -112,7 +112,7 @@ def read_lines(path: Path) -> list[str]:
         BenchError: The file is empty or not UTF-8.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BenchError(f"{path} is not UTF-8 ({error}); convert it first") from error
     if not text.strip():

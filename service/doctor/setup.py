@@ -16,7 +16,7 @@ from service.models.registry.manifest import ModelEntry, read_entries
 from service.models.registry.references import Source
 from service.settings import Settings
 
-USER_OF_URL = re.compile(r"(?<=//)[^/@\s]*@")
+USER_OF_URL = re.compile(r"(?<=//)[^/?#\s]*@")
 """Matches the user name and the password before the host name in a URL."""
 
 TRACE_VARIABLES = (

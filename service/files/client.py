@@ -64,8 +64,10 @@ class Client:
         if parts.scheme not in ("http", "https") or not host:
             raise ServerError(f"url {url!r} is no address; give it as http://HOST:PORT")
         self.url = url
-        self.host, self.port, self.prefix = host, port, parts.path.rstrip("/")
         self.is_secure = parts.scheme == "https"
+        standard_port = 443 if self.is_secure else 80
+        self.host, self.port = host, port or standard_port
+        self.prefix = parts.path.rstrip("/")
         self.headers = {"Content-Type": "application/json"}
         if api_key:
             self.headers["Authorization"] = f"Bearer {api_key}"
@@ -112,7 +114,8 @@ class Client:
         """Sends a request. Repeats it after a pause if the server is busy or cannot be reached.
 
         Raises:
-            ServerError: The server refused the request, or could not be reached.
+            ServerError: The server refused the request, did not answer with JSON, or could not be
+                reached.
         """
         body = json.dumps(fields).encode()
         pause = 0.5
@@ -122,6 +125,11 @@ class Client:
             except (OSError, http.client.HTTPException) as error:
                 self._close()
                 message = f"{self.url} cannot be reached: {error}; is the server running?"
+            except ValueError:  # its text may contain the key
+                raise ServerError(
+                    f"no request can be sent to {self.url}: the address or the API key has "
+                    "characters that HTTP does not allow; check --url and --api-key"
+                ) from None
             else:
                 if status == 200:
                     return Reply(headers, self._parse(data))
@@ -181,7 +189,10 @@ def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def error_of(data: bytes) -> str:
-    """Returns the error text and the details in a reply; without such a text, the reply's start."""
+    """Returns the error text and the details in a reply.
+
+    If the reply has no error text, the function returns the first SHOWN_CHARS bytes of the reply.
+    """
     try:
         body = orjson.loads(data)
         error = body["error"]

@@ -12,7 +12,11 @@ from typing import IO
 def complete_file(path: Path) -> Iterator[IO[bytes]]:
     """Yields a temporary file in the folder of `path`, and renames it to `path` at the end.
 
-    After an error the temporary file is deleted, and an older file at `path` is kept.
+    Missing folders are made first. After an error the temporary file is deleted, and an older file
+    at `path` is kept.
+
+    Raises:
+        OSError: The file cannot be written or renamed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:

@@ -65,7 +65,8 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
     options = EmbedOptions(model, prompt, dimensions, is_normalized, is_truncated)
     with errors_shown(f"interrupted; {output} was not written"):
         file_type = vector_file_type(output)
-        total = None if source == STANDARD_INPUT else count_lines(Path(source))
+        is_file = source != STANDARD_INPUT and Path(source).is_file()  # a pipe is read once only
+        total = count_lines(Path(source)) if is_file else None
         with (
             opened_lines(source) as file,
             complete_file(output) as written,
@@ -95,7 +96,10 @@ class EmbedOptions:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of every request. A field without a value is left out."""
+        """The fields of every request. A field without a value is left out.
+
+        `is_normalized` is not among the fields, because it selects the route.
+        """
         fields = {
             "model": self.model,
             "prompt_name": self.prompt_name,
@@ -147,7 +151,8 @@ class LineEmbedder:
         """Yields the lines in order, with vectors for all lines that are not blank.
 
         Raises:
-            ServerError: The server refused a request, or could not be reached.
+            ServerError: The server refused a request, did not answer with one vector for each text,
+                or could not be reached.
         """
         return self.client.in_order(self._embed, in_requests(lines))
 

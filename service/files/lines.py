@@ -37,13 +37,15 @@ def count_lines(path: Path) -> int:
 def read_lines(file: BinaryIO) -> Iterator[str]:
     """Yields the lines of a file in UTF-8, each with its line break.
 
+    A byte order mark at the start is left out.
+
     Raises:
         LineError: A line is not UTF-8.
     """
     name = "the standard input" if file is sys.stdin.buffer else file.name
     for number, line in enumerate(file, 1):
         try:
-            yield line.decode("utf-8")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
             message = f"line {number} of {name} is not UTF-8; save the text with the encoding UTF-8"
             raise LineError(message) from None

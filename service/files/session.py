@@ -70,8 +70,14 @@ def connected(
 def errors_shown(interrupted: str) -> Iterator[None]:
     """Prints the message of an error, and ends the command with an exit code.
 
+    SIGTERM ends the command without a message. The function sets handlers of SIGINT and SIGTERM, so
+    only the main thread may call the function. The old handlers are restored at the end.
+
     Args:
         interrupted: Message after Ctrl-C.
+
+    Raises:
+        typer.Exit: An error or a signal has ended the command.
     """
     before = {number: signal.signal(number, _end) for number in ENDING_SIGNALS}
     try:

@@ -98,7 +98,8 @@ class TextTranslator:
             is_html: Whether the texts are HTML.
 
         Raises:
-            ServerError: The server refused a request, or could not be reached.
+            ServerError: The server refused a request, did not answer with one translation for each
+                text, or could not be reached.
         """
         counts: dict[str, int] = {}
         for text in texts:
@@ -152,7 +153,11 @@ def _unfinished_jobs(
     """
     if not source.exists():
         raise stop(f"{source} does not exist")
-    jobs = list(jobs_of(source, target or default_target(source, language)))
+    try:
+        target = target or default_target(source, language)
+    except ValueError:  # the folder is `/`, or the language is no part of a file name
+        raise stop(f"no name for the translation of {source}; give --output") from None
+    jobs = list(jobs_of(source, target))
     if not jobs:
         raise stop(f"{source} has no documents of a known format")
     sources = {job.source.resolve() for job in jobs}

@@ -50,7 +50,7 @@ class ByteBudget:
         return reservation
 
     def make_room(self, size: int) -> bool:
-        """Gives up stalled transfers until `size` bytes fit. Returns whether the bytes fit.
+        """Gives up stalled transfers until `size` more bytes fit. Returns whether the bytes fit.
 
         Any number of bytes fits into an empty budget.
         """

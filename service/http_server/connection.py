@@ -151,7 +151,8 @@ class Connection(RefusingProtocol):
 
         A client that has closed the connection causes the same event. The server therefore sends an
         interim response, which the system of a closed client answers with a reset. Clients of
-        HTTP/1.0 have no such response and count as closed. So do clients that end during a reply.
+        HTTP/1.0 do not know interim responses, so they count as closed. A client also counts as
+        closed if it ends its side during a reply.
         """
         cycle = self.cycle
         if self.is_open or cycle is None or cycle.response_complete:
@@ -384,7 +385,7 @@ class Connection(RefusingProtocol):
     def hold(self, num_bytes: int) -> None:
         """Reserves bytes for the values of a reply, such as arrays. `let_go` releases them.
 
-        If the bytes do not fit, bodies and replies without progress are given up.
+        If the bytes do not fit, stalled transfers are given up. The bytes are reserved in any case.
         """
         self.held += num_bytes
         if self.reply is None:

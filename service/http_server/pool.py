@@ -15,7 +15,10 @@ OWN_DESCRIPTORS = 128
 """Number of file descriptors that a process needs for other things than connections."""
 
 MAX_REFUSED = 128
-"""Largest number of connections over the limit that get a reply. Further ones are only closed."""
+"""Largest number of connections over the limit that get a reply.
+
+Any further connection is closed without a reply.
+"""
 
 IDLE_SECONDS = 1.0
 """Time after which an idle connection is closed if a new connection needs its place."""

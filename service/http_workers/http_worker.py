@@ -48,7 +48,11 @@ class HttpWorkerServer(DrainingServer):
 
 
 def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None:
-    """Answers HTTP until the main process asks this process to stop, or is gone."""
+    """Answers HTTP until the main process asks this process to stop, or is gone.
+
+    Raises:
+        EOFError: The main process ended before it sent the configuration.
+    """
     config: HttpWorkerConfig = Channel(connection).receive()
     settings = config.settings
     logs.configure(settings.log_level, settings.log_format)

@@ -97,7 +97,11 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
     Raises:
         OSError: The host has no address, or the system refuses one of its addresses or the port.
     """
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    try:
+        found = socket.getaddrinfo(host or None, port, type=kind, flags=flags)
+    except UnicodeError as error:
+        raise OSError(f"{host} is not the name of a host") from error
     listeners = []
     try:
         for family, _, _, _, address in dict.fromkeys(found):

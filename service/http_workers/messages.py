@@ -42,7 +42,10 @@ class HttpWorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """HTTP worker to main process: the HTTP worker accepts connections."""
+    """HTTP worker to main process: the HTTP worker accepts connections.
+
+    This message is also the answer to a Ping.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ class RemoteBackend:
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
             OverloadedError: The requests in progress leave no room for this one.
+            UnavailableError: The main process is gone.
         """
         lease = RemoteLease(self, next(self.ids), tokens, client)
         if at_once:
@@ -135,13 +136,21 @@ class RemoteBackend:
         return lease
 
     async def status(self) -> Status:
-        """Returns the state of the server."""
+        """Returns the state of the server.
+
+        Raises:
+            UnavailableError: The main process is gone.
+        """
         number = next(self.ids)
         status: Status = await self.ask(number, GetStatus(number))
         return status
 
     async def metrics_text(self, is_openmetrics: bool) -> bytes:
-        """Returns all metrics in Prometheus' text format, or in OpenMetrics with exemplars."""
+        """Returns all metrics in Prometheus' text format, or in OpenMetrics with exemplars.
+
+        Raises:
+            UnavailableError: The main process is gone.
+        """
         number = next(self.ids)
         text: bytes = await self.ask(number, GetMetrics(number, is_openmetrics))
         return text
@@ -152,6 +161,7 @@ class RemoteBackend:
         Raises:
             RequestTooLargeError: The request alone has more characters than the limit.
             RateLimitedError: The account of the key has too few requests or characters left.
+            UnavailableError: The main process is gone.
         """
         number = next(self.ids)
         await self.ask(number, Take(number, account, limits, characters))

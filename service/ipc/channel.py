@@ -49,7 +49,7 @@ async def read(reader: asyncio.StreamReader) -> Any:
 
 
 async def messages(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
-    """Yields all messages until the peer closes the connection."""
+    """Yields all messages until the peer closes the connection, or the connection fails."""
     while True:
         try:
             message = await read(reader)
@@ -146,6 +146,7 @@ class Channel:
 
         Raises:
             EOFError: The peer has closed the connection.
+            OSError: The connection has failed.
         """
         (length,) = LENGTH.unpack(self._read(LENGTH.size))
         return pickle.loads(self._read(length))

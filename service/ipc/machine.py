@@ -12,7 +12,7 @@ MAX_HTTP_WORKERS = 8
 """Largest number of HTTP processes that the server chooses if REGARD_HTTP_WORKERS is 0."""
 
 YOUNG_OBJECTS = 100_000
-"""Number of new objects after which the garbage collector runs. Python's default is 700.
+"""Number of new objects after which the garbage collector runs. Python 3.11's default is 700.
 
 A thousand requests in progress consist of some 100,000 objects. A scan after every 700 new objects
 took 4 % of the time of all processes. A scan after every 20,000 took 3 %.
@@ -53,6 +53,8 @@ def freeze_heap() -> None:
 
 def available_cores() -> int:
     """Returns the number of whole cores that the affinity and the cgroup quota allow.
+
+    The number is at least 1, even if the quota is less than one core.
 
     `os.cpu_count()` counts the cores of the machine. A container with two of 64 cores would thus
     get 64 workers, and the kernel would throttle all of them.

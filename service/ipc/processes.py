@@ -107,6 +107,9 @@ class ChildProcess:
         except TimeoutError:
             end_at_once(self.process)
             await self.process.wait()
+        except asyncio.CancelledError:  # the server ends and does not wait any longer
+            end_at_once(self.process)
+            raise
 
 
 class ProcessSupervisor:

@@ -32,8 +32,8 @@ KEEP_POLICY = 0x08
 def set_time_slice(seconds: float) -> bool:
     """Sets the slice of the calling thread, and of threads and processes that it starts later.
 
-    Returns whether the kernel accepted the slice. A kernel before 6.12 accepts and ignores it. A
-    sandbox may refuse it; the server then only loses some speed.
+    Returns whether the kernel accepted the slice. A kernel before 6.12 accepts the slice, but does
+    not use it. A sandbox may refuse the call. The server then only loses some speed.
     """
     number = SYSTEM_CALLS.get(platform.machine())
     if number is None:

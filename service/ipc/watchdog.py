@@ -51,7 +51,7 @@ class Watchdog:
         self.num_heard += 1
 
     async def run(self) -> None:
-        """Checks the process until it is killed."""
+        """Checks the process until this method kills it. The caller may cancel the checks."""
         num_silent, num_heard = 0, 0
         while num_silent <= CHECKS:
             await asyncio.sleep(self.timeout_seconds() / CHECKS)

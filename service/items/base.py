@@ -31,5 +31,6 @@ class WorkItem(Protocol):
     def num_legs(self) -> int:
         """Number of models that must still run, `model` included.
 
-        It is 2 if a second model continues from a pivot language to the target language; else 1.
+        The number is 2 if a second model continues from a pivot language to the target language.
+        In all other cases, the number is 1.
         """

@@ -11,7 +11,9 @@ class Result:
     """The result of one work item, with its timings.
 
     Both times are 0 if the value comes from the cache of results. If the item waited for an equal
-    item, `device_seconds` is the time of this wait, and `queue_seconds` is 0.
+    item, `device_seconds` is the time of this wait, and `queue_seconds` is 0. For a remote model,
+    `queue_seconds` is the time before the first request to the endpoint. `device_seconds` is the
+    time from this request until the translation.
 
     Attributes:
         value: The value that the item's executor computed; the item's class documents its type.

@@ -60,7 +60,8 @@ class ProcessMetrics:
         for name, pid in [*self.pids.items()]:
             try:
                 self._read(families, name, self.proc / str(pid))
-            except (FileNotFoundError, ProcessLookupError):  # the process has just ended
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                # The process has ended, or is ending. Its descriptors then belong to root.
                 continue
         yield from families
 

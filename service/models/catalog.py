@@ -67,7 +67,8 @@ class Catalog:
         self._by_type: dict[type, dict[str, Any]] = {}
         models = list(self.of_type(ServedModel).values())
         self.multilingual = [model for model in models if not model.files.source]
-        # Of two models of one pair, the model on this server is preferred to the remote one.
+        # Of two models of one pair, the model on this server is preferred to the remote one. Of
+        # two models on this server, the later one in `served` is preferred.
         all_: list[ServedModel | ServedRemote] = [*self.of_type(ServedRemote).values(), *models]
         self.pairs = {(m.files.source, m.files.target): m for m in all_ if m.files.source}
         files = [model.files for model in all_]
@@ -114,9 +115,9 @@ class Catalog:
     def _make_caches(self) -> None:
         """Creates empty caches for `route` and `offers`.
 
-        The caches compute from a private copy of this catalog, which a later `replace` does not
-        change. If a request uses a copy of the catalog, the copy has the same caches. The routes of
-        the copy therefore stay the same after a `replace` of this catalog.
+        The caches compute from a private copy of this catalog. A later `replace` of this catalog
+        does not change the private copy. A request may use another copy of this catalog, which has
+        the same caches. The routes of the request therefore also stay the same.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)
@@ -149,7 +150,8 @@ class Catalog:
 
         Raises:
             CheckpointError: A reference or an alias leads to no model, or a file is damaged. There
-                is no model for an offered language, or an alias is the name of a model.
+                is no model for an offered language, or an alias is the name of a model. Two models
+                have the same name.
         """
         references = tuple(references)
         served: list[AnyServed] = []
@@ -183,7 +185,7 @@ class Catalog:
         The models need not have all offered languages. An alias may name a model that is missing.
 
         Raises:
-            CheckpointError: A file is damaged.
+            CheckpointError: A file is damaged, or two models have the same name.
         """
         empty = cls(aliases=aliases)
         empty.offered = tuple(offered)
@@ -196,7 +198,7 @@ class Catalog:
         loaded later may add the other languages.
 
         Raises:
-            CheckpointError: A file is damaged.
+            CheckpointError: A file is damaged, or two models have the same name.
         """
         known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
         changed = Catalog([known.get(each) or load_served(each) for each in files.files])
@@ -284,7 +286,9 @@ class Catalog:
         """Returns the models that translate from one served language to another, in order.
 
         The route is empty if both languages are the same. A direct model is preferred to a route
-        through English, and a single-pair model to a multilingual one.
+        through English, and a single-pair model to a multilingual one. Of several single-pair
+        models on this server, the last one is used. Of several multilingual models, the first
+        one is used.
 
         Raises:
             UnsupportedLanguageError: No route leads from the source to the target.

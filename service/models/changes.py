@@ -42,7 +42,8 @@ logger = logging.getLogger("regard.models")
 Announce = Callable[[ModelSet], Awaitable[None]]
 """Announces the served models to the processes that answer HTTP, and waits until they serve these
 models. If a model was removed, the function also waits until the running requests to this model
-have ended, but only for a limited time."""
+have ended, but only for a limited time. It raises CheckpointError if a process cannot serve the
+models."""
 
 
 LOAD_SECONDS = 600.0
@@ -80,7 +81,7 @@ class ModelChanges:
         states: States of models that are being loaded or unloaded, or whose load failed.
         failures: Maps each model whose state is `failed` to the reason of the failure.
         overdue: Models whose load still ran when the request got the reply `loading`. The client
-            has not received the result of such a load.
+            has not received the result of this load.
     """
 
     def __init__(
@@ -246,6 +247,9 @@ class ModelChanges:
         try:
             async with self.turn:
                 await self._remove(name)
+        except Exception:
+            logger.exception("%s was not unloaded cleanly", name)
+            raise
         finally:
             # A restarted worker may fail to load the model while `_load` still announces it. In
             # this case, `_load` has already deleted the state.
@@ -254,8 +258,10 @@ class ModelChanges:
 
     async def _remove(self, name: str) -> None:
         self.files = self.files.without(name)
-        await self.announce(self.files)
-        await self.supervisor.unload(name)
+        try:
+            await self.announce(self.files)
+        finally:
+            await self.supervisor.unload(name)
 
     def _lose(self, name: str) -> None:
         """Unloads a model that a restarted worker cannot load."""
@@ -269,7 +275,8 @@ class ModelChanges:
 def find(name: str, source: str, settings: Settings) -> Found:
     """Finds the model called `name` among the models of a reference, and checks its files on disk.
 
-    The check reads the small files, and compares the checksums that a manifest names.
+    The check loads the small files, and compares the checksums that a manifest names. It also reads
+    the weights once, because the revision of a model is a checksum of its weights.
 
     Raises:
         InvalidRequestError: No model has that name, the model is remote, a file is missing or
@@ -322,12 +329,20 @@ def check_root(places: Sequence[str], name: str, root: str) -> None:
     folder = Path(root).expanduser().resolve()
     for place in places if root else ():
         is_registry = place.startswith(tuple(source for source in Source if source))
-        if not (is_registry or Path(place).expanduser().resolve().is_relative_to(folder)):
+        if not (is_registry or _is_inside(place, folder)):
             raise InvalidRequestError(
                 f"{name} cannot be loaded: its folder or manifest is outside the folder "
                 "REGARD_MODELS_ROOT; move it into that folder",
                 param="source",
             )
+
+
+def _is_inside(place: str, folder: Path) -> bool:
+    """Returns whether a path is in a folder, after all symbolic links."""
+    try:
+        return Path(place).resolve().is_relative_to(folder)
+    except (RuntimeError, ValueError):  # links that form a loop, or a null byte
+        return False
 
 
 def refusal(name: str, error: LoadRefusedError | WorkerLostError) -> ServiceError:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from model.checkpoints.load import Vocabularies
 from model.tokenization.characters import CharacterTokenizer
@@ -65,8 +66,12 @@ class RemoteFiles:
 
 
 def find_remote(reference: str) -> list[RemoteFiles]:
-    """Returns the language pairs of a reference; none if the reference names no remote model."""
+    """Returns the language pairs of a reference; [] if the reference names no remote model."""
     if (match := REMOTE.fullmatch(reference)) is None:
+        return []
+    try:
+        _ = urlsplit(match["url"]).port
+    except ValueError:  # a port that is no number, or an unclosed bracket
         return []
     pairs = [pair.split("-") for pair in match["pairs"].split("+")]
     return [

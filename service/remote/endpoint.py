@@ -61,7 +61,8 @@ class Endpoints:
 
         A sentence waits while the largest allowed number of other sentences is being translated.
         If the first request ends with 429, 5xx or a connection error, a second request follows
-        after a pause. If the pause would last beyond the deadline, the first error is raised.
+        after a pause. During the pause, the sentence still counts as being translated. If the
+        pause would last beyond the deadline, the first error is raised.
 
         Args:
             text: The sentence.

@@ -55,6 +55,8 @@ def translation_of(reply: Any, name: str) -> str:
         text, reason = choice["message"]["content"], choice.get("finish_reason")
     except (KeyError, IndexError, TypeError, AttributeError):
         text, reason = None, None
+    if isinstance(text, str):  # JSON may contain lone surrogates, and UTF-8 must not
+        text = text.encode("utf-8", "replace").decode("utf-8")
     if not isinstance(text, str) or not (translation := THOUGHTS.sub("", text).strip()):
         raise InternalError(f"the endpoint of {name} sent no translation; see the endpoint's log")
     if reason == "length":

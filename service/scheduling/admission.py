@@ -56,7 +56,7 @@ class Reservation:
     tokens: int
 
     def release(self) -> None:
-        """Gives the capacity back."""
+        """Gives the capacity back. A second call would give it back twice."""
         self.admission.requests -= 1
         self.admission.tokens -= self.tokens
 

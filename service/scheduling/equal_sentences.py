@@ -174,7 +174,7 @@ class SentenceSharing:
             each.stream.finish(each.index, Result(result.value, 0.0, now - each.joined))
 
     def replace(self, shared: Shared) -> None:
-        """Submits a waiting sentence in place of an equal sentence that was given up."""
+        """Submits a waiting sentence in place of an equal sentence that was given up or failed."""
         del self.running[shared.key]
         if not shared.followers:
             return

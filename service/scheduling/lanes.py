@@ -44,6 +44,7 @@ class Lane:
 
     Attributes:
         clients: Maps each client to its jobs. The client whose turn is next comes first.
+        num_jobs: Number of all jobs.
         tokens: Number of tokens of all jobs.
         rows: Number of rows that all jobs take.
         work: Number of row-tokens of all jobs.

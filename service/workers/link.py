@@ -39,6 +39,9 @@ class WorkerLink:
     async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
         """Sends a Load or an Unload, and returns the worker's answer.
 
+        Only one call for a model may wait at a time. If there were a second call, the first one
+        would never return.
+
         Raises:
             WorkerLostError: The worker is gone.
         """

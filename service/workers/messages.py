@@ -1,7 +1,7 @@
 """The messages between the server and a device worker, over one socket pair.
 
-The server sends every message in a list of its own. A Compute combines items of many requests, so a
-worker reads them at once.
+The server sends every message in a list of its own. A Compute combines the items of many requests,
+so that a worker reads all of these items at once.
 """
 
 from collections.abc import Sequence
@@ -166,7 +166,11 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """Worker to server: the model of an Unload is gone, and its memory has been released."""
+    """Worker to server: the model of an Unload is gone.
+
+    Its memory has been released, unless the model was still being loaded. In that case, the memory
+    is released after the load has ended.
+    """
 
     name: str
 

@@ -50,8 +50,16 @@ class ModelSet:
         return replace(self, placements={**self.placements, **placements})
 
     def without(self, name: str) -> "ModelSet":
-        """Returns the set without one model."""
-        return replace(self, files=tuple(each for each in self.files if each.name != name))
+        """Returns the set without one model, and without the placement of its folder."""
+        files = tuple(each for each in self.files if each.name != name)
+        folders = {str(each.folder) for each in self.files if each.name == name}
+        used = {str(each.folder) for each in files}
+        placements = {
+            folder: placement
+            for folder, placement in self.placements.items()
+            if folder not in folders or folder in used
+        }
+        return replace(self, files=files, placements=placements)
 
     def placement(self, files: AnyFiles) -> tuple[str, str]:
         """Returns the device and dtype of a model; "" stands for the server's setting."""

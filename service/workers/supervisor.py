@@ -321,7 +321,7 @@ class Supervisor:
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.
 
-        - If `load` waits for the worker's answer, it gets this answer.
+        - If `load` waits for the worker's answer, `load` gets the message `failed`.
         - If a restarted worker cannot load a model that was loaded while the server ran,
           `on_lost_model` is called.
         - If the server started with the model, the server ends.

@@ -62,9 +62,8 @@ class TimeShare:
         """Computes for the models that have work.
 
         The foreground kind computes one step of each model. A sliced kind computes one slice if
-        there is no other work. If there is other work, a sliced kind computes one slice after
-        another. It stops when its credit is used up, when it has no work left, or when a slice
-        fails.
+        there is no other work. If there is other work, a sliced kind computes slices until its
+        credit is used up, it has no work left, or a slice fails.
 
         Args:
             is_beside: Whether there is other work. For a sliced kind, only work of the kinds before

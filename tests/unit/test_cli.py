@@ -131,7 +131,7 @@ def test_failing_socket_names_the_setting(
     [
         ("127.0.0.1", "http://127.0.0.1:80"),
         ("0.0.0.0", "http://127.0.0.1:80"),
-        ("::", "http://127.0.0.1:80"),
+        ("::", "http://[::1]:80"),
         ("::1", "http://[::1]:80"),
         ("example.org", "http://example.org:80"),
     ],

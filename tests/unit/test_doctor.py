@@ -106,6 +106,7 @@ def test_limits_of_the_cgroup_are_read(tmp_path: Path) -> None:
 def test_public_keeps_addresses_without_passwords() -> None:
     assert public("http://host:8000/v1") == "http://host:8000/v1"
     assert public("http://user:password@host/v1") == "http://***@host/v1"
+    assert public("http://user:p@ss@host/v1") == "http://***@host/v1"
 
 
 def test_text_has_a_line_for_each_fact() -> None:

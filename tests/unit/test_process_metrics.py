@@ -71,3 +71,19 @@ def test_name_of_the_command_may_hold_spaces_and_brackets(tmp_path: Path) -> Non
     assert read(registry, NAMES[0], "main") == 500 / os.sysconf("SC_CLK_TCK")
     assert read(registry, NAMES[1], "main") == 5 * os.sysconf("SC_PAGE_SIZE")
     assert read(registry, NAMES[2], "main") == 1
+
+
+def test_child_that_is_ending_has_no_series(child: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The descriptors of a process without memory belong to root."""
+    listdir = os.listdir
+
+    def refuse(path: str | Path) -> list[str]:
+        if f"/{child}/" in str(path):
+            raise PermissionError(13, "Permission denied")
+        return listdir(path)
+
+    registry = CollectorRegistry()
+    ProcessMetrics(registry).watch("worker-0", child)
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert read(registry, NAMES[0], "main") is not None
+    assert read(registry, NAMES[0], "worker-0") is None

@@ -1,12 +1,15 @@
 """The commands that start child processes."""
 
+import asyncio
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
-from service.ipc.processes import module_command
+from service.ipc.processes import ChildProcess, module_command
 
 SCRIPT = """
 import subprocess, sys
@@ -40,3 +43,21 @@ def test_checkout_that_is_not_installed_is_served(
     for here in ("", str(tmp_path)):
         monkeypatch.setattr(sys, "path", [here, "/somewhere/else"])
         assert module_command("service") == [sys.executable, "-m", "service"]
+
+
+def test_process_ends_if_the_server_does_not_wait() -> None:
+    """It has closed its channel, but does not exit, as in a driver that hangs."""
+
+    async def start(theirs: socket.socket) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=PIPE)
+
+    async def run() -> int:
+        child = await ChildProcess.start(start)
+        ending = asyncio.create_task(child.end(60))
+        await asyncio.sleep(0)
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        return await asyncio.wait_for(child.process.wait(), 60)
+
+    assert asyncio.run(run()) != 0

@@ -19,6 +19,7 @@ def test_reference_names_each_pair() -> None:
     assert [files.name for files in found] == ["large-en-pt-BR", "large-zh-Hans-en"]
     assert len({files.revision for files in found}) == 1
     assert find_remote("/models/ende") == []
+    assert find_remote("openai:m@http://h:abc/v1#en-de") == []
 
 
 def test_pairs_are_routed_through_english() -> None:
@@ -67,6 +68,7 @@ def test_request_names_both_languages() -> None:
         (" Ein Satz.\n", "Ein Satz."),
         ("<think>so</think>Ein Satz.", "Ein Satz."),
         ("Ein <think>Satz</think>.", "Ein <think>Satz</think>."),
+        ("Ein \ud83d Satz.", "Ein ? Satz."),
     ],
 )
 def test_translation_is_the_whole_reply(content: str, expected: str) -> None:

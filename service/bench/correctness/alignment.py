@@ -15,8 +15,11 @@ NUMERAL = re.compile(r"\d+(?:[.,:]\d+)*")
 FALSE_FRIENDS = {
     frozenset(("en", "pt")): frozenset(("a", "as", "do", "no")),
 }
-"""Words that exist in two languages, but never translate each other. A correct alignment does not
-pair such a word with itself. The four Portuguese words mean "the", "the", "of the" and "in the"."""
+"""Words that exist in two languages, but never translate each other.
+
+A correct alignment does not pair such a word with itself. Only words in lower case are compared
+with this list. The four Portuguese words mean "the", "the", "of the" and "in the".
+"""
 
 
 @dataclass(frozen=True, slots=True)

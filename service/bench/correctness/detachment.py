@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from service.bench.client import Address, send_once
+from service.bench.client import Address, BenchError, send_once
 from service.bench.translation import LIST_TIMEOUT_SECONDS, split_pair, unusable
 
 
@@ -50,6 +50,8 @@ async def run_detachment(
     Raises:
         BenchError: A request failed.
     """
+    if len(sentences) < 2:
+        raise BenchError("the detachment needs at least two sentences")
     address = Address.parse(url)
     true = await _scores(address, pair, sentences, translations, batch)
     shuffled = await _scores(address, pair, sentences, shifted(translations), batch)
@@ -62,7 +64,12 @@ async def run_detachment(
 
 
 def shifted(lines: Sequence[str], seed: int = 0) -> list[str]:
-    """Returns the lines in a random order in which no line keeps its place."""
+    """Returns the lines in a random order in which no line keeps its place.
+
+    Args:
+        lines: At least two lines.
+        seed: Seed of the random order.
+    """
     order = [*range(len(lines))]
     random.Random(seed).shuffle(order)
     next_of = dict(zip(order, [*order[1:], order[0]], strict=True))

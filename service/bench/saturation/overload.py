@@ -197,6 +197,7 @@ async def run_overload(
     Raises:
         BenchError: The first request failed, or no sentence was translated while the capacity was
             measured.
+        RequestError: The server did not answer the request for /metrics at the end of an overload.
     """
     address = Address.parse(url)
     load = await run_load(url, pair, sentences, CLIENTS, 2.0, CAPACITY_SECONDS)
@@ -215,7 +216,10 @@ async def run_overload(
         for _ in range(rounds):
             for factor, same in zip(factors, found, strict=True):
                 loop = OpenLoop(address, bodies, deadline + PATIENCE_SECONDS)
-                run = await _measure(loop, factor, capacity, deadline, seconds)
+                try:
+                    run = await _measure(loop, factor, capacity, deadline, seconds)
+                finally:
+                    loop.close()
                 on_run(run)
                 same.append(run)
         medians = [median_run(same) for same in found]
@@ -264,7 +268,6 @@ async def _measure(
     ]
     after = Outcomes(deadline)
     await asyncio.to_thread(loop.run, steady(capacity / 2, RECOVERY_SECONDS), after)
-    loop.close()
     accepted = sorted(took for _, took in outcomes.accepted)
     num_late = sum(took > deadline + GRACE_SECONDS for took in accepted)
     refused_p50 = percentile(sorted(outcomes.refusals), 50)

@@ -160,6 +160,9 @@ class ModelCache:
 
         If all files exist and have the recorded sizes, the files are read and their sha256
         checksums are compared. A file without a recorded checksum is not read.
+
+        Raises:
+            CheckpointFormatError: A file is larger than the limit for weights.
         """
         faults = self.missing(record)
         if not faults:

@@ -202,12 +202,15 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
     located = place_of(entry, cache)
     does = describe(located.place)
     if located.record is not None:
-        faults = cache.damaged(located.record)
+        faults, is_compared = cache.damaged(located.record), True
     elif located.place.startswith(Source.PACKAGE):
         sums = installed_sums(entry.reference.name)
         files = {file.name: sums[file.name] for file in files_of(located) if file.name in sums}
         faults = differing(root_of(located.place), files)
-    elif not entry.pins:
+        is_compared = bool(files)
+    else:
+        is_compared = False
+    if not (is_compared or entry.pins):
         does += ", but its files could not be compared: no checksums are known. "
         does += "`regard models info --toml` prints a manifest with their checksums"
     faults += broken_pins(entry, cache)

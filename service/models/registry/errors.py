@@ -75,7 +75,8 @@ class MissingFilesError(RegistryError):
     """Files that the server needs are not on disk.
 
     Args:
-        faults: One message for each missing file, or for each model that was never pulled.
+        faults: One message for each file that is missing or has another size than recorded, and
+            one for each model that was never pulled.
         advice: The command that fetches the files.
     """
 

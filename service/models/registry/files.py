@@ -166,6 +166,11 @@ def measure(name: str, path: Path) -> StoredFile:
     Args:
         name: Path inside the model's folder.
         path: Path on disk.
+
+    Raises:
+        CheckpointFormatError: The path leads to a pipe, a socket or a device, or the file is larger
+            than MAX_WEIGHT_BYTES.
+        OSError: The file cannot be read.
     """
     check_file(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as content:
@@ -185,11 +190,15 @@ def difference(stored: StoredFile, file: PublishedFile, path: Path) -> str | Non
 
 
 def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
-    """Returns one message for each file that is missing or has a different sha256 checksum.
+    """Returns one message for each file that cannot be read or has a different sha256 checksum.
 
     Args:
         folder: Folder that the paths are relative to.
         sums: Expected sha256 checksum of each file, by its path.
+
+    Raises:
+        CheckpointFormatError: A path leads to a pipe, a socket or a device, or a file is larger
+            than MAX_WEIGHT_BYTES.
     """
     faults = []
     for name, expected in sums.items():

@@ -41,7 +41,9 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
         MissingFilesError: Files of models from a registry are missing or have another size; the
             error lists all of them.
         DamagedFileError: Pinned files are missing or have other checksums; the error lists all.
-        RegistryError: A reference, a manifest or the cache cannot be read.
+        RegistryError: A reference, a manifest or the cache cannot be read, or the package of a
+            pinned file is not installed.
+        CheckpointFormatError: A pinned file is a pipe, a socket or a device, or is too large.
     """
     entries = read_entries(references)
     missing = [fault for entry in entries for fault in missing_files(entry, cache)]
@@ -86,7 +88,12 @@ def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
 
 
 def broken_pins(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns one message for each pinned file that is missing or has a different checksum."""
+    """Returns one message for each pinned file that is missing or has a different checksum.
+
+    Raises:
+        CacheError: The model was never pulled, or its package is not installed.
+        CheckpointFormatError: A pinned file is a pipe, a socket or a device, or is too large.
+    """
     if not entry.pins:
         return []
     return differing(root_of(place_of(entry, cache).place), entry.pins)
@@ -108,7 +115,13 @@ def root_of(place: str) -> Path:
 
 
 def installed_sums(package: str) -> dict[str, str]:
-    """Maps each file of an installed package to the sha256 checksum that pip recorded for it."""
+    """Maps each file of an installed package to the sha256 checksum that pip recorded for it.
+
+    Files without a recorded checksum are left out.
+
+    Raises:
+        PackageNotFoundError: The package is not installed.
+    """
     sums = {str(file): file.hash for file in metadata.files(package) or []}
     return {
         name: base64.urlsafe_b64decode(each.value + "=").hex()

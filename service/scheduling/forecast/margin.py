@@ -38,8 +38,8 @@ give no new samples, so the margin would stay too large."""
 
 RELEVANT_SHARE = 0.25
 """A request gives a sample only if its predicted time is at least this share of its time limit.
-Shorter requests are never refused: even with the largest margin, their predicted time is below the
-time limit. Their errors would hide the errors of longer requests."""
+Shorter requests are never refused: their predicted time plus the largest margin is below the time
+limit. The errors of shorter requests would hide the errors of longer requests."""
 
 
 def is_relevant(expected: float, seconds: float) -> bool:

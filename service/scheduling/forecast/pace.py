@@ -29,10 +29,10 @@ FULLEST_SECONDS = 600.0
 class Pace:
     """The rate of one queue, measured from the items that finish.
 
-    Each finished item is one sample: the work that all workers did between its dispatch and its
-    end, and the time that this took. A count of finished tokens per second would be too low at the
-    start of a burst, because the first items have not finished yet. The samples do not have this
-    error.
+    Each finished item is one sample. The sample has the time between the dispatch of the item and
+    its end, and the work that all workers did in this time. A count of finished tokens per second
+    would be too low at the start of a burst, because the first items have not finished yet. The
+    samples do not have this error.
 
     Attributes:
         num_samples: Number of samples.

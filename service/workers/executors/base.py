@@ -194,7 +194,10 @@ class Executor(ABC, Generic[Item]):
         """
 
     def shrink(self) -> None:
-        """Lowers the number of tokens of later batches, after memory has run out."""
+        """Lowers the number of tokens of later batches, after memory has run out.
+
+        An executor without a limit of tokens does nothing.
+        """
 
     @abstractmethod
     def isolate(self) -> list[Item]:

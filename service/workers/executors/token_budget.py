@@ -22,7 +22,8 @@ class TokenBudget:
 
     Attributes:
         limit: Lowered number of tokens; None if the usual limit applies.
-        failed_tokens: Largest number of tokens of a batch that ran out of memory; 0 if none did.
+        failed_tokens: Largest number of tokens of a batch that ran out of memory; 0 if none did. It
+            is set back to 0 when the lowered limit is removed.
     """
 
     def __init__(self, usual: int | None = None) -> None:

@@ -87,6 +87,7 @@ class _Transfer:
 
         Raises:
             TransientError: The connection broke, or the server has another file now.
+            RegistryError: The file cannot be fetched, or the disk is full.
         """
         offset = self.output.seek(0, os.SEEK_END)
         etag = _read_etag(self.part)

@@ -95,7 +95,8 @@ class HttpClient:
     def retry(self, url: str, action: Callable[[], T]) -> T:
         """Returns the result of an action; repeats the action while it fails transiently.
 
-        After a try that received new bytes, the count of tries starts again.
+        After a try that received new bytes, the count of tries starts again. Errors of the action
+        other than TransientError are raised at once.
 
         Raises:
             DownloadError: The action failed too often in a row.
