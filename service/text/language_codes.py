@@ -81,8 +81,8 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     by_code = {normalize_code(entry): entry for entry in offered}
     found = _match(wanted, by_code)
     primary, dash, rest = wanted.partition("-")
-    other = _OTHER_NAMES.get(wanted) or f"{_OTHER_NAMES.get(primary, '')}{dash}{rest}"
-    return found or (_match(other, by_code) if not other.startswith("-") else None)
+    other = f"{_OTHER_NAMES[primary]}{dash}{rest}" if primary in _OTHER_NAMES else ""
+    return found or _match(other, by_code)
 
 
 def _match(wanted: str, by_code: Mapping[str, str]) -> str | None:

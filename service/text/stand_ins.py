@@ -70,9 +70,9 @@ class Carrier:
         return place + shift
 
     def behind(self, translation: str, place: int) -> int:
-        """Returns the end of the stand-in that a place in a translation is inside of.
+        """Moves a place inside a stand-in of a translation to the end of this stand-in.
 
-        A place that is inside no stand-in is returned unchanged.
+        Any other place stays the same. A tag at the returned place splits no stand-in.
         """
         for each in self.stand_ins:
             for found in re.finditer(re.escape(each.spelling), translation, re.IGNORECASE):

@@ -399,3 +399,12 @@ def test_lines_of_xliff_are_kept_where_they_count(place: str) -> None:
     assert document.texts() == ['one<br>  <span id="1">two</span><br>three']
     written = document.write(['1<BR/>  <span id="1">2</span><br>3'], "").decode()
     assert '>1\n  <g id="1">2</g>\n3</target>' in written
+
+
+@pytest.mark.parametrize("attribute", ['mtype="protected"', 'translate="no"'])
+def test_protected_words_of_xliff_are_kept(attribute: str) -> None:
+    source = f"<source>Hello <mrk {attribute}>Foo</mrk> x</source>"
+    data = f'<xliff version="1.2"><file><trans-unit>{source}</trans-unit></file></xliff>'
+    document = read_document("a.xlf", data.encode())
+    assert document.texts() == ['Hello <code id="1"></code> x']
+    assert b">Foo</mrk>" in document.write(document.texts(), "")

@@ -23,6 +23,7 @@ from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.html.html_text import protect_html
 from service.text.segmentation import whole_lines
+from service.text.stand_ins import carry
 from service.text.tags import distribute, lift
 from tests.tiny import tiny_config
 
@@ -104,3 +105,13 @@ def test_only_sentences_with_tags_ask_for_attention(route: tuple[Direction, ...]
     options = DecodingOptions()
     assert [one.options.return_attention for one in with_tag.sentences(options)] == [True]
     assert [one.options for one in without.sentences(options)] == [options]
+
+
+def test_no_tag_splits_a_stand_in() -> None:
+    carrier = carry("See \U000f0000 now.", 2)
+    assert carrier is not None
+    (stand_in,) = carrier.stand_ins
+    translation = f"Veja {stand_in.spelling} agora."
+    places = [carrier.behind(translation, place) for place in range(len(translation) + 1)]
+    end = 5 + len(stand_in.spelling)
+    assert places == [end if 5 < place < end else place for place in range(len(translation) + 1)]

@@ -23,9 +23,6 @@ Some of these elements are empty, and stand for a code.
 PAIRED = frozenset("bpt ept it bx ex sc ec sm em".split())
 """Elements of NATIVE that mark where a formatting starts or ends."""
 
-_PROTECTED = {"protected": "no"}
-"""Maps a value of the attribute `mtype` to that of `translate`, which XLIFF 2 has in its place."""
-
 _PLACEHOLDER = re.compile(r"\s*[{$%#@]")
 
 OPEN_STATES = frozenset(("new", "initial", "needs-translation"))
@@ -56,7 +53,8 @@ def _role(element: Element) -> Role:
     name = local_name(element)
     if name in NATIVE and _is_placeholder(element):
         return Role.KEPT
-    if name == "mrk" and "no" in (element.get("translate"), _PROTECTED.get(element.get("mtype"))):
+    is_protected = element.get("mtype") == "protected" or element.get("translate") == "no"
+    if name == "mrk" and is_protected:
         return Role.KEPT
     if name in NATIVE:
         return Role.MARK if name in PAIRED else Role.EMPTY
