@@ -228,6 +228,7 @@ LINES = st.text(st.sampled_from("ab .é猫-*>#|`~<>&;[]{}:\"'\\\t\r\n1=_/!"), ma
 @given(LINES)
 @example(">\nword")
 @example("word \\")
+@example("a\r*\r1")
 @pytest.mark.parametrize("suffix", [".txt", ".md", ".html"])
 def test_any_text_comes_back(suffix: str, text: str) -> None:
     assert rewrite(suffix, text, str) == text

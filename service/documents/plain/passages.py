@@ -100,8 +100,11 @@ def joined(lines: Sequence[Line]) -> Passage:
     translation of few words gets fewer lines.
     """
     contents = [line.content for line in lines]
+    text = " ".join(contents)
 
     def place(translation: str) -> str:
+        if translation == text:
+            return "".join(map(str, lines))
         wrapped = wrap(" ".join(translation.split("\n")), contents)
         kept = [
             Line(line.prefix, content, line.suffix)
@@ -112,7 +115,7 @@ def joined(lines: Sequence[Line]) -> Passage:
             kept[-1] = Line(kept[-1].prefix, kept[-1].content, end)
         return "".join(map(str, kept))
 
-    return Passage(" ".join(contents), place)
+    return Passage(text, place)
 
 
 def _joined_end(lines: Sequence[Line]) -> str:
