@@ -305,6 +305,26 @@ def test_newcomers_beyond_the_token_limit_are_encoded_in_turn(library: Library) 
 
 
 @each_library
+@each_kind
+@pytest.mark.parametrize("shortlist", [None, tiny_shortlist()], ids=["vocabulary", "shortlist"])
+def test_sentence_that_comes_again_has_the_same_bits(
+    library: Library, changes: dict[str, Any], shortlist: Shortlist | None
+) -> None:
+    """Its encoding may still be in memory. Sentences that begin alike must not be mistaken."""
+    model = int8_model(**changes)
+    long, other, *_ = tiny_sources(4, seed=3, longest=12)
+    sources = [long, long[:-1], other, [*long[:-1], other[0]], [*long, *other]]
+    chance = random.Random(7)
+    used = native_engine(model, library, shortlist)
+    for number in range(40):
+        sequence = Sequence(number, chance.choice(sources), chance.choice(OPTIONS))
+        expected = translate(native_engine(model, library, shortlist), [sequence])
+        assert translate(used, [sequence]) == expected
+        if chance.random() < 0.2:
+            translate(used, [Sequence(i, source) for i, source in enumerate(sources)])
+
+
+@each_library
 def test_what_a_cleared_engine_held_leaves_no_trace(library: Library) -> None:
     model, sources = int8_model(), tiny_sources(12)
     engine = native_engine(model, library)

@@ -117,7 +117,12 @@ class NativeRunner:
         self.sources: list[list[int]] = [[]] * rows
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes sequences, as many per native call as the limit of tokens allows."""
+        """Encodes sequences, as many per native call as the limit of tokens allows.
+
+        The encoding of a finished sequence stays in memory until a new sequence takes its place.
+        If an equal sequence comes alone before, it is not encoded again. A second decoding of a
+        short request, which a guard asks for, is therefore faster by about a fifth.
+        """
         stats = []
         for group in self._groups(sequences):
             stats.append(self._encode(row, group))

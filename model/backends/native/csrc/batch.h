@@ -7,19 +7,13 @@
 #pragma once
 
 #include "state/self_cache.h"
+#include "state/sentences.h"
 #include "state/ssru_cells.h"
 #include "transformer.h"
 
 namespace regard {
 
 constexpr int32_t NO_TOKEN = -1;
-
-// A source sentence in the batch; all rows of its beam share it.
-struct Sentence {
-    int rows = 0;
-    std::vector<Memory> memory;  // one per layer
-    Candidates candidates;
-};
 
 class Batch {
 public:
@@ -35,11 +29,13 @@ public:
           cells(sizes.decoder == DecoderKind::SSRU ? sizes.decoder_layers : 0, max_rows,
                 sizes.d_model),
           self_cache(sizes.decoder_layers, max_rows, sizes.heads, sizes.d_model / sizes.heads),
+          sentences(sizes.decoder_layers),
           sublayers({sizes.d_model, sizes.ffn, sizes.activation, sizes.is_pre_norm != 0,
                      sizes.norms_keys != 0}),
           encoder(model.encoder, sizes.heads, sizes.d_model / sizes.heads, sublayers) {}
 
-    // Encodes sentences and assigns rows to each, from `row` on.
+    // Encodes sentences and assigns rows to each, from `row` on. A sentence that comes alone, and
+    // whose encoding is still in memory, is not encoded again.
     //   copies: number of rows of each sentence
     //   records: whether the rows of each sentence record their attention
     //   firsts: given first token of each sentence's target, or NO_TOKEN
@@ -48,10 +44,15 @@ public:
         int total = check_entering(row, count, lengths, copies, firsts);
         require_within(tokens, total, 0, sizes.source_vocab, "a token is not in the vocabulary");
         has_logits = false;
+        Sentence* encoded = count == 1 ? sentences.take_encoded(tokens, total) : nullptr;
+        if (encoded) {
+            for (int c = 0; c < *copies; c++) start(row + c, encoded, *records, *firsts);
+            return;
+        }
         float* memory = encode(count, lengths, tokens);
         int first = row;
         for (int i = 0; i < count; i++) {
-            Sentence* sentence = take_sentence();
+            Sentence* sentence = sentences.take(tokens, lengths[i]);
             if (model.shortlist_output)
                 model.shortlist_output->set_candidates(sentence->candidates, tokens, lengths[i],
                                                        bits);
@@ -205,8 +206,7 @@ private:
     std::vector<Record> attention;    // one record for each row
     SsruCells cells;                  // of a decoder with SSRUs
     SelfCache self_cache;             // of a decoder with self-attention
-    std::vector<std::unique_ptr<Sentence>> sentences;
-    std::vector<Sentence*> unused;
+    Sentences sentences;
     std::vector<int> active;          // the rows that a step decodes, ascending
     std::vector<int> first_rows;      // the rows of the first step of the last call
     bool has_logits = false;          // whether `hidden` has one line for each of these rows
@@ -246,21 +246,10 @@ private:
         require(next_position[row] + steps <= sizes.positions, "a target is too long");
     }
 
-    Sentence* take_sentence() {
-        if (unused.empty()) {
-            sentences.push_back(std::make_unique<Sentence>());
-            sentences.back()->memory.resize(sizes.decoder_layers);
-            return sentences.back().get();
-        }
-        Sentence* sentence = unused.back();
-        unused.pop_back();
-        return sentence;
-    }
-
     void drop(int row) {
         Sentence* sentence = rows[row];
         rows[row] = nullptr;
-        if (sentence && --sentence->rows == 0) unused.push_back(sentence);
+        if (sentence) sentences.drop(sentence);
     }
 
     void give(int row, Sentence* sentence) {
