@@ -328,8 +328,9 @@ class Metrics:
             self.series(self.truncated_inputs, ended.task, name).inc(count)
         for labels, count in ended.rejected.items():
             self.series(self.rejected_translations, *labels).inc(count)
-        self.billed_characters.inc(ended.billed_characters)
-        self.num_billed += ended.billed_characters
+        if ended.billed_characters:
+            self.billed_characters.inc(ended.billed_characters)
+            self.num_billed += ended.billed_characters
         if ended.first_sentence_seconds is not None:
             self.first_sentence.labels(ended.model).observe(ended.first_sentence_seconds)
 

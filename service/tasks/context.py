@@ -91,8 +91,10 @@ class RequestContext:
 
     def add_times(self, results: Sequence[Result]) -> None:
         """Adds the longest wait to the stage `queue`, and the longest computation to `device`."""
-        device_seconds = max([result.device_seconds for result in results], default=0.0)
-        queue_seconds = max([result.queue_seconds for result in results], default=0.0)
+        device_seconds = queue_seconds = 0.0
+        for result in results:
+            device_seconds = max(device_seconds, result.device_seconds)
+            queue_seconds = max(queue_seconds, result.queue_seconds)
         self.add("queue", queue_seconds, device_seconds)
         self.add("device", device_seconds)
 

@@ -143,7 +143,9 @@ def _pieces(lines: Iterable[str], language: str) -> Iterator[str]:
     for line in lines:
         start = 0
         if has_words(line):
-            for end in _sentence_ends(_UNSAFE.sub(" ", line), language):
+            # Printable characters are safe. The test takes a tenth of the time of a replacement.
+            safe = line if line.isprintable() else _UNSAFE.sub(" ", line)
+            for end in _sentence_ends(safe, language):
                 yield line[start:end]
                 start = end
         if start < len(line):

@@ -65,6 +65,7 @@ TAGS = "\U000f0000\U000f0001"
         ("hello you!", f"Olá {TAGS[0]}você{TAGS[1]}", f"olá {TAGS[0]}você{TAGS[1]}!"),
         (f"Hello {TAGS[0]}", f"Olá, {TAGS[0]}.", f"Olá, {TAGS[0]}"),
         ("Hello", TAGS, TAGS),
+        ("He waits...", f"{TAGS[0]}espera.{TAGS[1]}", f"{TAGS[0]}Espera...{TAGS[1]}"),
     ],
 )
 def test_tags_stay_at_the_ends(source: str, translation: str, expected: str) -> None:

@@ -167,9 +167,10 @@ async def complete(
     Raises:
         ServiceError: The sentences are refused, too late, or failed.
     """
-    left = first = _incomplete(_places(prepared), results)
-    if not first:
+    places = _places(prepared)
+    if not places:
         return results
+    left = first = _incomplete(places, results)
     for variant in range(1, len(VARIANTS)):
         if not left:
             break

@@ -38,7 +38,7 @@ NUMBER = re.compile(r"\d+")
 ROMAN_ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
     """One sentence and its translation, as the guards read them.
 
@@ -121,9 +121,9 @@ def loses_numbers(reading: Reading) -> bool:
     A number below 40 may become a Roman numeral: `19th century` may become `século XIX`. The check
     is not strict: `5` is also found in `15`, and in the digits of two adjacent numbers.
     """
-    numbers = NUMBER.findall(reading.source)
-    if not numbers:
+    if NUMBER.search(reading.source) is None:  # this takes half of the time of `findall`
         return False
+    numbers = NUMBER.findall(reading.source)
     written = _ascii_digits("".join(NUMBER.findall(reading.text)))
     # The numbers stay strings, because int() refuses numbers of more than 4,300 digits.
     stripped = [_ascii_digits(each).lstrip("0") for each in numbers]

@@ -26,7 +26,7 @@ from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sentence:
     """A sentence to translate.
 

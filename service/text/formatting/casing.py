@@ -73,16 +73,23 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
         translation: Its translation.
         languages: Codes of the source language and the target language.
     """
-    source_code, target_code = (code.partition("-")[0] for code in languages)
+    target_code = languages[1].partition("-")[0]
     if is_all_caps(source):
         return _upper(translation, target_code)
-    if source_code not in NOUN_CAPITALS and is_title_case(source):
+    if is_title_case(source) and languages[0].partition("-")[0] not in NOUN_CAPITALS:
         translation = _title(translation, target_code)
+    if _begins_with_capital(source) and _begins_with_capital(translation):
+        return translation  # as in most sentences
     given, found = _FIRST.search(source), _FIRST.search(translation)
     if given is None or found is None:
         return translation
     word = _like(given[0], found[0], target_code)
     return translation[: found.start()] + word + translation[found.end() :]
+
+
+def _begins_with_capital(text: str) -> bool:
+    """Returns whether the first character of a text is a capital letter."""
+    return text[:1].isupper() and text[0].isalpha()
 
 
 def is_title_case(text: str) -> bool:

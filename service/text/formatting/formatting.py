@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
 from service.text.formatting.casing import is_all_caps, lower_case, sentence_case, with_case
-from service.text.formatting.punctuation import with_ending
+from service.text.formatting.punctuation import has_ending, with_ending
 from service.text.protection import FIRST_MARKER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Formatting:
     """Source sentences. Each translation gets the case and the final punctuation of its source.
 
@@ -36,29 +36,25 @@ class Formatting:
         if not self.sentences:
             return translation
         source, translation = self.sentences[index], translation.strip()
-        first, last = _without_tags(source, translation)
+        first, last = 0, len(translation)
+        while first < last and _is_tag(translation[first], source):
+            first += 1
+        while first < last and _is_tag(translation[last - 1], source):
+            last -= 1
         head, body, tail = translation[:first], translation[first:last], translation[last:]
         ended = with_ending(source, body)
-        added = ended[len(body) :] if ended.startswith(body) else ""
+        is_added = ended.startswith(body) and not has_ending(body)
+        added = ended[len(body) :] if is_added else ""
         cased = with_case(source, ended.removesuffix(added), self.languages)
         return head + cased + tail + added
 
 
-def _without_tags(source: str, translation: str) -> tuple[int, int]:
-    """Returns the bounds of a translation without the tags at its ends.
+def _is_tag(char: str, source: str) -> bool:
+    """Returns whether a character is the marker of a tag.
 
-    A marker that is not in the source stands for a tag.
+    The source has the markers of all other protected spans, so each other marker is a tag's.
     """
-
-    def is_tag(char: str) -> bool:
-        return ord(char) >= FIRST_MARKER and char not in source
-
-    first, last = 0, len(translation)
-    while first < last and is_tag(translation[first]):
-        first += 1
-    while first < last and is_tag(translation[last - 1]):
-        last -= 1
-    return first, last
+    return ord(char) >= FIRST_MARKER and char not in source
 
 
 def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, language: str) -> None:

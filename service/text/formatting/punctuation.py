@@ -63,15 +63,32 @@ def with_ending(source: str, translation: str) -> str:
     """
     if translation.endswith(")") and not set("(\uff08[\uff3b") & set(source):
         translation = _GENDER.sub("", translation)
+    if _ends_plainly(source) and _ends_plainly(translation) and source[-1] == translation[-1]:
+        return translation
     wanted, found = _marks(source), _marks(translation)
     if wanted == found:
         return _with_ellipsis(source, translation)
-    if _ABBREVIATION.search(source) or _ABBREVIATION.search(translation):
+    if _is_abbreviation(source) or _is_abbreviation(translation):
         return translation
     body = translation.rstrip(_ENDING)
     if not body or (wanted and (source[-1] in CLOSING or body[-1] in CLOSING)):
         return translation
     return _with_ellipsis(source, body + _in_script(wanted, body))
+
+
+def has_ending(text: str) -> bool:
+    """Returns whether a text ends with a mark."""
+    return text[-1:] in _MARKS
+
+
+def _is_abbreviation(text: str) -> bool:
+    """Returns whether the end of a text is an abbreviation, such as `p.m.`."""
+    return text.endswith(".") and _ABBREVIATION.search(text) is not None
+
+
+def _ends_plainly(text: str) -> bool:
+    """Returns whether a text ends with at most one mark. A semicolon may be Greek: `?`."""
+    return text[-2:-1].isalnum() and text[-1] != ";"
 
 
 def _marks(text: str) -> str:
