@@ -57,9 +57,10 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
     device with matrix units for bfloat16. For a GPU with matrix units for float16, but not for
     bfloat16, `auto` selects float16. For all other devices, `auto` selects float32.
 
-    With `auto`, the loaders compare a model in int8 or float16 with its float32 form. If the two
-    differ too much, the loader takes another precision instead (`model/checkpoints/build.py` and
-    `model/checkpoints/embedding.py`). Int8 is not compared if the files already have int8 matrices.
+    With `auto`, the loaders of translation and embedding models compare a model in int8 or float16
+    with its float32 form. If the two differ too much, the loader takes another precision instead
+    (`model/checkpoints/build.py` and `embedding.py`). Int8 is not compared if the files already
+    have int8 matrices. With `auto`, cross-encoders have neither int8 nor float16.
 
     Args:
         name: A precision, or `auto`.

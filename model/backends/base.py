@@ -140,7 +140,8 @@ class Searcher(Protocol):
 
         After each token, the k rows of a search continue with its k best continuations that do
         not end in EOS. If there are only j < k of these, the other k - j rows repeat the best one
-        with a total of -inf. If there is none, all rows continue the first row with EOS.
+        with a total of -inf. If there is none, each row becomes the hypothesis of the first row
+        with EOS at its end.
 
         Args:
             groups: Row numbers of each search.
@@ -195,10 +196,10 @@ class ModelRunner(Protocol):
     ) -> DecodeStep:
         """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per decoded row.
 
-        A runner with a `searcher` leaves out the rows with a `remaining` of 0, which are the rows
-        of searches. A runner without a `searcher` decodes all rows. If `scored` is not empty, such
-        a runner decodes only one token per row. Each row continues with the most probable token of
-        its previous step, unless `set_tokens` has replaced this token.
+        The engine passes a `remaining` of 0 for the rows of searches. A runner with a `searcher`
+        leaves these rows out. A runner without a `searcher` decodes all rows. If `scored` is not
+        empty, such a runner decodes only one token per row. Each row continues with the most
+        probable token of its previous step, unless `set_tokens` has replaced this token.
 
         Args:
             rows: Number of rows in use.

@@ -73,6 +73,10 @@ class LanguageTokens:
         return LanguageTokens(sources, targets, self.begins_target)
 
 
+SCRIPT_LENGTH = 4
+"""Number of letters of a script in a tag, which is written before the region: `zh-Hant-TW`."""
+
+
 def is_code(text: object) -> bool:
     """Returns whether a text looks like a language code (`en`) and is not in `GROUPS`."""
     return isinstance(text, str) and CODE.fullmatch(text) is not None and text not in GROUPS
@@ -82,11 +86,15 @@ def to_tag(code: str) -> str:
     """Returns the BCP 47 tag of a code: `fr` for `fra`, `zh-Hans` for `cmn_Hans`.
 
     A code of three letters becomes the two-letter code of the language, if CLDR has such a code.
+    CLDR may add a region or a script: `prs` (Dari) becomes `fa-AF`, and `hbs` becomes `sr-Latn`. A
+    region or a script in the code goes before it.
     """
     language, *rest = code.split("_")
     tag: str = get_global("language_aliases").get(language, language)
-    name, *regions = tag.split("_")  # an alias may add a region: fa_AF for prs (Dari)
-    return "-".join([name, *map(_cased, rest), *regions])
+    name, *added = tag.split("_")
+    subtags = [*map(_cased, rest)]
+    subtags += [each for each in added if len(each) not in map(len, subtags)]
+    return "-".join([name, *sorted(subtags, key=lambda each: len(each) != SCRIPT_LENGTH)])
 
 
 def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
@@ -96,7 +104,7 @@ def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
 
     `eng_Latn` becomes `en`. `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`, because the
     model has both. If several codes stand for the same tag (`ajp`, `apc`), only one of these
-    codes gets the tag. The other codes keep their spelling.
+    codes gets the tag. The other codes keep their spelling, without the script if it is not needed.
     """
     by_language: dict[str, list[str]] = defaultdict(list)
     for code in codes:

@@ -28,7 +28,7 @@ from model.checkpoints.families.opus_folder import (
 from model.checkpoints.families.unserved import translator_advice
 from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
 from model.checkpoints.formats.git_lfs import check_pointers
-from model.checkpoints.formats.weight_files import revision_of, weight_files
+from model.checkpoints.formats.weight_files import WEIGHTS, revision_of, weight_files
 from model.checkpoints.formats.yaml_errors import YAML_ERRORS
 from model.checkpoints.languages import LanguageTokens, pair_in
 from model.config import ModelConfig
@@ -53,8 +53,7 @@ class ModelFiles:
         target: Code of the target language; empty for a model of more than one pair.
         weights: The file of tensors, or the index if the tensors are in shards.
         source_vocab: The SentencePiece file of the source.
-        target_vocab: The SentencePiece file of the target; the same file as `source_vocab` if the
-            vocabulary is shared.
+        target_vocab: The SentencePiece file of the target; it may be the file `source_vocab`.
         shortlist: The lexical shortlist; None if the model has none.
         max_length_factor: Maximum ratio of target tokens to source tokens. A settings file beside
             the weights may set this ratio.
@@ -66,8 +65,8 @@ class ModelFiles:
         title: Name of the model, which is used if the model has more than one pair.
         is_marian: Whether the tensors have Marian's names. If False, the tensors have the names of
             Hugging Face.
-        is_multilingual: Whether source and target share a vocabulary with a token for each
-            language.
+        is_multilingual: Whether the model belongs to the family of M2M100 and NLLB, whose
+            vocabulary has a token for each language.
     """
 
     source: str
@@ -106,7 +105,7 @@ class ModelFiles:
 
     @property
     def has_shared_vocab(self) -> bool:
-        """Returns whether source and target have one vocabulary."""
+        """Returns whether source and target have one SentencePiece file."""
         return self.source_vocab == self.target_vocab
 
     @cached_property
@@ -129,10 +128,8 @@ def find_models(reference: str) -> list[ModelFiles]:
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
-        CheckpointFormatError: A part of a model is missing, is damaged, occurs twice, or is a
-            pointer of Git LFS.
-        UnsupportedModelError: The languages of a model are unknown, or a named language is not a
-            language of the model.
+        CheckpointFormatError: `read_folder` refuses a folder with a model.
+        UnsupportedModelError: `read_folder` refuses a folder with a model.
     """
     folders = sorted({path.parent for path in files_of(reference) if _marks_model(path)})
     if not folders:
@@ -150,7 +147,7 @@ def find_models(reference: str) -> list[ModelFiles]:
 
 
 def _other_type(config: Path) -> str:
-    """Returns the last part of an error message: the `model_type` that the config names.
+    """Returns a part of an error message: the `model_type` that the config names.
 
     If the config is damaged, the part describes the damage. If there is no config, the result is
     empty.
@@ -196,7 +193,11 @@ def read_folder(folder: Path) -> ModelFiles:
 
 
 def _read_folder(folder: Path) -> ModelFiles:
-    is_npz = bool(trained_npz(folder))
+    # Other software also writes *.npz. Such a file may lie beside a complete model.
+    is_complete = is_translation_model(folder) and any(
+        (folder / name).is_file() for name in WEIGHTS
+    )
+    is_npz = bool(trained_npz(folder)) and not is_complete
     is_opus = is_npz and (folder / SOURCE_PIECES).is_file()
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
     if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):

@@ -5,7 +5,8 @@ GPU, each operation takes longer to launch than to compute. A kernel joins sever
 operations.
 
 Shapes: B is the number of rows, H the number of heads, K the size of a head, and D the width of the
-model. S is the number of positions in the tensors of keys and values, and V the number of ids.
+model. S is the number of positions in the tensors of keys and values, and V the number of ids. L is
+the number of positions in a table of positions.
 """
 
 from typing import Protocol

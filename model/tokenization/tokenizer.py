@@ -72,7 +72,8 @@ class Tokenizer:
         eos_id: Id at the end of every text.
         unk_id: Id that stands for text without a piece in the vocabulary.
         hidden_ids: Ids that are left out of decoded text.
-        prefix: Ids that `tokenize` puts in front of every text, such as the token of a language.
+        prefix: Ids in front of the pieces of every text, such as the token of a language. In this
+            class only `tokenize` adds them.
         known_characters: Characters of the vocabulary that `unknown_in` has met so far.
         unknown_characters: Characters that `unknown_in` has met and the vocabulary does not have.
 
@@ -110,7 +111,9 @@ class Tokenizer:
         return other
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text as the model reads them, without the prefix and EOS.
+        """Returns the ids of the pieces of a text, without EOS.
+
+        Where each language has a token, `MappedTokenizer` puts the prefix in front of the ids.
 
         The result is empty for white space alone.
 

@@ -51,8 +51,8 @@ class ShardActor:
     """Computes the shards that Ray Data sends.
 
     If the engine cannot start or a shard cannot be computed, the answer contains the error. The
-    constructor does not raise the error, because Ray would then start the actor again. The answer
-    contains only a JobError, a ModelError or an OSError. Any other exception reaches Ray.
+    constructor does not raise the error, because Ray would then start the actor again. This holds
+    for a JobError, a ModelError and an OSError. Any other exception reaches Ray.
 
     Args:
         spec: Folder and engine of the actor.
@@ -74,7 +74,7 @@ class ShardActor:
         try:
             await (await asyncio.wrap_future(self.work)).compute(index)
         except (JobError, ModelError, OSError) as error:
-            return str(error)
+            return str(error) or type(error).__name__
         return ""
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:

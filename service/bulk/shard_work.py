@@ -69,7 +69,8 @@ class ShardWork:
         # Shards begin their chunks one after the other. If chunks of two shards alternated, a batch
         # would mix long and short rows.
         self.turn = asyncio.Lock()
-        self.places = asyncio.Semaphore(math.ceil(engine.rows_in_flight / job.options.chunk_rows))
+        chunks = math.ceil(engine.rows_in_flight / job.options.chunk_rows)
+        self.places = asyncio.Semaphore(max(2, chunks))  # one begins while another is committed
         self.journal = Journal(folder.journal, "actor")
         # One thread, because `complete_file` changes the umask of the process for a moment.
         self.files = ThreadPoolExecutor(1)

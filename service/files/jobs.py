@@ -29,6 +29,9 @@ def default_target(source: Path, language: str) -> Path:
     Args:
         source: File or folder.
         language: Code of the target language.
+
+    Raises:
+        ValueError: The source is the root folder, or the language cannot be part of a file name.
     """
     named = source.resolve() if source.name in ("", "..") else source
     return named.with_name(f"{named.stem}.{language}{named.suffix}")

@@ -55,7 +55,7 @@ class RemoteBackend:
 
     Args:
         on_drain: Called when the main process asks this process to drain. Its argument is True
-            if requests are still served for the drain delay.
+            if this process first goes on serving requests until the drain delay is over.
         on_lost: Called when the main process is gone.
 
     Attributes:

@@ -18,7 +18,8 @@ BURST_SECONDS = 0.5
 OPENMETRICS_END = b"# EOF\n"
 
 SHARE = 0.05
-"""Share of the time that renderings may take after a burst."""
+"""Share of the time that renderings of one format may take after a burst, if a rendering takes more
+than SLICE_SECONDS."""
 
 
 class Exposition:

@@ -32,7 +32,7 @@ REJECTION_OUTCOMES = ("replaced", "kept")
 """
 
 SHARING = ("running", "cached")
-"""States of a sentence when an equal sentence arrives. The new sentence gets the same result."""
+"""States of a sentence when an equal one arrives later. The later sentence gets its result."""
 
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"

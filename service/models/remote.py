@@ -1,4 +1,7 @@
-"""Models on a remote server. Each model is one language pair at an OpenAI-compatible endpoint."""
+"""Remote models: models at an OpenAI-compatible endpoint.
+
+Each language pair of a remote model is served as a model of its own.
+"""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ MAX_CHARS = 2000
 """Largest number of characters of a sentence; a longer sentence is translated in pieces."""
 
 REMOTE = re.compile(
-    r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://[^\s@#?]+[^\s@#?/])/?"
+    r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://(?=[^/:])[^\s@#?]+[^\s@#?/])/?"
     r"#(?P<pairs>[A-Za-z_]+-[A-Za-z_]+(?:\+[A-Za-z_]+-[A-Za-z_]+)*)"
 )
 """A reference to a remote model. The address must not contain a user name, a key or a query."""

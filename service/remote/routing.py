@@ -81,8 +81,8 @@ class RoutingLease:
         """Submits items of the request.
 
         Raises:
-            ServiceError: The items are refused. If an item is for a remote model, the iteration of
-                the stream raises this error.
+            ServiceError: The items are refused. The iteration of the stream raises this error if an
+                item is for a remote model, or if another process decides about the admission.
         """
         if not any(item.model in self.remote for item in items):
             return self.lease.submit(items, deadline, total_tokens)

@@ -18,8 +18,10 @@ from service.workers.batch_sizes import capacity_tokens
 
 KEPT_SHARE = 1 / 8
 """Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
-rows, an interactive sentence would wait until a bulk sentence has ended. The bulk lane may still
-take its own share: one of every BULK_SHARE rows. `LanePair.debt` keeps count of this share."""
+rows, an interactive sentence would wait until a bulk sentence has ended. There are two exceptions,
+also to the limit of BULK_ROWS. While sentences wait in both lanes, bulk sentences get one of every
+BULK_SHARE rows (`service/scheduling/lanes.py`). A worker without sentences takes the next bulk
+sentence, even if it needs more rows."""
 
 INTERACTIVE_SECONDS = 1.0
 BULK_ROWS = 1

@@ -48,12 +48,14 @@ class DeviceSettings(BaseModel):
     max_rows: int = Field(
         0,
         ge=0,
-        description="Largest number of sentences of one model that a worker decodes at once. `0` "
-        "allows 64 on a CPU, and up to 1024 on a GPU.",
+        description="Largest number of rows of one model that a worker decodes at once. A sentence "
+        "takes one row for each hypothesis of its beam. `0` allows 64 rows on a CPU, and up to "
+        "1024 on a GPU.",
     )
     max_batch_tokens: PositiveInt = Field(
         4096,
-        description="Largest number of tokens, including padding, that a worker encodes at once.",
+        description="Largest number of tokens of sentences to translate, including padding, that a "
+        "worker encodes at once. Native code encodes at most 1024.",
     )
     attention_share: float = Field(
         0.125,

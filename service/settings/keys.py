@@ -75,9 +75,10 @@ def listed_keys(text: str) -> tuple[ApiKey, ...]:
 def read_keys(text: str) -> tuple[ApiKey, ...]:
     """Returns the keys in the text of a file of keys.
 
-    A line has one key, which options may follow. Spaces separate the key and the options. Examples
-    of options are `name=shop scopes=translate,embed requests=600 characters=100000`. A line without
-    options may also have several keys, separated by commas. A line that begins with # is a comment.
+    A line has one key, and perhaps options after the key. Spaces separate the key and the options.
+    Examples of options are `name=shop scopes=translate,embed requests=600 characters=100000`. A
+    line without options may also have several keys, separated by commas. A line that begins with #
+    is a comment.
 
     Raises:
         ValueError: A line cannot be used. The message has the line number, but no text of the line.
@@ -97,7 +98,8 @@ def _line_keys(line: str) -> tuple[ApiKey, ...]:
     if line.startswith("#"):
         return ()
     key, *options = line.split() or [""]
-    if not options or not ("=" in options[0] or any(o.startswith(OPTION_STARTS) for o in options)):
+    is_list = "=" not in "".join(options[:1]) or key.endswith(",")
+    if is_list and not any(option.startswith(OPTION_STARTS) for option in options):
         return listed_keys(line)
     if "," in key:
         raise ValueError(

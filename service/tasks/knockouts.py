@@ -170,7 +170,8 @@ class KnockoutInspector:
         }
         base = effects[Knockout()].log_probs
         if request.translates:
-            effects |= await self._translate(model, pair, effects, context)
+            wanted = {each: effects[each] for each in knockouts}
+            effects |= await self._translate(model, pair, wanted, context)
         chosen = [effects[each] for each in knockouts]
         return KnockoutResult(model.name, pair, model.start, base, chosen)
 
@@ -178,14 +179,14 @@ class KnockoutInspector:
         """Admits the request.
 
         The model reads the text and its translation once for each knock-out, and once with nothing
-        switched off.
+        switched off. New translations are not counted, because their number of passes is not known.
 
         Raises:
             ServiceError: The request is not admitted.
         """
         num_chars = len(request.text) + len(request.target_text or request.text)
         tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
-        await context.admit(self.inspector.backend, tokens, at_once=tokens > INLINE_CHARS)
+        await context.admit(self.inspector.backend, tokens, at_once=num_chars > INLINE_CHARS)
 
     async def _score(
         self,
@@ -265,7 +266,8 @@ def knockout_of(config: ModelConfig, options: KnockoutOptions, pair: Pair) -> Kn
     """Returns a client's knock-out with all numbers as indices from 0.
 
     Raises:
-        AttentionQueryError: The model has no such layer or head, or the pair no such token.
+        AttentionQueryError: The model has no such layer or head, the pair has no such token, or the
+            text has no such word. Or a number is named twice.
     """
     lengths = len(pair.source.ids), len(pair.target.ids)
     heads = [

@@ -277,8 +277,9 @@ def test_encrypted_archive_is_refused() -> None:
         read_document("a.docx", bytes(data))
 
 
-def test_copy_protected_book_is_refused() -> None:
-    files = members(EPUB) | {"META-INF/rights.xml": b"<rights/>"}
+@pytest.mark.parametrize("name", ["rights.xml", "license.lcpl"])
+def test_copy_protected_book_is_refused(name: str) -> None:
+    files = members(EPUB) | {f"META-INF/{name}": b"<rights/>"}
     with pytest.raises(DocumentError, match="copy protection"):
         read_document("a.epub", archive(files))
 

@@ -303,6 +303,13 @@ def test_tags_of_subtitles_stay_balanced(cue: str, translation: str, expected: s
     assert rewrite(".srt", CUE + cue, lambda _: translation) == CUE + expected
 
 
+def test_paragraphs_without_spaces_are_texts_of_their_own() -> None:
+    lines = ["春" * 29 + "。", "夏" * 44 + "。", "秋" * 34 + "。"]
+    assert len(read_document("a.txt", "\n".join(lines).encode()).texts()) == 3
+    wrapped = ["春" * 42, "夏" * 42, "秋" * 20 + "。"]
+    assert len(read_document("a.txt", "\n".join(wrapped).encode()).texts()) == 1
+
+
 def test_wrapped_line_does_not_begin_with_a_mark() -> None:
     lines = wrap(
         "A capital do pais de Paris - uma velha cidade", ["The capital of Paris", "is an old city"]

@@ -4,7 +4,7 @@ import pytest
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES as M2M100
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
-from model.checkpoints.languages import Sides, distinct_tags, sides_in
+from model.checkpoints.languages import Sides, distinct_tags, sides_in, to_tag
 from service.text.language_codes import display_name, normalize_code
 
 
@@ -48,6 +48,21 @@ def test_codes_of_the_same_tags_are_told_apart(names: tuple[str, str]) -> None:
 )
 def test_script_is_named_where_it_does_not_go_without_saying(code: str, tag: str) -> None:
     assert distinct_tags(NLLB)[code] == tag
+
+
+@pytest.mark.parametrize(
+    ("code", "tag"),
+    [
+        ("hbs", "sr-Latn"),
+        ("hbs_Cyrl", "sr-Cyrl"),
+        ("hbs_Latn", "sr-Latn"),
+        ("prs", "fa-AF"),
+        ("prs_IR", "fa-IR"),
+        ("zho_Hant_TW", "zh-Hant-TW"),
+    ],
+)
+def test_script_or_region_of_a_code_goes_before_that_of_its_alias(code: str, tag: str) -> None:
+    assert to_tag(code) == tag
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, r
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.sequence import EngineLimits
 from tests import checkpoint_folders as folders
-from tests.hf_files import SENTENCE, write_pieces
+from tests.hf_files import SENTENCE, write_marian, write_pieces
 from tests.marian_writer import (
     PRE_NORM,
     container,
@@ -89,6 +89,16 @@ def test_folder_of_opus_mt_becomes_a_model(tmp_path: Path) -> None:
     engine = load_engine(files, CPU, "float32", EngineLimits(max_rows=2), True)
     (target,) = greedy_ids(engine, [source.ids])
     assert vocabularies.target.decode(target)
+
+
+def test_stray_arrays_beside_a_complete_model_are_ignored(tmp_path: Path) -> None:
+    folder = tmp_path / "en-fr"
+    folder.mkdir()
+    write_marian(folder)
+    np.savez(folder / "eval.npz", scores=np.ones(2))
+    (files,) = find_models(str(tmp_path))
+    assert not files.is_marian
+    assert files.weights.suffix != ".npz"
 
 
 def test_pieces_that_look_like_other_things_stay_text(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ def test_reference_names_each_pair() -> None:
     assert len({files.revision for files in found}) == 1
     assert find_remote("/models/ende") == []
     assert find_remote("openai:m@http://h:abc/v1#en-de") == []
+    assert find_remote("openai:m@http:///v1#en-de") == []
+    assert find_remote("openai:m@http://:80/v1#en-de") == []
 
 
 def test_pairs_are_routed_through_english() -> None:

@@ -15,6 +15,9 @@ TERMS = Terms(
         "→": "seta",
         "猫": "cat",
         "ice cream van": "carrinha",
+        "मन": "mind",
+        "cafe": "bar",
+        "can": "lata",
     }
 )
 
@@ -48,6 +51,10 @@ def found(sentence: str) -> list[tuple[str, str]]:
         ("C++ and C+", [("C++", "C mais mais")]),
         ("a → b", [("→", "seta")]),
         ("黒猫が", [("猫", "cat")]),
+        ("मन और कामना", [("मन", "mind")]),
+        ("cafe and cafe\u0301", [("cafe", "bar")]),
+        ("I can, I can't, I can\u2019t, in a can", [("can", "lata"), ("can", "lata")]),
+        ('"House boat', [("House boat", "casa flutuante")]),
         ("", []),
     ],
 )
@@ -76,6 +83,13 @@ def test_term_is_missing_as_often_as_it_is_too_rare() -> None:
     matches = TERMS.find("a cat, a cat, a house boat")
     missing = lacking(matches, "um felino numa casa flutuante")
     assert [each.target for each in missing] == ["felino"]
+
+
+def test_word_of_a_translation_counts_for_one_term() -> None:
+    terms = Terms({"letter": "carta", "green card": "carta verde"})
+    matches = terms.find("a letter and a green card")
+    assert [each.target for each in lacking(matches, "uma carta verde")] == ["carta"]
+    assert lacking(matches, "uma carta e uma carta verde") == []
 
 
 def test_large_glossary_is_fast() -> None:

@@ -42,6 +42,13 @@ def test_budget_shrinks_with_each_failure_and_recovers_step_by_step(clock: Clock
     assert budget.limit is None
 
 
+def test_long_item_that_fails_alone_does_not_raise_the_limit(clock: Clock) -> None:
+    budget = TokenBudget()
+    budget.shrink(waiting(4))
+    budget.shrink(waiting(16))
+    assert len(budget.take(waiting(16), [])) == 2
+
+
 def test_running_items_count_and_a_long_item_still_runs_alone(clock: Clock) -> None:
     budget = TokenBudget()
     budget.shrink(waiting(4))

@@ -53,9 +53,9 @@ class Graphs:
         data in the pool. The largest graph should come first: smaller graphs then fit into its
         memory. If the device refuses a capture, no graph is used.
 
-        A capture does not wait for the work of other threads. Only if memory runs out, the method
-        releases PyTorch's cached memory, and captures all functions again. Other models therefore
-        go on serving while a model is loaded.
+        A capture does not wait for the work of other threads, so other models go on serving while a
+        model is loaded. If memory runs out, the method releases PyTorch's cached memory and
+        captures all functions again. The release makes other threads wait.
 
         Raises:
             torch.OutOfMemoryError: The device has too little memory.

@@ -46,7 +46,7 @@ def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
 
 
 def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) -> None:
-    """Launches each kernel on tensors of one row, and attention also with a new key."""
+    """Launches each kernel on tensors of one row, and `attend` with and without a new key."""
     heads = torch.zeros(1, 1, 1, 32, device=device, dtype=dtype)
     vector, ids = heads[0], torch.ones(1, 1, dtype=torch.long, device=device)
     norm = torch.nn.LayerNorm(32, device=device, dtype=dtype)

@@ -14,11 +14,12 @@ def check_pointers(paths: Iterable[Path]) -> None:
     """Refuses files that are pointers of Git LFS.
 
     Args:
-        paths: The files of a model. Missing files are skipped.
+        paths: The files of a model. Missing files and folders are skipped.
 
     Raises:
         CheckpointFormatError: A file is a pointer, is too large, or is not a regular file. The
             message names all files that are pointers.
+        OSError: A file cannot be read.
     """
     there = [path for path in dict.fromkeys(paths) if path.exists() and not path.is_dir()]
     found = [path for path in there if is_pointer(path)]

@@ -57,8 +57,8 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
         RateLimitedError: The key has used up its limit for this minute.
         RequestTooLargeError: The request has more characters than its key may send in a minute.
     """
-    # The type is `Any`, so this module does not import `service.api.services`. The modules with
-    # schemas import this module, and would import `service.api.services` too.
+    # The type is `Any`. With the real type, the modules with schemas, which import this module,
+    # would also load everything that `service.api.services` imports.
     services: Any = request.app.state.services
     if not services.keys.is_required:
         return

@@ -120,7 +120,7 @@ class SimilarityRequest(Parameters):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns a query for a vector of the source sentence, then one of each other sentence."""
+        """Returns a query for the vector of the source sentence, then those of `sentences`."""
         texts: list[Input] = [self.inputs.source_sentence, *self.inputs.sentences]
         parameters = self.parameters or EmbedParameters.model_validate({})
         return EmbedQuery(texts, "inputs", parameters.reading, self.model)

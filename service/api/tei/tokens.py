@@ -43,7 +43,9 @@ class TokenizeRequest(Parameters):
         None, description="Name of the model's prompt that is put before each text."
     )
     model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first embedding model."
+        None,
+        description="Name as in /v1/models; by default the first embedding model or, without one, "
+        "the first reranker.",
     )
 
 
@@ -54,7 +56,8 @@ class TokenBody(BaseModel):
     text: str = Field(description="Text of the token, or the name of a special token.")
     special: bool = Field(description="Whether the token is special and not text.")
     start: int | None = Field(
-        description="Index of the first character in the prompt and text; null if special."
+        description="Index of the token's first character, counted from the start of the prompt; "
+        "null if special."
     )
     stop: int | None = Field(description="Index after the last character; null if special.")
 
@@ -85,7 +88,9 @@ class DecodeRequest(Parameters):
     ids: Ids = Field(description="Token ids, or a list of lists of token ids.")
     skip_special_tokens: bool = Field(True, description="Leave special tokens out.")
     model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first embedding model."
+        None,
+        description="Name as in /v1/models; by default the first embedding model or, without one, "
+        "the first reranker.",
     )
 
 

@@ -15,6 +15,10 @@ CONTENTS = "application/x-dtbncx+xml"
 _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
+PROTECTION = ("META-INF/rights.xml", "META-INF/license.lcpl")
+"""Files that only e-books with copy protection have: that of Adobe or Apple, and Readium LCP."""
+
+
 def read_epub(data: bytes) -> ArchiveDocument:
     """Reads an e-book that has no copy protection.
 
@@ -24,7 +28,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
     members = read_archive(data)
     if CONTAINER not in members:
         raise DocumentError(f"the archive has no {CONTAINER}; is it another format?")
-    if "META-INF/rights.xml" in members:
+    if any(name in members for name in PROTECTION):
         raise DocumentError("the e-book has copy protection and cannot be read")
     container = parse_xml(members[CONTAINER].data, CONTAINER)
     package = next(

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 
 from service.documents.base import decode
 from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
-from service.text.letters import has_letters
+from service.text.letters import UNSPACED, has_letters
 
 MIN_WRAPPED_WIDTH = 40
 """Smallest length, in characters, of the longest line of a wrapped paragraph.
@@ -14,7 +14,8 @@ MIN_WRAPPED_WIDTH = 40
 A paragraph whose lines are all shorter is a verse or a list.
 """
 
-_END = re.compile(r"[.!?:;。！？…][\"'”’)\]]*$")
+_END = re.compile(r"[.!?:;。！？…][\"'”’)\]」』）】》]*$")
+_FIRST_WORD = re.compile(rf"[{UNSPACED}]|\S+")
 
 
 def read_text(data: bytes) -> PassageDocument:
@@ -43,7 +44,7 @@ def is_wrapped(lines: Sequence[Line]) -> bool:
 
     The longest line gives the width. The first word of each line must not fit at the end of the
     line before. Two lines are not a wrapped paragraph if the first line ends with a mark such as a
-    full stop or a colon. A comma does not count.
+    full stop or a colon. A comma does not count. In scripts without spaces, each letter is a word.
     """
     contents = [line.content for line in lines]
     width = max(map(len, contents))
@@ -52,6 +53,11 @@ def is_wrapped(lines: Sequence[Line]) -> bool:
     if len(lines) == 2 and _END.search(contents[0]):
         return False
     return all(
-        len(line) + 1 + len(following.split(None, 1)[0]) > width
+        len(line) + 1 + len(_first_word(following)) > width
         for line, following in pairwise(contents)
     )
+
+
+def _first_word(line: str) -> str:
+    found = _FIRST_WORD.search(line)
+    return found[0] if found else ""

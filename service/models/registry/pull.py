@@ -7,6 +7,7 @@ from service.models.registry.cache import CachedFile, ModelCache, Record
 from service.models.registry.files import PublishedFile, StoredFile, difference, measure
 from service.models.registry.manifest import ModelEntry
 from service.models.registry.references import COMMIT, Reference, Source
+from service.models.registry.sources.download import disk_errors
 from service.models.registry.sources.firefox import Firefox, OpenBar
 from service.models.registry.sources.http_client import HttpClient
 from service.models.registry.sources.hub import Hub
@@ -53,7 +54,9 @@ class Puller:
         looked up in the registry again, and a newer version replaces the recorded version.
 
         Raises:
-            RegistryError: A file cannot be fetched; the files that were fetched are kept.
+            RegistryError: A file cannot be fetched, or a cached file cannot be used. The files that
+            were fetched are kept.
+        CheckpointFormatError: A cached file is too large.
         """
         registry = self.hub if entry.reference.source is Source.HUB else self.firefox
         known = self._complete(entry, registry.is_offline)
@@ -65,7 +68,8 @@ class Puller:
         folder = self.cache.folder(record)
         missing = []
         for file in remote.files:
-            kept = self._kept(file, folder, record.folder)
+            with disk_errors(folder / file.name):
+                kept = self._kept(file, folder, record.folder)
             record = record if kept is None else record.with_file(kept)
             missing += [file] if kept is None else []
         registry.require_space(missing, remote, folder)

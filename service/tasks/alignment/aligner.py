@@ -106,6 +106,7 @@ class PairAligner:
     ) -> list[NDArray[np.float32]]:
         """Captures the attention (T, S) of each item by a second pass."""
         results: list[Result] = []
+        use_bulk_lane(items, self.settings)
         for part in in_parts(items, self.settings.max_attention_values):
             results += await capture(part, self.backend, self.settings, context)
         maps = [values for result in results for values in result.value[0].values()]
@@ -129,6 +130,13 @@ async def resident(backend: Admitter, name: str) -> Resident:
     return found
 
 
+def use_bulk_lane(items: Sequence[AttentionItem], settings: Settings) -> None:
+    """Marks the items of one request as bulk work if there are many."""
+    if len(items) > settings.bulk_sentences:
+        for item in items:
+            item.is_bulk = True
+
+
 async def capture(
     items: list[AttentionItem], backend: Admitter, settings: Settings, context: RequestContext
 ) -> list[Result]:
@@ -138,9 +146,7 @@ async def capture(
         ServiceError: The items are refused, too late, or failed.
     """
     tokens = sum(item.num_tokens for item in items)
-    if len(items) > settings.bulk_sentences:
-        for item in items:
-            item.is_bulk = True
+    use_bulk_lane(items, settings)
     lease = await context.admit(backend, tokens, at_once=False)
     deadline = context.deadline(settings.request_timeout_seconds)
     results = await lease.submit(items, deadline).in_order()

@@ -2,22 +2,20 @@
 
 A term matches whole words only. If several terms match, the longest one is taken. A part of a
 compound, such as `mail` in `e-mail`, is not a whole word. A term without capitals also matches
-words with capitals, as at the start of a sentence. A term with capitals matches only words that are
-spelled the same, or that are all in capitals.
+words in capitals, and words with a capital first letter, as at the start of a sentence. A term with
+capitals matches only words that are spelled the same, or that are all in capitals.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-)
-"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han."""
+from service.text.letters import UNSPACED, has_words
 
-_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|[^\w\s]|_")
+_TOKEN = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<symbol>[^\w\s])|_")
 _JOINERS = "_-\u2010\u2011"
+_NEGATION = re.compile(r"(?<=n)['\u2019]t\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class Terms:
     def __init__(self, entries: Mapping[str, str]) -> None:
         self._by_first: dict[str, list[_Term]] = {}
         for source, target in entries.items():
-            words = tuple(_TOKEN.findall(source))
+            words = tuple(token.text for token in _tokens(source))
             if words:
                 self._by_first.setdefault(words[0].casefold(), []).append(_Term(words, target))
         for terms in self._by_first.values():
@@ -94,26 +92,38 @@ class Terms:
         """Returns the longest term that begins at a token."""
         for term in self._by_first.get(tokens[at].folded, ()):
             given = tokens[at : at + len(term.source)]
-            target = _target(term, [token.text for token in given], is_first=at == 0)
+            is_first = not has_words(sentence[: tokens[at].start])
+            target = _target(term, [token.text for token in given], is_first)
             if target is not None and _is_whole(sentence, given[0].start, given[-1].end):
                 return Match(given[0].start, given[-1].end, target)
         return None
 
 
 def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
-    """Returns the matches whose target terms are not in a translation, or not often enough."""
+    """Returns the matches whose target terms are not in a translation, or not often enough.
+
+    A word of the translation counts for one match only. The longest target terms count first.
+    """
     words = [token.folded for token in _tokens(translation)]
-    left = Counter[tuple[str, ...]]()
     targets = [tuple(token.folded for token in _tokens(match.target)) for match in matches]
-    for target in set(targets):
-        spans = zip(*(words[shift:] for shift in range(len(target))), strict=False)
-        left[target] = sum(span == target for span in spans)
+    places = {target: _places(words, target) for target in targets}
+    is_free = [True] * len(words)
     missing = []
-    for match, target in zip(matches, targets, strict=True):
-        left[target] -= 1
-        if left[target] < 0:
-            missing.append(match)
-    return missing
+    for index in sorted(range(len(targets)), key=lambda index: -len(targets[index])):
+        size = len(targets[index])
+        for place in places[targets[index]]:
+            if all(is_free[place : place + size]):
+                is_free[place : place + size] = [False] * size
+                break
+        else:
+            missing.append(index)
+    return [matches[index] for index in sorted(missing)]
+
+
+def _places(words: Sequence[str], term: tuple[str, ...]) -> Iterator[int]:
+    """Yields the index of each word where a term begins."""
+    spans = zip(*(words[shift:] for shift in range(len(term))), strict=False)
+    return (place for place, span in enumerate(spans) if span == term)
 
 
 def capitalized(term: str) -> str:
@@ -122,7 +132,20 @@ def capitalized(term: str) -> str:
 
 
 def _tokens(text: str) -> list[_Token]:
-    return [_Token(found[0], *found.span()) for found in _TOKEN.finditer(text)]
+    """Returns the words and symbols of a text.
+
+    Combining marks, such as the vowel signs of Hindi, belong to their words.
+    """
+    tokens: list[_Token] = []
+    was_mark = False
+    for found in _TOKEN.finditer(text):
+        start, end = found.span()
+        is_mark = found["symbol"] is not None and unicodedata.category(found[0])[0] == "M"
+        if tokens and tokens[-1].end == start and (is_mark or was_mark):
+            start = tokens.pop().start
+        tokens.append(_Token(text[start:end], start, end))
+        was_mark = is_mark
+    return tokens
 
 
 def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
@@ -150,9 +173,11 @@ def _is_whole(sentence: str, start: int, end: int) -> bool:
     """Returns whether a part of a sentence consists of whole words.
 
     The result is False if a hyphen or an underscore joins the part to the word before or after it.
+    It is also False for the start of a negation, such as `can` in `can't`.
     """
     before = sentence[max(0, start - 2) : start][::-1]
-    return not _joins(before) and not _joins(sentence[end : end + 2])
+    is_joined = _joins(before) or _joins(sentence[end : end + 2])
+    return not is_joined and _NEGATION.match(sentence, end) is None
 
 
 def _joins(pair: str) -> bool:

@@ -33,10 +33,15 @@ class TokenBudget:
         self.changed = 0.0
 
     def shrink(self, items: Iterable[Item]) -> None:
-        """Sets the limit to half the tokens of these items, whose batch has run out of memory."""
+        """Lowers the limit to half the tokens of these items, whose batch has run out of memory.
+
+        A limit that is already lower stays.
+        """
         tokens = sum(item.num_tokens for item in items)
         self.failed_tokens = max(tokens, self.failed_tokens)
-        self.limit, self.changed = max(1, tokens // 2), time.monotonic()
+        limit = max(1, tokens // 2)
+        self.limit = limit if self.limit is None else min(limit, self.limit)
+        self.changed = time.monotonic()
 
     def take(
         self, waiting: deque[Item], running: Iterable[Item], rows: float = math.inf
@@ -63,7 +68,10 @@ class TokenBudget:
         return taken
 
     def _recover(self) -> None:
-        """Doubles the limit after RECOVERY_SECONDS; removes a limit of `failed_tokens` or more."""
+        """Doubles the limit after RECOVERY_SECONDS.
+
+        If the doubled limit is `failed_tokens` or more, the limit is removed.
+        """
         if self.limit is None or time.monotonic() - self.changed < RECOVERY_SECONDS:
             return
         self.limit, self.changed = 2 * self.limit, time.monotonic()

@@ -72,7 +72,11 @@ def download(file: PublishedFile, folder: Path, http: HttpClient, report: Report
 
 @dataclass
 class _Transfer:
-    """The transfer of one file; each try resumes where the previous try ended."""
+    """The transfer of one file.
+
+    Each try resumes where the previous try ended. If the server gave no strong ETag, each try
+    starts at the first byte.
+    """
 
     file: PublishedFile
     target: Path
@@ -109,9 +113,9 @@ class _Transfer:
         return headers
 
     def _begin(self, response: httpx2.Response, offset: int) -> int:
-        """Cuts the partial file where the body starts, and returns this position.
+        """Cuts the partial file at the position of the response's first byte.
 
-        The position is 0 if the server sends the whole file.
+        Returns that position. It is 0 if the server sends the whole file.
 
         Raises:
             TransientError: The server sent another part of the file than the requested one.
