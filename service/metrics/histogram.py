@@ -89,9 +89,10 @@ class Histogram:
 
     def labels(self, *values: str) -> Series:
         """Returns the series with the given label values and creates it at the first call."""
-        if values not in self.series:
-            self.series[values] = Series(self.bounds)
-        return self.series[values]
+        series = self.series.get(values)
+        if series is None:
+            series = self.series[values] = Series(self.bounds)
+        return series
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
         """Yields the metric without samples; the registry reads its name at registration."""

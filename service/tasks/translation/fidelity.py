@@ -209,7 +209,7 @@ async def guard(
     Raises:
         ServiceError: The sentences are refused, too late, or failed.
     """
-    num_chars = sum(text.num_chars for text in prepared)
+    num_chars = sum([text.num_chars for text in prepared])
     rejected = await run_sized(num_chars, _rejected, prepared, results)
     if not rejected:
         return

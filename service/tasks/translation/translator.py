@@ -219,7 +219,7 @@ class Translator:
             prepared = await self._prepare_all(request, num_chars, deadline)
         describe(prepared, context)
         is_bulk = request.is_bulk or count_sentences(prepared) > self.settings.bulk_sentences
-        total = sum(len(ids) * len(text.route) for text in prepared for ids in text.sources)
+        total = sum([len(text.route) * sum(map(len, text.sources)) for text in prepared])
         limit = self.settings.max_source_tokens
         pipeline = PivotPipeline(lease, limit, is_bulk, deadline, total)
         options = request.options
@@ -246,7 +246,7 @@ class Translator:
         self, prepared: list[Prepared], results: list[Result], context: RequestContext
     ) -> list[TranslatedText]:
         """Returns the translations of texts or parts of texts."""
-        num_chars = sum(text.num_chars for text in prepared)
+        num_chars = sum([text.num_chars for text in prepared])
         with context.stage("detokenize"):
             return await run_sized(num_chars, self._assemble_all, prepared, results)
 
@@ -370,7 +370,7 @@ class Translator:
 
 def count_sentences(prepared: Sequence[Prepared]) -> int:
     """Returns the number of sentences of all texts."""
-    return sum(len(text.sources) for text in prepared)
+    return sum([len(text.sources) for text in prepared])
 
 
 def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
