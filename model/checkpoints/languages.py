@@ -74,7 +74,7 @@ class LanguageTokens:
 
 
 SCRIPT_LENGTH = 4
-"""Number of letters of a script in a tag, which is written before the region: `zh-Hant-TW`."""
+"""Number of letters of a script. In a tag, the script stands before the region: `zh-Hant-TW`."""
 
 
 def is_code(text: object) -> bool:

@@ -98,7 +98,7 @@ def _line_keys(line: str) -> tuple[ApiKey, ...]:
     if line.startswith("#"):
         return ()
     key, *options = line.split() or [""]
-    is_list = "=" not in "".join(options[:1]) or key.endswith(",")
+    is_list = not options or "=" not in options[0] or key.endswith(",")
     if is_list and not any(option.startswith(OPTION_STARTS) for option in options):
         return listed_keys(line)
     if "," in key:

@@ -66,7 +66,7 @@ def test_models_are_loaded_below_the_root_alone(
     outside.write_text("secret = 1\n")
     loop = root / "loop"
     loop.symlink_to(loop)
-    others = (root / ".." / "pten", "../../etc", "~nobody-here/x", "a\x00b", loop)
+    others = (root / ".." / "pten", "../../etc", "~no-such-user/x", "a\x00b", loop)
     for source in (portuguese, inside, manifest, outside, *others):
         status, text = load(server, "pt-en", source)
         assert status == 400, source

@@ -120,8 +120,8 @@ class NativeRunner:
         """Encodes sequences, as many per native call as the limit of tokens allows.
 
         The encoding of a finished sequence stays in memory until a new sequence takes its place.
-        If an equal sequence comes alone before, it is not encoded again. A second decoding of a
-        short request, which a guard asks for, is therefore faster by about a fifth.
+        If an equal sequence comes alone before that, it is not encoded again. The second decoding
+        of a single sentence that a guard rejects therefore takes about a fifth less time.
         """
         stats = []
         for group in self._groups(sequences):

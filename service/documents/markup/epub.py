@@ -16,7 +16,8 @@ _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 PROTECTION = ("META-INF/rights.xml", "META-INF/license.lcpl")
-"""Files that only e-books with copy protection have: that of Adobe or Apple, and Readium LCP."""
+"""Files that only e-books with copy protection have. Adobe and Apple write the first one, and
+Readium LCP the second one."""
 
 
 def read_epub(data: bytes) -> ArchiveDocument:

@@ -106,7 +106,7 @@ class PairAligner:
     ) -> list[NDArray[np.float32]]:
         """Captures the attention (T, S) of each item by a second pass."""
         results: list[Result] = []
-        use_bulk_lane(items, self.settings)
+        use_bulk_lane(items, self.settings)  # a part may have too few items for the bulk lane
         for part in in_parts(items, self.settings.max_attention_values):
             results += await capture(part, self.backend, self.settings, context)
         maps = [values for result in results for values in result.value[0].values()]

@@ -52,7 +52,8 @@ class Formatting:
 def _is_tag(char: str, source: str) -> bool:
     """Returns whether a character is the marker of a tag.
 
-    The source has the markers of all other protected spans, so each other marker is a tag's.
+    The source has the markers of all other protected spans, so a marker that it does not have
+    belongs to a tag.
     """
     return ord(char) >= FIRST_MARKER and char not in source
 

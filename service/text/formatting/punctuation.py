@@ -87,7 +87,10 @@ def _is_abbreviation(text: str) -> bool:
 
 
 def _ends_plainly(text: str) -> bool:
-    """Returns whether a text ends with at most one mark. A semicolon may be Greek: `?`."""
+    """Returns whether a text ends with at most one mark, and not with a semicolon.
+
+    A semicolon may be a Greek question mark.
+    """
     return text[-2:-1].isalnum() and text[-1] != ";"
 
 
