@@ -36,6 +36,10 @@ inline Floats activate(Floats x) {
 // packed matrix, sixteen outputs at a time. Each sum starts with a value of `start`. The rows are
 // divided evenly into tiles, because tiles of one or two rows take nearly as long as larger ones.
 //
+// While the tiles are computed, they fetch the next panel of the matrix into the cache (AVX-512
+// only). Without this, the first tile of each panel waits for its weights: 16 to 48 rows took 3 %
+// more time.
+//
 // A function such as `finish` captures by value, and is always inlined. If it captured by
 // reference, the compiler would read the captured variables again after each store. This took 5 %
 // of a translation's time. Calls of functions that the compiler did not inline took 3 %.
@@ -43,16 +47,18 @@ template <class Finish>
 inline void multiply_panel(const uint8_t* x, int rows, int depth, const int8_t* panel,
                            const int32_t* start, Finish finish) {
     int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-    for (int r = 0, count; r < rows; r += count, x += (size_t)count * depth, tiles--) {
-        count = (rows - r) / tiles;
+    size_t fetched = depth / 4 * CACHE_LINE;  // by each tile
+    const int8_t* ahead = panel + (size_t)depth * PANEL;
+    for (int r = 0, count; r < rows; r += count, x += (size_t)count * depth, ahead += fetched) {
+        count = (rows - r) / tiles--;
         auto place = [=](int i, int j, Ints sums) REGARD_INLINE { finish(r + i, j, sums); };
         switch (count) {
-            case 1: multiply_tile<1>(x, depth, depth, panel, start, place); break;
-            case 2: multiply_tile<2>(x, depth, depth, panel, start, place); break;
-            case 3: multiply_tile<3>(x, depth, depth, panel, start, place); break;
-            case 4: multiply_tile<4>(x, depth, depth, panel, start, place); break;
-            case 5: multiply_tile<5>(x, depth, depth, panel, start, place); break;
-            default: multiply_tile<6>(x, depth, depth, panel, start, place);
+            case 1: multiply_tile<1>(x, depth, panel, ahead, start, place); break;
+            case 2: multiply_tile<2>(x, depth, panel, ahead, start, place); break;
+            case 3: multiply_tile<3>(x, depth, panel, ahead, start, place); break;
+            case 4: multiply_tile<4>(x, depth, panel, ahead, start, place); break;
+            case 5: multiply_tile<5>(x, depth, panel, ahead, start, place); break;
+            default: multiply_tile<6>(x, depth, panel, ahead, start, place);
         }
     }
 }

@@ -20,7 +20,7 @@ struct Free {
     void operator()(void* p) const { std::free(p); }
 };
 
-constexpr size_t LINE = 64, HUGE_PAGE = 2 << 20;
+constexpr size_t HUGE_PAGE = 2 << 20;
 
 // Aligned memory that grows but never shrinks; growing discards the contents. Large buffers use
 // huge pages if the system has them, so that fewer page addresses must be translated.
@@ -31,7 +31,7 @@ struct Buffer {
 
     T* reserve(size_t wanted) {
         if (wanted <= size) return data.get();
-        size_t bytes = wanted * sizeof(T), page = bytes < HUGE_PAGE ? LINE : HUGE_PAGE;
+        size_t bytes = wanted * sizeof(T), page = bytes < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
         bytes = (bytes + page - 1) / page * page;
         data.reset((T*)std::aligned_alloc(page, bytes));
         size = data ? wanted : 0;

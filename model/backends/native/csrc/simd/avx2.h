@@ -69,17 +69,17 @@ inline __m256i add_products(__m256i acc, __m256i magnitude, __m256i a, __m256i w
 }
 
 template <int R, class Finish>
-inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8_t* panel,
+inline void multiply_tile(const uint8_t* a, size_t depth, const int8_t* panel, const int8_t*,
                           const int32_t* start, Finish finish) {
     alignas(64) int32_t sums[R * PANEL];
     for (int j = 0; j < PANEL; j += 8) {
         __m256i acc[R];
         for (int r = 0; r < R; r++) acc[r] = _mm256_loadu_si256((const __m256i*)(start + j));
         const int8_t* weights = panel + 4 * j;
-        for (int k = 0; k < depth; k += 4, weights += 4 * PANEL) {
+        for (size_t k = 0; k < depth; k += 4, weights += 4 * PANEL) {
             __m256i w = _mm256_loadu_si256((const __m256i*)weights);
             for (int r = 0; r < R; r++) {
-                __m256i x = _mm256_set1_epi32(four_bytes(a + r * stride + k));
+                __m256i x = _mm256_set1_epi32(four_bytes(a + r * depth + k));
                 acc[r] = add_products(acc[r], _mm256_abs_epi8(x), x, w);
             }
         }

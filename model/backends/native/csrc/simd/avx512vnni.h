@@ -45,13 +45,14 @@ inline void add_products(__m512i& acc, __m512i x, const __m512i& w) {
 }
 
 // Computes start[n] + Σ_k a[r][k] · w[n][k] for R rows and one panel of 64 outputs, and passes
-// sixteen sums at a time to finish(r, n, sums). Each sum has a name of its own, so that the
-// compiler keeps all 24 in registers.
+// sixteen sums at a time to finish(r, n, sums). Meanwhile it fetches the memory from `ahead` on
+// into the L2 cache, one cache line for each four inputs. Each sum has a name of its own, so that
+// the compiler keeps all 24 in registers.
 #define REGARD_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define REGARD_START(r) __m512i s##r##0 = b0, s##r##1 = b1, s##r##2 = b2, s##r##3 = b3;
 #define REGARD_ADD(r)                                                  \
     if constexpr (R > r) {                                             \
-        __m512i x = _mm512_set1_epi32(four_bytes(a + r * stride + k)); \
+        __m512i x = _mm512_set1_epi32(four_bytes(a + r * depth + k)); \
         add_products(s##r##0, x, w0);                                  \
         add_products(s##r##1, x, w1);                                  \
         add_products(s##r##2, x, w2);                                  \
@@ -66,13 +67,14 @@ inline void add_products(__m512i& acc, __m512i x, const __m512i& w) {
     }
 
 template <int R, class Finish>
-inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8_t* panel,
-                          const int32_t* start, Finish finish) {
+inline void multiply_tile(const uint8_t* a, size_t depth, const int8_t* panel,
+                          const int8_t* ahead, const int32_t* start, Finish finish) {
     static_assert(R <= TILE_ROWS && TILE_ROWS == 6 && PANEL == 64);
     __m512i b0 = _mm512_loadu_si512(start), b1 = _mm512_loadu_si512(start + 16);
     __m512i b2 = _mm512_loadu_si512(start + 32), b3 = _mm512_loadu_si512(start + 48);
     REGARD_EACH_ROW(REGARD_START)
-    for (int k = 0; k < depth; k += 4, panel += 4 * PANEL) {
+    for (size_t k = 0; k < depth; k += 4, panel += 4 * PANEL, ahead += CACHE_LINE) {
+        if constexpr (R > 1) __builtin_prefetch(ahead, 0, 2);
         __m512i w0 = _mm512_loadu_si512(panel), w1 = _mm512_loadu_si512(panel + 64);
         __m512i w2 = _mm512_loadu_si512(panel + 128), w3 = _mm512_loadu_si512(panel + 192);
         // Without this line the compiler reads the weights again for each of two or three rows.

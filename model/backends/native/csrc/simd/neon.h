@@ -87,16 +87,16 @@ inline void add_products(int32x4_t (&acc)[R][4], const int8x16_t* x, const int8_
 }
 
 template <int R, class Finish>
-inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8_t* panel,
+inline void multiply_tile(const uint8_t* a, size_t depth, const int8_t* panel, const int8_t*,
                           const int32_t* start, Finish finish) {
     for (int n = 0; n < PANEL; n += LANES) {
         int32x4_t acc[R][4];
         for (int r = 0; r < R; r++)
             for (int j = 0; j < 4; j++) acc[r][j] = vld1q_s32(start + n + 4 * j);
         const int8_t* weights = panel + 4 * n;
-        for (int k = 0; k < depth; k += 16, weights += 16 * PANEL) {
+        for (size_t k = 0; k < depth; k += 16, weights += 16 * PANEL) {
             int8x16_t x[R];
-            for (int r = 0; r < R; r++) x[r] = vld1q_s8((const int8_t*)a + r * stride + k);
+            for (int r = 0; r < R; r++) x[r] = vld1q_s8((const int8_t*)a + r * depth + k);
             add_products<0>(acc, x, weights);
             add_products<1>(acc, x, weights + 4 * PANEL);
             add_products<2>(acc, x, weights + 8 * PANEL);

@@ -15,6 +15,7 @@ namespace regard {
 constexpr int LANES = 16;
 constexpr int PANEL = 64;      // number of outputs of a packed weight panel
 constexpr int TILE_ROWS = 6;   // number of rows of a product that are computed together
+constexpr size_t CACHE_LINE = 64;  // bytes
 
 typedef float Floats __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
