@@ -312,16 +312,18 @@ def test_sentence_that_comes_again_has_the_same_bits(
 ) -> None:
     """Its encoding may still be in memory. Sentences that begin alike must not be mistaken."""
     model = int8_model(**changes)
-    long, other, *_ = tiny_sources(4, seed=3, longest=12)
+    long, other, *new = tiny_sources(40, seed=3, longest=12)
     sources = [long, long[:-1], other, [*long[:-1], other[0]], [*long, *other]]
     chance = random.Random(7)
     used = native_engine(model, library, shortlist)
-    for number in range(40):
-        sequence = Sequence(number, chance.choice(sources), chance.choice(OPTIONS))
-        expected = translate(native_engine(model, library, shortlist), [sequence])
-        assert translate(used, [sequence]) == expected
-        if chance.random() < 0.2:
-            translate(used, [Sequence(i, source) for i, source in enumerate(sources)])
+    for _ in range(40):
+        chosen = chance.choices(sources, k=chance.choice([1, 1, 2, 3]))
+        chosen += chance.sample(new, chance.choice([0, 0, 1, 8]))
+        sequences = [Sequence(i, source, chance.choice(OPTIONS)) for i, source in enumerate(chosen)]
+        expected: dict[int, Any] = {}
+        for sequence in sequences:
+            expected |= translate(native_engine(model, library, shortlist), [sequence])
+        assert translate(used, sequences) == expected
 
 
 @each_library

@@ -34,8 +34,8 @@ public:
                      sizes.norms_keys != 0}),
           encoder(model.encoder, sizes.heads, sizes.d_model / sizes.heads, sublayers) {}
 
-    // Encodes sentences and assigns rows to each, from `row` on. A sentence that comes alone, and
-    // whose encoding is still in memory, is not encoded again.
+    // Encodes sentences and assigns rows to each, from `row` on. A sentence whose encoding is still
+    // in memory is not encoded again.
     //   copies: number of rows of each sentence
     //   records: whether the rows of each sentence record their attention
     //   firsts: given first token of each sentence's target, or NO_TOKEN
@@ -44,23 +44,16 @@ public:
         int total = check_entering(row, count, lengths, copies, firsts);
         require_within(tokens, total, 0, sizes.source_vocab, "a token is not in the vocabulary");
         has_logits = false;
-        Sentence* encoded = count == 1 ? sentences.take_encoded(tokens, total) : nullptr;
-        if (encoded) {
-            for (int c = 0; c < *copies; c++) start(row + c, encoded, *records, *firsts);
-            return;
+        std::vector<Sentence*> entering(count), unencoded;
+        for (int i = 0; i < count; tokens += lengths[i++]) {
+            entering[i] = sentences.take_encoded(tokens, lengths[i]);
+            if (entering[i]) continue;
+            entering[i] = sentences.take(tokens, lengths[i]);
+            unencoded.push_back(entering[i]);
         }
-        float* memory = encode(count, lengths, tokens);
-        int first = row;
-        for (int i = 0; i < count; i++) {
-            Sentence* sentence = sentences.take(tokens, lengths[i]);
-            if (model.shortlist_output)
-                model.shortlist_output->set_candidates(sentence->candidates, tokens, lengths[i],
-                                                       bits);
-            tokens += lengths[i];
-            for (int c = 0; c < copies[i]; c++) start(first++, sentence, records[i], firsts[i]);
-        }
-        for (int layer = 0; layer < sizes.decoder_layers; layer++)
-            project_cross_kv(layer, row, count, lengths, copies, memory, total);
+        if (!unencoded.empty()) encode(unencoded);
+        for (int i = 0; i < count; i++)
+            for (int c = 0; c < copies[i]; c++) start(row++, entering[i], records[i], firsts[i]);
     }
 
     // Decodes up to `steps` tokens of each row from 0 to n - 1. Each row continues with its most
@@ -311,30 +304,40 @@ private:
             if (given_id(active[i]) != NO_TOKEN) best[i] = given_id(active[i]);
     }
 
-    float* encode(int count, const int32_t* lengths, const int32_t* tokens) {
-        encoder.begin(count, lengths);
+    // Computes the candidates, and the cross-attention keys and values, of sentences.
+    void encode(const std::vector<Sentence*>& entering) {
+        std::vector<int32_t> lengths;
+        for (const Sentence* sentence : entering) lengths.push_back(sentence->tokens.size());
+        encoder.begin(lengths.size(), lengths.data());
         int d = sizes.d_model, total = encoder.num_tokens();
         float* x = encoder.x.get();
-        for (int i = 0, t = 0; i < count; i++)
-            for (int p = 0; p < lengths[i]; p++, t++)
-                model.source.look_up(tokens[t], sizes.embedding_scale,
-                                     model.positions + (size_t)p * d, x + (size_t)t * d);
+        for (Sentence* sentence : entering) {
+            const float* position = model.positions;
+            for (int32_t token : sentence->tokens) {
+                model.source.look_up(token, sizes.embedding_scale, position, x);
+                position += d, x += d;
+            }
+            if (model.shortlist_output)
+                model.shortlist_output->set_candidates(sentence->candidates, sentence->tokens,
+                                                       bits);
+        }
         encoder.run();
+        x = encoder.x.get();
         if (sizes.is_pre_norm) model.encoder_norm.apply(x, x, total, d);
-        return x;
+        for (int layer = 0; layer < sizes.decoder_layers; layer++)
+            project_cross_kv(layer, entering, lengths, x, total);
     }
 
     // Projects the encoder's output to the cross-attention keys and values of one layer.
-    void project_cross_kv(int layer, int row, int count, const int32_t* lengths,
-                          const int32_t* copies, const float* memory, int total) {
+    void project_cross_kv(int layer, const std::vector<Sentence*>& entering,
+                          const std::vector<int32_t>& lengths, const float* encoded, int total) {
         int d = sizes.d_model;
         float* projected = sublayers.projected.reserve((size_t)total * 2 * d);
-        sublayers.apply(model.decoder[layer].memory, memory, total, projected);
-        for (int i = 0; i < count; i++) {
-            rows[row]->memory[layer].fill(projected, lengths[i], sizes.heads, d / sizes.heads,
-                                          column);
+        sublayers.apply(model.decoder[layer].memory, encoded, total, projected);
+        for (size_t i = 0; i < entering.size(); i++) {
+            entering[i]->memory[layer].fill(projected, lengths[i], sizes.heads, d / sizes.heads,
+                                            column);
             projected += (size_t)lengths[i] * 2 * d;
-            row += copies[i];
         }
     }
 

@@ -70,15 +70,15 @@ public:
     size_t bytes() const { return correction.size() * 4; }
 
     // Fills `to` with the candidates of a source sentence. `bits` is memory for one bit per id.
-    void set_candidates(Candidates& to, const int32_t* tokens, int length,
+    void set_candidates(Candidates& to, const std::vector<int32_t>& tokens,
                         std::vector<uint64_t>& bits) const {
         bits.assign((vocab + 63) / 64, 0);
         auto add = [&](int32_t id) { bits[id / 64] |= uint64_t(1) << (id % 64); };
         for (int id = 0; id < shortlist.frequent; id++) add(id);
-        for (int i = 0; i < length; i++) {
-            int64_t end = shortlist.offsets[tokens[i] + 1];
-            for (int64_t c = shortlist.offsets[tokens[i]]; c < end; c++) add(shortlist.candidates[c]);
-            if (shortlist.is_shared) add(tokens[i]);
+        for (int32_t token : tokens) {
+            int64_t end = shortlist.offsets[token + 1];
+            for (int64_t c = shortlist.offsets[token]; c < end; c++) add(shortlist.candidates[c]);
+            if (shortlist.is_shared) add(token);
         }
         to.ids.clear();
         for (size_t word = 0; word < bits.size(); word++)
