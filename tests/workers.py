@@ -168,6 +168,7 @@ class EchoEngine:
     """Translates each sequence to itself; alternative n leaves the first n tokens out."""
 
     tokens_per_step = 1
+    searches_apart = True
 
     def __init__(self, limits: EngineLimits, script: Script) -> None:
         self.limits = limits
@@ -210,7 +211,7 @@ class EchoEngine:
         self.script.aborted.append(sequence_id)
         return True
 
-    def step(self) -> list[Finished]:
+    def step(self, only_searches: bool = False) -> list[Finished]:
         if not self.running:
             return []
         self._fail_if_scripted()
@@ -220,7 +221,8 @@ class EchoEngine:
         if not may_finish:
             return []
         for sequence_id, (sequence, steps) in self.running.items():
-            self.running[sequence_id] = sequence, steps + 1
+            if sequence.options.needs_log_probs or not only_searches:
+                self.running[sequence_id] = sequence, steps + 1
         ended = [s for s, steps in self.running.values() if steps >= self.script.num_steps]
         done = [sequence for sequence in ended if not self.script.stuck & {*sequence.source}]
         for sequence in done:

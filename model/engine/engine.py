@@ -202,9 +202,18 @@ class Engine:
             self.running[sequence.id] = running
         self.greedy.enter(first, limits)
 
+    @property
+    def searches_apart(self) -> bool:
+        """Whether a step decodes the rows of searches apart from all other rows."""
+        return self.runner.searcher is not None
+
     @torch.inference_mode()
-    def step(self) -> list[Finished]:
+    def step(self, only_searches: bool = False) -> list[Finished]:
         """Decodes at least one token of every row, and returns the finished sequences.
+
+        Args:
+            only_searches: Whether the step may leave out the rows of other sequences. It has no
+                effect unless `searches_apart` is true and the batch has a search.
 
         The runner's pipeline depth is the number of calls of `ModelRunner.decode` that may wait to
         be collected. With a depth of n, a sequence is returned at most n calls after its last
@@ -215,7 +224,7 @@ class Engine:
             return []
         searching = list(self.searching.values())
         if searching and self.runner.searcher is not None:
-            return self._step_apart(self.runner.searcher)
+            return self._step_apart(self.runner.searcher, only_searches)
         depth = 0 if searching else self.runner.pipeline_depth
         finished = self._collect(depth)
         remaining = self._remaining()
@@ -233,8 +242,8 @@ class Engine:
             remaining[rows] = np.maximum(remaining[rows] - step.output.num_tokens, 0)
         return remaining
 
-    def _step_apart(self, searcher: Searcher) -> list[Finished]:
-        """Decodes the rows of searches, and then all other rows in one call."""
+    def _step_apart(self, searcher: Searcher, only_searches: bool) -> list[Finished]:
+        """Decodes the rows of searches and then, unless `only_searches`, the others in one call."""
         finished: list[Finished] = []
         steps = 0
         while (searching := list(self.searching.values())) and steps < self._search_steps:
@@ -242,6 +251,8 @@ class Engine:
             count = min(SEARCH_TOKENS, *left)
             finished += self._search(searcher, searching, count)
             steps += count
+        if only_searches:
+            return finished
         remaining = self.greedy.remaining(self.num_rows)
         if remaining.any():
             self._launch([], remaining)

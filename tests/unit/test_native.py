@@ -327,6 +327,30 @@ def test_sentence_that_comes_again_has_the_same_bits(
 
 
 @each_library
+@each_kind
+def test_step_of_searches_leaves_out_other_rows(library: Library, changes: dict[str, Any]) -> None:
+    model = int8_model(**changes)
+    sequences = [
+        Sequence(i, source, OPTIONS[i]) for i, source in enumerate(tiny_sources(3, seed=5))
+    ]
+    expected = translate(native_engine(model, library), sequences)
+    engine = native_engine(model, library)
+    assert engine.searches_apart
+    chance, found = random.Random(3), dict[int, Any]()
+    engine.admit(sequences)
+    engine.low_latency = True
+    while engine.searching:
+        found |= {each.id: each.hypotheses for each in engine.step(only_searches=True)}
+    assert sorted(found) == [1, 2]
+    engine.admit([Sequence(10 + each.id, each.source, each.options) for each in sequences[1:3]])
+    while engine.num_rows:
+        done = engine.step(only_searches=bool(engine.searching) and chance.random() < 0.5)
+        found |= {each.id: each.hypotheses for each in done}
+    for number, hypotheses in found.items():
+        assert_same_hypotheses(hypotheses, expected[number % 10])
+
+
+@each_library
 def test_what_a_cleared_engine_held_leaves_no_trace(library: Library) -> None:
     model, sources = int8_model(), tiny_sources(12)
     engine = native_engine(model, library)

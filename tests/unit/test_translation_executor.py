@@ -68,6 +68,32 @@ def encoded(executor: TranslationExecutor) -> list[int]:
     return [stats.rows for stats in executor.drain_stats() if stats.phase == "encode"]
 
 
+def test_searches_come_first_in_every_second_step(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    script.num_steps = 1
+    executor.add([*items(1, 2), *items(3, beam=2), *items(4)])
+    assert step(executor) == ([3], [])
+    executor.add(items(5, beam=2))
+    assert sorted(step(executor)[0]) == [1, 2, 4, 5]
+    executor.add([*items(6), *items(7, beam=2)])
+    assert step(executor) == ([7], [])
+    assert step(executor) == ([6], [])
+    assert admitted(script) == [3, 1, 2, 4, 5, 7, 6]
+
+
+def test_searches_without_free_rows_wait(executor: TranslationExecutor, script: Script) -> None:
+    script.num_steps = 3
+    first = [*range(MAX_ROWS - 1)]
+    executor.add(items(*first))
+    step(executor)
+    executor.add([*items(50, beam=2), *items(51)])
+    step(executor)
+    assert admitted(script) == first
+    assert sorted(step(executor)[0]) == first
+    assert sorted(finish(executor)[0]) == [50, 51]
+
+
 def test_result_is_the_list_of_hypotheses(executor: TranslationExecutor, script: Script) -> None:
     script.num_steps = 1
     executor.add(items(1, beam=2))
@@ -104,9 +130,9 @@ def test_waiting_items_are_encoded_together(executor: TranslationExecutor) -> No
 def test_items_join_the_batch_and_leave_it_one_by_one(executor: TranslationExecutor) -> None:
     executor.add(items(1))
     assert step(executor) == ([], [])
-    executor.add(items(2, beam=3))
+    executor.add(items(2))
     assert step(executor) == ([1], [])
-    assert (len(executor), executor.num_running, executor.num_rows) == (1, 1, 3)
+    assert (len(executor), executor.num_running, executor.num_rows) == (1, 1, 1)
     assert step(executor) == ([2], [])
     assert (len(executor), executor.num_running, executor.num_rows) == (0, 0, 0)
 
@@ -348,12 +374,12 @@ def test_sentence_that_is_decoded_again_has_the_same_translation(
     engine = new_engine(model, limits)
     decode, num_calls = Engine.step, 0
 
-    def fail_once() -> list[Finished]:
+    def fail_once(only_searches: bool) -> list[Finished]:
         nonlocal num_calls
         num_calls += 1
         if num_calls == num_steps:
             raise RuntimeError("a fault of the device")
-        return decode(engine)
+        return decode(engine, only_searches)
 
     monkeypatch.setattr(engine, "step", fail_once)
     found = translate(TranslationExecutor(engine, CPU))

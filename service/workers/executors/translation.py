@@ -1,5 +1,6 @@
 """Translates the items of one model in a worker."""
 
+from collections import deque
 from collections.abc import Collection, Iterable
 
 import torch
@@ -33,6 +34,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         self.backlog: Backlog[TranslationItem] = Backlog()
         self.bulk: set[int] = set()
         self.budget = TokenBudget()
+        self.is_search_step = False
 
     def __len__(self) -> int:
         return len(self.backlog)
@@ -91,17 +93,36 @@ class TranslationExecutor(Executor[TranslationItem]):
         if backlog.retries and not backlog.running:
             self._admit(backlog.begin(take_all))
         elif backlog.waiting and not backlog.is_retry:
-            free = self.engine.free_rows
-            items = self.budget.take(backlog.waiting, backlog.running.values(), free)
+            items, self.is_search_step = self._next_items()
             backlog.running.update((item.id, item) for item in items)
             self._admit(items)
+        else:
+            self.is_search_step = False
         self.engine.low_latency = low_latency or bool(self.bulk)
         done = []
-        for finished in self.engine.step():
+        for finished in self.engine.step(self.is_search_step):
             if backlog.running.pop(finished.id, None) is not None:
                 self.bulk.discard(finished.id)
                 done.append(Done(finished.id, finished.hypotheses))
         return done
+
+    def _next_items(self) -> tuple[list[TranslationItem], bool]:
+        """Takes waiting items, and returns whether they are searches that other items wait for.
+
+        If a guard has rejected a translation, the sentence comes again as a search. Its request has
+        waited for one translation already. Waiting searches are therefore encoded and decoded
+        alone, before all other items. The next step is then for all items, so that no item waits
+        for more than one such step.
+        """
+        waiting, running, free = self.backlog.waiting, self.backlog.running, self.engine.free_rows
+        if self.engine.searches_apart and not self.is_search_step:
+            searches = deque(item for item in waiting if item.options.needs_log_probs)
+            items = self.budget.take(searches, running.values(), free)
+            if items:
+                taken = {item.id for item in items}
+                self.backlog.waiting = deque(item for item in waiting if item.id not in taken)
+                return items, True
+        return self.budget.take(waiting, running.values(), free), False
 
     def _admit(self, items: list[TranslationItem]) -> None:
         self.engine.admit(
