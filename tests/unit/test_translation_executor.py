@@ -68,7 +68,7 @@ def encoded(executor: TranslationExecutor) -> list[int]:
     return [stats.rows for stats in executor.drain_stats() if stats.phase == "encode"]
 
 
-def test_searches_come_first_in_every_second_step(
+def test_searches_come_first_in_every_second_step_unless_they_are_bulk(
     executor: TranslationExecutor, script: Script
 ) -> None:
     script.num_steps = 1
@@ -76,10 +76,10 @@ def test_searches_come_first_in_every_second_step(
     assert step(executor) == ([3], [])
     executor.add(items(5, beam=2))
     assert sorted(step(executor)[0]) == [1, 2, 4, 5]
-    executor.add([*items(6), *items(7, beam=2)])
+    executor.add([*items(6), *items(7, beam=2), *items(8, beam=2, is_bulk=True)])
     assert step(executor) == ([7], [])
-    assert step(executor) == ([6], [])
-    assert admitted(script) == [3, 1, 2, 4, 5, 7, 6]
+    assert step(executor) == ([6, 8], [])
+    assert admitted(script) == [3, 1, 2, 4, 5, 7, 6, 8]
 
 
 def test_searches_without_free_rows_wait(executor: TranslationExecutor, script: Script) -> None:

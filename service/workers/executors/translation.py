@@ -110,13 +110,15 @@ class TranslationExecutor(Executor[TranslationItem]):
         """Takes waiting items, and returns whether they are searches that other items wait for.
 
         If a guard has rejected a translation, the sentence comes again as a search. Its request has
-        waited for one translation already. Waiting searches are therefore encoded and decoded
-        alone, before all other items. The next step is then for all items, so that no item waits
-        for more than one such step.
+        waited for one translation already. Waiting searches, except bulk items, are therefore
+        encoded and decoded alone, before all other items. The next step is then for all items, so
+        that no item waits for more than one such step.
         """
         waiting, running, free = self.backlog.waiting, self.backlog.running, self.engine.free_rows
         if self.engine.searches_apart and not self.is_search_step:
-            searches = deque(item for item in waiting if item.options.needs_log_probs)
+            searches = deque(
+                item for item in waiting if item.options.needs_log_probs and not item.is_bulk
+            )
             items = self.budget.take(searches, running.values(), free)
             if items:
                 taken = {item.id for item in items}

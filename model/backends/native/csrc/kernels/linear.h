@@ -37,8 +37,8 @@ inline Floats activate(Floats x) {
 // divided evenly into tiles, because tiles of one or two rows take nearly as long as larger ones.
 //
 // While the tiles are computed, they fetch the next panel of the matrix into the cache (AVX-512
-// only). Without this, the first tile of each panel waits for its weights: 16 to 48 rows took 3 %
-// more time.
+// only). Without this, the first tile of each panel waits for its weights: 16 or 32 rows took 3 to
+// 4 % more time.
 //
 // A function such as `finish` captures by value, and is always inlined. If it captured by
 // reference, the compiler would read the captured variables again after each store. This took 5 %
