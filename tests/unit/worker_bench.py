@@ -98,6 +98,8 @@ class Clock:
 class FakeEngine:
     """Decodes sequences that never finish; admitting and stepping take time of the clock."""
 
+    searches_apart = False
+
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.step_seconds = 0.0
@@ -117,7 +119,8 @@ class FakeEngine:
         self.clock.now += self.admit_seconds
         self.running.update(sequence.id for sequence in sequences)
 
-    def step(self) -> list[Finished]:
+    def step(self, only_searches: bool = False) -> list[Finished]:
+        assert not only_searches
         self.num_steps += 1
         self.clock.now += self.step_seconds
         return []
