@@ -211,14 +211,14 @@ class Engine:
     def step(self, only_searches: bool = False) -> list[Finished]:
         """Decodes at least one token of every row, and returns the finished sequences.
 
-        Args:
-            only_searches: Whether the step may leave out the rows of other sequences. It has no
-                effect unless `searches_apart` is true and the batch has a search.
-
         The runner's pipeline depth is the number of calls of `ModelRunner.decode` that may wait to
         be collected. With a depth of n, a sequence is returned at most n calls after its last
         token. While the batch has a search, no call waits, because a search needs the
         log-probabilities of each step before the next step.
+
+        Args:
+            only_searches: Whether the step may leave out the rows of other sequences. It has no
+                effect unless `searches_apart` is true and the batch has a search.
         """
         if not self.owners:
             return []

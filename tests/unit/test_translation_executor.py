@@ -130,9 +130,9 @@ def test_waiting_items_are_encoded_together(executor: TranslationExecutor) -> No
 def test_items_join_the_batch_and_leave_it_one_by_one(executor: TranslationExecutor) -> None:
     executor.add(items(1))
     assert step(executor) == ([], [])
-    executor.add(items(2))
+    executor.add(items(2, beam=3, is_bulk=True))
     assert step(executor) == ([1], [])
-    assert (len(executor), executor.num_running, executor.num_rows) == (1, 1, 1)
+    assert (len(executor), executor.num_running, executor.num_rows) == (1, 1, 3)
     assert step(executor) == ([2], [])
     assert (len(executor), executor.num_running, executor.num_rows) == (0, 0, 0)
 

@@ -88,16 +88,15 @@ class TranslationExecutor(Executor[TranslationItem]):
             Exception: The batch failed.
         """
         backlog = self.backlog
+        searches_first, self.is_search_step = not self.is_search_step, False
         if backlog.is_retry and not backlog.running:
             backlog.end()
         if backlog.retries and not backlog.running:
             self._admit(backlog.begin(take_all))
         elif backlog.waiting and not backlog.is_retry:
-            items, self.is_search_step = self._next_items()
+            items, self.is_search_step = self._next_items(searches_first)
             backlog.running.update((item.id, item) for item in items)
             self._admit(items)
-        else:
-            self.is_search_step = False
         self.engine.low_latency = low_latency or bool(self.bulk)
         done = []
         for finished in self.engine.step(self.is_search_step):
@@ -106,7 +105,7 @@ class TranslationExecutor(Executor[TranslationItem]):
                 done.append(Done(finished.id, finished.hypotheses))
         return done
 
-    def _next_items(self) -> tuple[list[TranslationItem], bool]:
+    def _next_items(self, searches_first: bool) -> tuple[list[TranslationItem], bool]:
         """Takes waiting items, and returns whether they are searches that other items wait for.
 
         If a guard has rejected a translation, the sentence comes again as a search. Its request has
@@ -115,7 +114,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         that no item waits for more than one such step.
         """
         waiting, running, free = self.backlog.waiting, self.backlog.running, self.engine.free_rows
-        if self.engine.searches_apart and not self.is_search_step:
+        if searches_first and self.engine.searches_apart:
             searches = deque(
                 item for item in waiting if item.options.needs_log_probs and not item.is_bulk
             )
