@@ -304,11 +304,15 @@ class Scheduler:
         return worker is not None and bool(worker.held)
 
     def report(self, link: Link, report: Report) -> None:
-        """Settles the jobs that a worker has finished, and counts its work."""
+        """Settles the jobs that a worker has finished, and counts its work.
+
+        A reply takes the server 0.2 ms, and the replies are made in the order in which their jobs
+        are settled. The job with the earliest deadline is therefore settled first.
+        """
         worker = self.workers[link]
         lengths: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
         now = time.perf_counter()
-        for done in report.done:
+        for done in sorted(report.done, key=worker.deadline):
             job = self._settle(worker, done, now)
             measure = self.kinds[job.kind].lengths if job is not None else None
             if job is not None and measure is not None:

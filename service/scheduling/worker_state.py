@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from service.items.result import Done
 from service.scheduling.job import Job
 from service.workers.messages import ToWorker
 
@@ -69,6 +70,11 @@ class WorkerState:
         self.tokens[job.kind, job.model] -= job.tokens
         if job.item.is_bulk:
             self.bulk_rows[job.kind, job.model] -= job.rows
+
+    def deadline(self, done: Done) -> float:
+        """Returns the deadline of a finished job, or 0 if the job has been cancelled."""
+        job = self.held.get(done.id)
+        return job.deadline if job is not None else 0.0
 
     def load(self, model: str, max_rows: int, is_on_gpu: bool) -> None:
         """Records that the worker has loaded a model; a model without a batch has 0 rows."""

@@ -76,6 +76,26 @@ def test_results_stream_in_the_order_in_which_they_finish() -> None:
     run(test)
 
 
+def test_results_of_one_report_finish_in_the_order_of_their_deadlines() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        worker, finished, now = FakeWorker(scheduler), list[int](), time.perf_counter()
+
+        async def wait(number: int, seconds: float) -> None:
+            submission = scheduler.submit(sentences(1, first=number), now + seconds)
+            async for _, result in submission:
+                finished.extend(numbers([result]))
+
+        limits = {2: 300.0, 3: 100.0, 4: 400.0, 5: 200.0}
+        requests = [asyncio.create_task(wait(*each)) for each in limits.items()]
+        await settle()
+        worker.finish(*worker.given)
+        await asyncio.gather(*requests)
+        assert finished == [3, 5, 2, 4]
+        assert_idle(scheduler)
+
+    run(test)
+
+
 def test_items_of_several_kinds_are_one_submission() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
