@@ -230,16 +230,23 @@ def test_steps_in_one_go_are_counted_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "tokens"), [(0, 48), (1, 48), (4, 32), (12, 10), (15, 8), (16, 48), (64, 48)]
+    ("rows", "tokens"), [(0, 20), (1, 20), (2, 10), (3, 8), (4, 8), (16, 8), (64, 8)]
 )
-def test_a_step_of_a_small_batch_decodes_fewer_tokens_of_more_rows(rows: int, tokens: int) -> None:
+def test_a_low_latency_step_decodes_more_tokens_of_fewer_rows(rows: int, tokens: int) -> None:
     limits = EngineLimits(max_rows=64, max_source_tokens=10)
     engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=48)), limits)
     engine.admit([Sequence(row, [7, 2, 5, 0]) for row in range(min(rows, LIMITS.max_rows))])
     engine.owners += engine.owners[:1] * (rows - engine.num_rows)
-    assert engine.tokens_per_step == tokens
+    assert engine.tokens_per_step == 48
     engine.low_latency = True
-    assert engine.tokens_per_step == 8
+    assert engine.tokens_per_step == tokens
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 10])
+def test_a_low_latency_step_is_no_longer_than_a_call_of_the_runner(tokens: int) -> None:
+    engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=tokens)), LIMITS)
+    engine.low_latency = True
+    assert engine.tokens_per_step == tokens
 
 
 def test_a_search_does_not_shorten_the_calls_of_other_sequences() -> None:
