@@ -39,7 +39,7 @@ class DeviceSettings(BaseModel):
         "one for each GPU.",
     )
     worker_niceness: int = Field(
-        3,
+        1,
         ge=0,
         le=19,
         description="Niceness that is added to device workers on a CPU. The HTTP process has no "
