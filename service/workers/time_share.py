@@ -8,7 +8,7 @@ All kinds except the foreground kind are sliced: each step of an executor comput
 part of the work. Within a sliced kind, models with short texts come first. Each sliced kind has a
 credit: the time for which its slices may be computed while other work waits. The task table lists
 the kinds by priority. While a worker computes one kind, the credit of each kind below it in the
-table grows.
+table grows. A batch of short texts may overdraw the credit, so that it ends without a pause.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +21,11 @@ from service.workers.executors.turns import Turns
 MAX_CREDIT_SECONDS = 0.005
 """Largest credit of a kind. Without this limit, a kind would collect credit while it has no work,
 and could then delay other work for a long time."""
+
+MAX_OVERDRAFT_SECONDS = 0.004
+"""The credit of a kind may fall this far below 0 while a batch of short texts is in progress. The
+time is paid back before the next batch begins. Without it, the texts would wait for other work
+between two slices of their batch, and the other work would gain nothing in the end."""
 
 OnFailure = Callable[[str, Executor[Any], Exception], None]
 """Receives a model's name, its executor and the error of a step."""
@@ -63,7 +68,8 @@ class TimeShare:
 
         The foreground kind computes one step of each model. A sliced kind computes one slice if
         there is no other work. If there is other work, a sliced kind computes slices until its
-        credit is used up, it has no work left, or a slice fails.
+        credit is used up, it has no work left, or a slice fails. A batch of short texts in progress
+        may use MAX_OVERDRAFT_SECONDS more.
 
         Args:
             is_beside: Whether there is other work. For a sliced kind, only work of the kinds before
@@ -83,11 +89,19 @@ class TimeShare:
         if not is_beside:
             self.credit = 0.0
             return [*self._step(self._next(), is_beside, on_failure)] if self else []
-        while self.credit > 0 and self and not self.has_failed:
+        while self._has_credit and self and not self.has_failed:
             before = self.spent
             done += self._step(self._next(), is_beside, on_failure)
             self.credit -= self.spent - before
         return done
+
+    @property
+    def _has_credit(self) -> bool:
+        """Whether a slice may be computed while other work waits."""
+        if self.credit > 0:
+            return True
+        amid = any(executor.is_amid_short_texts for executor in self.executors.values())
+        return amid and self.credit > -MAX_OVERDRAFT_SECONDS
 
     def _next(self) -> str:
         """Returns the model that computes the next slice, and moves it to the end of the turns."""

@@ -1,4 +1,4 @@
-"""Embeddings in a worker: half of the time beside translations, by a clock that the test moves."""
+"""Embeddings in a worker: their share of the time, by a clock that the test moves."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ import torch
 from service.tasks.table import EMBEDDING_SHARE
 from service.workers.executors.turns import OLDEST_SHARE
 from service.workers.messages import Compute
-from service.workers.time_share import MAX_CREDIT_SECONDS
+from service.workers.time_share import MAX_CREDIT_SECONDS, MAX_OVERDRAFT_SECONDS
 from service.workers.worker import BESIDE_SECONDS, HOLD_ROWS, REPORT_SECONDS
 from tests.unit.worker_bench import (
     ATTENTION_SLICE_SECONDS,
@@ -33,15 +33,53 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         yield start
 
 
-def test_embeddings_get_half_of_the_time_beside_translations(start: Start) -> None:
+@pytest.mark.parametrize("length", [SHORT, LONG])
+def test_embeddings_get_their_share_beside_translations(start: Start, length: int) -> None:
     bench = start()
-    bench.send(*map(text, range(1000)))
+    bench.send(*(text(number, length=length) for number in range(10_000)))
     bench.translate(STEP_SECONDS)
     bench.run_for(2.0)
     embedding = bench.text_slices * TEXT_SLICE_SECONDS / 2.0
     assert embedding == pytest.approx(EMBEDDING_SHARE, abs=0.01)
     translation = bench.engine.num_steps * STEP_SECONDS / 2.0
     assert translation == pytest.approx(1 - EMBEDDING_SHARE, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("length", "slice_seconds", "slices"),
+    [(SHORT, 0.001, TEXT_SLICES), (SHORT, MAX_OVERDRAFT_SECONDS / 2 + 0.001, 2), (LONG, 0.001, 1)],
+)
+def test_batch_of_short_texts_overdraws_the_credit(
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    length: int,
+    slice_seconds: float,
+    slices: int,
+) -> None:
+    """A short batch ends without a pause if it is fast; a long batch has one slice a step."""
+    monkeypatch.setattr("tests.unit.worker_bench.TEXT_SLICE_SECONDS", slice_seconds)
+    bench = start()
+    bench.send(text(1, length=length))
+    bench.translate(STEP_SECONDS)
+    bench.loop()
+    assert bench.text_slices == slices
+
+
+def test_overdraft_is_paid_back_before_the_next_batch(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.unit.worker_bench.TEXT_SLICE_SECONDS", 0.001)
+    bench = start()
+    bench.translate(STEP_SECONDS)
+    bench.send(text(1, length=SHORT))
+    bench.loop()
+    assert bench.done == [1]
+    bench.send(text(2, length=SHORT))
+    while bench.text_slices == TEXT_SLICES:
+        bench.loop()
+    steps = bench.engine.num_steps * STEP_SECONDS
+    assert steps * EMBEDDING_SHARE / (1 - EMBEDDING_SHARE) > TEXT_SLICES * 0.001
+    assert bench.done == [1, 2]
 
 
 def test_attention_keeps_its_share_beside_both(start: Start) -> None:
@@ -53,7 +91,7 @@ def test_attention_keeps_its_share_beside_both(start: Start) -> None:
     attention = bench.capture.slices * ATTENTION_SLICE_SECONDS / 2.0
     assert attention == pytest.approx(0.1, abs=0.01)
     embedding = bench.text_slices * TEXT_SLICE_SECONDS / 2.0
-    assert embedding == pytest.approx((1 - attention) / 2, abs=0.01)
+    assert embedding == pytest.approx((1 - attention) * EMBEDDING_SHARE, abs=0.01)
 
 
 def test_attention_keeps_its_share_beside_embeddings_alone(start: Start) -> None:
@@ -76,7 +114,7 @@ def test_long_step_saves_up_no_long_turn(start: Start) -> None:
 def test_time_of_encoding_counts_as_translating(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without it, embeddings received less than half of the time beside many short sentences."""
+    """Without it, embeddings received less than their share beside many short sentences."""
     bench = start()
     messages = [[Compute([sentence(1)])]]
     channel = SimpleNamespace(
@@ -86,7 +124,7 @@ def test_time_of_encoding_counts_as_translating(
     bench.engine.admit_seconds = 0.002
     bench.worker._receive()
     bench.worker._compute()
-    assert bench.embedding.credit == pytest.approx(0.002)
+    assert bench.embedding.credit == pytest.approx(0.002 * EMBEDDING_SHARE / (1 - EMBEDDING_SHARE))
     assert bench.attention.credit == pytest.approx(0.002 / 9)
 
 
@@ -189,9 +227,11 @@ def test_halves_of_a_failed_batch_leave_time_for_translations(start: Start) -> N
         bench.loop()
     translation = bench.engine.num_steps * STEP_SECONDS
     embedding = bench.text_slices * TEXT_SLICE_SECONDS
-    assert translation == pytest.approx(embedding, abs=MAX_CREDIT_SECONDS)
+    earned = translation * EMBEDDING_SHARE / (1 - EMBEDDING_SHARE)
+    assert embedding == pytest.approx(earned, abs=MAX_CREDIT_SECONDS)
     assert translation + embedding == pytest.approx(bench.clock.now - begin)
     assert sorted(bench.done) == [*range(31)]
+    bench.run_for(2 * REPORT_SECONDS)
     assert bench.total("splits", "tiny") == 5  # of 32, 16, 8, 4 and 2 texts
 
 

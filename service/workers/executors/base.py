@@ -156,6 +156,11 @@ class Executor(ABC, Generic[Item]):
         return 0
 
     @property
+    def is_amid_short_texts(self) -> bool:
+        """Whether a batch of short texts is in progress; False if there are no length buckets."""
+        return False
+
+    @property
     def num_rows(self) -> int:
         """Number of occupied rows of an in-flight batch; 0 for an executor without such a batch.
 

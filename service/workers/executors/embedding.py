@@ -135,6 +135,11 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         return min(bucket.oldest for bucket in self._busy())
 
     @property
+    def is_amid_short_texts(self) -> bool:
+        """Whether a batch of the first length bucket is in progress."""
+        return self.buckets[0].batch is not None
+
+    @property
     def num_running(self) -> int:
         """Number of texts in the batch that the last step computed."""
         return len(self.current.backlog.running)

@@ -8,7 +8,7 @@ computes.
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-OLDEST_SHARE = 0.25
+OLDEST_SHARE = 0.4
 """Share of the work that goes to the candidate with the oldest text, while another candidate has
 shorter texts."""
 
