@@ -58,7 +58,7 @@ class DeviceSettings(BaseModel):
         "worker encodes at once. Native code encodes at most 1024.",
     )
     attention_share: float = Field(
-        0.12,
+        0.11,
         gt=0,
         lt=1,
         description="Share of a device worker's time that attention gets while the worker has "
