@@ -39,11 +39,11 @@ class DeviceSettings(BaseModel):
         "one for each GPU.",
     )
     worker_niceness: int = Field(
-        1,
+        0,
         ge=0,
         le=19,
         description="Niceness that is added to device workers on a CPU. The HTTP process has no "
-        "added niceness, so it goes before them.",
+        "added niceness, so it goes before workers with a niceness above 0.",
     )
     max_rows: int = Field(
         0,
