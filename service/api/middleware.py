@@ -100,8 +100,8 @@ class RequestMiddleware:
         method, path = scope["method"], scope["path"]
         dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
         # A request with a wrong method matches no route. If its path has the prefix of a dialect,
-        # the request gets that dialect. Otherwise it gets OWN. The path decides the task in both
-        # cases.
+        # the request gets that dialect and its tasks. Otherwise it gets OWN, which has no tasks, so
+        # its path is looked up in the tasks of all dialects.
         tasks = self.tasks if dialect is OWN else dialect.tasks
         context = RequestContext(request_id(scope), task=tasks.get(path), address=address(scope))
         state = scope.setdefault("state", {})

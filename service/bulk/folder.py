@@ -146,7 +146,7 @@ class OutputFolder:
 
         Args:
             job: The job.
-            unfinished: Indices of the shards that may not be published yet.
+            unfinished: Indices of the shards to check. All other shards are published.
         """
         num_rows = job.num_rows
         for index in unfinished:
@@ -198,8 +198,8 @@ class OutputFolder:
                 num_rows = FORMATS[job.options.output_format].merge(paths, file)
             if num_rows != job.shard(index).num_rows:
                 raise JobError(
-                    f"the chunks of {final.name} have {num_rows} different rows, not "
-                    f"{job.shard(index).num_rows}; delete {self.path} and start again"
+                    f"without repeated rows, the chunks of {final.name} have {num_rows} rows, but "
+                    f"the shard has {job.shard(index).num_rows}; delete {self.path} and start again"
                 )
             os.replace(merged, final)
         except FileNotFoundError:

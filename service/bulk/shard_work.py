@@ -66,8 +66,8 @@ class ShardWork:
         self.folder = folder
         self.job = job
         self.engine = engine
-        # Shards begin their chunks one after the other. If chunks of two shards alternated, a batch
-        # would mix long and short rows.
+        # Only one shard at a time begins chunks. The rows of a shard are sorted by length. If
+        # chunks of two shards alternated, a batch would mix long and short rows.
         self.turn = asyncio.Lock()
         chunks = math.ceil(engine.rows_in_flight / job.options.chunk_rows)
         self.places = asyncio.Semaphore(max(2, chunks))  # one begins while another is committed
@@ -108,8 +108,9 @@ class ShardWork:
 
     async def _commit(self, index: int, chunk: Chunk, outcomes: Sequence[Outcome]) -> None:
         failed = sum(bool(outcome.error) for outcome in outcomes)
-        # The journal gets its line before the commit. So each committed chunk has a line there. If
-        # this process is killed before the commit, a later line replaces this one.
+        # The chunk's line enters the journal before the commit. So each committed chunk has a line.
+        # If this process is killed before the commit, the chunk is computed again and gets a second
+        # line. Only the newest line of a chunk counts.
         self.journal.add(shard=index, chunk=chunk.number, failed=failed, at=time.time())
         await self._in_thread(self.folder.commit, self.job, index, chunk, outcomes)
 

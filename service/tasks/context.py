@@ -64,7 +64,7 @@ class RequestContext:
         A client can only shorten the time limit of the server.
 
         Args:
-            timeout_seconds: Time limit of the server, for a request without a limit of its own.
+            timeout_seconds: Time limit that applies if the attribute `timeout_seconds` is None.
         """
         seconds = self.timeout_seconds or timeout_seconds
         if self.client_seconds is not None and self.client_seconds < seconds:

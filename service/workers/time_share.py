@@ -24,8 +24,8 @@ and could then delay other work for a long time."""
 
 MAX_OVERDRAFT_SECONDS = 0.004
 """The credit of a kind may fall this far below 0 while a batch of short texts is in progress. The
-time is paid back before the next batch begins. Without it, the texts would wait for other work
-between two slices of their batch, and the other work would gain nothing in the end."""
+time is paid back before the next batch begins. Without this overdraft, the texts would wait for
+other work between two slices of their batch. The other work would gain nothing in the end."""
 
 OnFailure = Callable[[str, Executor[Any], Exception], None]
 """Receives a model's name, its executor and the error of a step."""
