@@ -61,7 +61,7 @@ class ErrorBody(BaseModel):
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody} for status in (400, 413, 429, 500, 503, 504)
+    status: {"model": ErrorBody} for status in (400, 403, 413, 429, 500, 503, 504)
 }
 """Error responses of most routes, for OpenAPI."""
 

@@ -70,8 +70,8 @@ def models(settings: Settings) -> list[Facts]:
 def describe_entry(entry: ModelEntry, cache: ModelCache) -> Facts:
     """Returns the description of one model."""
     facts: Facts = {"reference": public(str(entry.reference))}
-    if entry.device or entry.dtype:
-        facts |= {"device": entry.device, "dtype": entry.dtype}
+    options = {"device": entry.device, "dtype": entry.dtype}
+    facts |= {name: value for name, value in options.items() if value}
     if entry.reference.source is Source.OPENAI:
         return {**facts, "about": "remote"}
     try:

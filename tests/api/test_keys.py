@@ -56,6 +56,16 @@ def test_every_route_that_computes_needs_a_key(keyed: Server, path: str) -> None
     assert "key" not in response.text
 
 
+def test_description_of_each_route_lists_the_refusals(keyed: Server) -> None:
+    paths = keyed.get("/openapi.json").json()["paths"]
+    described = {path: {*paths[path]["post"]["responses"]} for path in COMPUTING if path in paths}
+    assert len(described) >= 15
+    for path, statuses in described.items():
+        for headers in ({}, {"authorization": "Bearer third-key"}, {"origin": "https://a.example"}):
+            assert str(keyed.post(path, json={}, headers=headers).status_code) in statuses, path
+        assert {"429", "503"} <= statuses, path
+
+
 def test_texts_are_those_of_libretranslate(keyed: Server) -> None:
     texts = [
         keyed.translate("Hello.", **fields).json()["error"]

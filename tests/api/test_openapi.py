@@ -119,7 +119,7 @@ def test_openapi_describes_bodies_and_errors(openapi: dict[str, Any], path: str)
         assert "q" in schema["properties"]
         assert "q" in schema["required"]
         assert all(field["description"] for field in schema["properties"].values())
-    for status in ("400", "413", "429", "500", "503", "504"):
+    for status in ("400", "403", "413", "429", "500", "503", "504"):
         content = operation["responses"][status]["content"]["application/json"]
         assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
     assert openapi["components"]["schemas"]["ErrorBody"]["example"]["error_type"]
@@ -134,7 +134,7 @@ def test_openapi_describes_attention(openapi: dict[str, Any], path: str) -> None
     replies = operation["responses"]["200"]["content"]
     assert replies["application/json"]["schema"]
     assert ("application/x-npz" in replies) == (path == "/attention")
-    for status in ("400", "404", "413", "429", "500", "503", "504"):
+    for status in ("400", "403", "404", "413", "429", "500", "503", "504"):
         content = operation["responses"][status]["content"]["application/json"]
         assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
 

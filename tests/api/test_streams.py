@@ -83,6 +83,13 @@ def test_events_have_the_same_objects(server: Server) -> None:
     )
 
 
+@pytest.mark.parametrize("accept", ["Text/Event-Stream", "APPLICATION/X-NDJSON;q=0.9"])
+def test_case_of_the_media_type_does_not_matter(server: Server, accept: str) -> None:
+    response = server.post("/translate", json=translation("One."), headers={"Accept": accept})
+    found = response.headers["content-type"].partition(";")[0]
+    assert found == accept.partition(";")[0].lower()
+
+
 @pytest.mark.parametrize("accept", ["*/*", "application/json", f"application/json, {SSE};q=0.5"])
 def test_other_clients_get_the_plain_reply(server: Server, accept: str) -> None:
     response = server.post("/translate", json=translation("One."), headers={"Accept": accept})

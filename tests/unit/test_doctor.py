@@ -85,6 +85,13 @@ def test_wrong_reference_is_a_fault() -> None:
     assert set(model) >= {"fault"}
 
 
+def test_only_options_that_the_manifest_sets_are_reported(folder: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "models.toml"
+    manifest.write_text(f'[[model]]\nreference = "{folder}"\ndtype = "float32"\n')
+    (model,) = models(Settings.model_validate({"models": (str(manifest),)}))
+    assert (model["dtype"], model.get("device", "absent")) == ("float32", "absent")
+
+
 def test_processor_and_memory_are_read_from_proc(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text(CPUINFO)
     (tmp_path / "meminfo").write_text(MEMINFO)

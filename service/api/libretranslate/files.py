@@ -23,7 +23,6 @@ from service.errors import InvalidRequestError, NotFoundError
 
 router = APIRouter(tags=["translation"])
 
-DISABLED: dict[int | str, dict[str, Any]] = {403: {"model": ErrorBody}}
 DOCUMENT: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorBody},
     200: {"description": "The document.", "content": {"application/octet-stream": {}}},
@@ -33,7 +32,7 @@ DOCUMENT: dict[int | str, dict[str, Any]] = {
 @router.post(
     "/translate_file",
     response_model=TranslateFileResponse,
-    responses={**ERRORS, **MISSING, **DISABLED},
+    responses={**ERRORS, **MISSING},
     openapi_extra=request_body(TranslateFileRequest, MULTIPART),
 )
 async def translate_file(request: Request) -> Response:

@@ -41,7 +41,7 @@ DESCRIPTION: dict[str, Any] = {
 
 def wanted_type(request: Request) -> str | None:
     """Returns the media type of the stream that a request prefers; None if it prefers JSON."""
-    accept = request.headers.get("accept", "")
+    accept = request.headers.get("accept", "").lower()
     if SSE not in accept and NDJSON not in accept:
         return None
     found = preferred(accept, (SSE, NDJSON))

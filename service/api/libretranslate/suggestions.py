@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import error_texts
-from service.api.errors import ErrorBody
+from service.api.errors import ERRORS
 from service.api.libretranslate import languages
 from service.api.libretranslate.schemas import SuggestRequest, SuggestResponse
 from service.api.request.body import FORM, JSON
@@ -21,7 +21,7 @@ router = APIRouter(tags=["translation"])
 @router.post(
     "/suggest",
     response_model=SuggestResponse,
-    responses={status: {"model": ErrorBody} for status in (400, 403, 413, 500, 504)},
+    responses=ERRORS,
     openapi_extra=request_body(SuggestRequest, JSON, FORM),
 )
 async def suggest(request: Request) -> Response:

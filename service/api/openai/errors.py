@@ -92,7 +92,7 @@ class OpenAIErrorBody(BaseModel):
 
 
 OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": OpenAIErrorBody} for status in (400, 404, 413, 429, 500, 503, 504)
+    status: {"model": OpenAIErrorBody} for status in (400, 401, 403, 404, 413, 429, 500, 503, 504)
 }
 """Error responses of most routes in OpenAI's shape, for OpenAPI."""
 

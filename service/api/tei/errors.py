@@ -67,7 +67,7 @@ class TeiErrorBody(BaseModel):
 
 
 TEI_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": TeiErrorBody} for status in (401, 413, 422, 424, 429, 503, 504)
+    status: {"model": TeiErrorBody} for status in (401, 403, 413, 422, 424, 429, 503, 504)
 }
 """Error responses of TEI's routes, for OpenAPI."""
 
