@@ -15,7 +15,7 @@ ARGS ?=
 # other files of the same versions (docs/releases.md).
 CHECK_HASHES ?= yes
 
-.PHONY: install serve test emulators helm browser envoy check page-types sanitize alerts board audit bench format lock hashes clean
+.PHONY: install serve test emulators helm browser envoy check page-types sanitized sanitize alerts board audit bench format lock hashes clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -92,12 +92,19 @@ check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import lay
 SANITIZED := $(VENV)/sanitized
 SANITIZER := g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g1
 
-sanitize: $(VENV)/.installed-dev  ## tests the native code with AddressSanitizer and UBSan
+# CI compiles it while other packages are installed, which leaves a core idle.
+$(SANITIZED)/.built: $(NATIVE) | $(VENV)/.installed
 	rm -rf $(SANITIZED) && mkdir $(SANITIZED)
-	cp -r model service tests setup.py pyproject.toml README.md $(SANITIZED)
+	cp -r model setup.py pyproject.toml README.md LICENSE NOTICE $(SANITIZED)
 	cd $(SANITIZED) && rm -f model/backends/native/*.so && \
 	  CC='$(SANITIZER)' CXX='$(SANITIZER)' LDSHARED='$(SANITIZER) -shared' \
 	  LDCXXSHARED='$(SANITIZER) -shared' ../bin/python setup.py -q build_ext --inplace
+	touch $@
+
+sanitized: $(SANITIZED)/.built  ## compiles the native code with AddressSanitizer and UBSan
+
+sanitize: $(VENV)/.installed-dev sanitized  ## tests the native code with AddressSanitizer and UBSan
+	tar -c --exclude='*.so' model service tests | tar -x -C $(SANITIZED)
 	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	  ../bin/python -m pytest -n auto tests/unit/test_native.py \
