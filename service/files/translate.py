@@ -155,7 +155,7 @@ def _unfinished_jobs(
         raise stop(f"{source} does not exist")
     try:
         target = target or default_target(source, language)
-    except ValueError:  # the folder is `/`, or the language is no part of a file name
+    except ValueError:  # the folder is `/`, or a file name cannot contain the language
         raise stop(f"no name for the translation of {source}; give --output") from None
     jobs = list(jobs_of(source, target))
     if not jobs:

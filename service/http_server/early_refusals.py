@@ -24,7 +24,8 @@ ID_MARK = "the-request's-id"
 """Stands for the id of the request in a template. The mark has the length of an id."""
 
 NEEDS_APPLICATION = frozenset({b"origin", b"x-request-id", b"expect", b"content-encoding"})
-"""Headers that change the response. Only the application refuses requests with such a header."""
+"""Headers that change the response. A request with such a header is never refused early: the
+application answers it."""
 
 MAX_BODY_BYTES = 16 * 1024
 """Largest body, in bytes, that is read although its request is refused.
@@ -143,7 +144,8 @@ class RefusingProtocol(HttpToolsProtocol):
         state = self.scope["state"]
         state[ADMITTED_KEY], state[ARRIVED_KEY] = is_admitted, self.early.load.turn_began
         is_next = self.cycle is None or self.cycle.response_complete
-        can_write = is_next and not self.flow.write_paused  # the client reads its responses
+        # Earlier responses are complete, and the client has read enough of them.
+        can_write = is_next and not self.flow.write_paused
         if is_admitted or not can_write or not self.early.suffices(self.headers):
             return
         if self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive():

@@ -29,8 +29,8 @@ CLOSED_AT_ONCE = 32
 SEARCH_SECONDS = 0.05
 """Pause after a search that has found fewer than CLOSED_AT_ONCE idle connections.
 
-A search reads all connections. Without this pause, each new connection would cause a search while
-few connections are idle.
+A search looks at every connection. Without this pause, each new connection would cause a search
+while few connections are idle.
 """
 
 CHECKS_PER_LIMIT = 8
@@ -157,7 +157,8 @@ class ConnectionPool:
         now = loop.time()
         for connection in [*self.connections, *self.refused]:
             connection.check(now)
-        self.budget.make_room(0)  # replies that are computed already may exceed the budget
+        # A reply is accepted when it is computed, even over the budget. Stalled clients then end.
+        self.budget.make_room(0)
         self.timer = None
         if self.connections or self.refused:
             self.timer = loop.call_later(self.check_seconds, self._check, loop)

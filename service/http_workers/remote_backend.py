@@ -55,7 +55,7 @@ class RemoteBackend:
 
     Args:
         on_drain: Called when the main process asks this process to drain. Its argument is True
-            if this process first goes on serving requests until the drain delay is over.
+            if this process still accepts requests for REGARD_DRAIN_DELAY_SECONDS.
         on_lost: Called when the main process is gone.
 
     Attributes:

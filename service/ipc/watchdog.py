@@ -1,4 +1,4 @@
-"""Kills a child process that hangs or is stopped, so that its supervisor replaces it."""
+"""Kills a child process that hangs or is suspended; its supervisor then starts a new one."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from service.ipc.processes import Process, end_at_once
 logger = logging.getLogger("regard.watchdog")
 
 CHECKS = 10
-"""Number of checks on a process within the time that `timeout_seconds` of its Watchdog returns.
+"""Number of checks of a process in one timeout.
 
 A process is killed when more than this number of checks have expected a message, but found none.
 """
@@ -25,7 +25,8 @@ class Watchdog:
     Args:
         name: Name of the process.
         process: The process.
-        timeout_seconds: Returns the shortest time after which a silent process is killed.
+        timeout_seconds: Returns the timeout in seconds. A silent process is killed after this
+            time or a little later, and never earlier.
         expects_message: Called before each check. It returns whether the process must send a
             message soon. It may also send a Ping, which the process must answer.
 

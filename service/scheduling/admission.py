@@ -148,7 +148,7 @@ def late(needed: float, seconds: float) -> OverloadedError:
     """
     excess = math.ceil(needed - seconds)
     return OverloadedError(
-        f"the request would take up to {needed:.1f} s, with the requests before it; it has "
+        f"the request and those before it would take up to {needed:.1f} s, but its deadline is in "
         f"{max(seconds, 0.0):.1f} s. Try again later, or allow more time.",
         min(MAX_RETRY_SECONDS, max(1, excess)),
         "deadline",

@@ -54,8 +54,8 @@ class DeviceSettings(BaseModel):
     )
     max_batch_tokens: PositiveInt = Field(
         4096,
-        description="Largest number of tokens of sentences to translate, including padding, that a "
-        "worker encodes at once. Native code encodes at most 1024.",
+        description="Largest number of source tokens, including padding, that a worker encodes at "
+        "once for translations. Native code encodes at most 1024.",
     )
     attention_share: float = Field(
         0.11,

@@ -1,5 +1,7 @@
 """Answers requests for knock-outs: computes the effect of switching off heads, edges or words.
 
+An edge is the attention of one token to another.
+
 Each knock-out is computed in work items of its own. A worker batches these items with each other
 and with the items of other requests.
 """
@@ -87,9 +89,9 @@ class KnockoutResult:
 class Draft:
     """A draft of the translation under a knock-out, which the model corrects until it is final.
 
-    The model reads the whole draft at once. Each token is then replaced by the most probable token
-    after the draft's earlier tokens. When no token changes, the draft equals the translation that
-    greedy decoding would have written token by token.
+    The model reads the whole draft at once. Each token is then replaced by the most probable
+    token, given the draft's tokens before it. When no token changes, the draft equals the
+    translation that greedy decoding would have written token by token.
 
     Source: Santilli et al. 2023, "Accelerating Transformer Inference for Translation via Parallel
     Decoding", section 3.
@@ -112,8 +114,8 @@ class Draft:
         """Corrects the draft.
 
         Args:
-            likeliest: Id of the most probable token at each position, after the draft's earlier
-                tokens.
+            likeliest: Id of the most probable token at each position, given the draft's tokens
+                before it.
         """
         same = next(
             (i for i, ids in enumerate(zip(self.ids, likeliest, strict=True)) if ids[0] != ids[1]),
@@ -242,7 +244,8 @@ def check_places(config: ModelConfig, options: KnockoutOptions) -> None:
     """Refuses a knock-out that names a layer or head that the model does not have.
 
     Raises:
-        AttentionQueryError: The model has no such attention, layer or head.
+        AttentionQueryError: The model has no such attention, layer or head. It is also raised if a
+            layer or a head is given twice, or if a list is empty.
     """
     for heads in options.heads:
         place_of(config, heads)
@@ -256,7 +259,8 @@ def place_of(
     """Returns the layers and the heads of a part that is off, as indices from 0.
 
     Raises:
-        AttentionQueryError: The model has no such attention, layer or head.
+        AttentionQueryError: The model has no such attention, layer or head. It is also raised if a
+            layer or a head is given twice, or if a list is empty.
     """
     layers, heads = (None if numbers == "all" else numbers for numbers in (part.layers, part.heads))
     return resolve_place(config, AttentionKind(part.kind), layers, heads)
@@ -266,8 +270,9 @@ def knockout_of(config: ModelConfig, options: KnockoutOptions, pair: Pair) -> Kn
     """Returns a client's knock-out with all numbers as indices from 0.
 
     Raises:
-        AttentionQueryError: The model has no such layer or head, the pair has no such token, or the
-            text has no such word. Or a number is named twice.
+        AttentionQueryError: The model has no such attention, layer or head, the pair has no such
+            token, or the text has no such word. It is also raised if a layer, a head or a word is
+            given twice, or if a list of layers or heads is empty.
     """
     lengths = len(pair.source.ids), len(pair.target.ids)
     heads = [
@@ -288,7 +293,7 @@ def source_tokens(words: Sequence[int], source: TokenizedText) -> tuple[int, ...
     """Returns the positions of the tokens of some source words.
 
     Raises:
-        AttentionQueryError: The text has no such word.
+        AttentionQueryError: The text has no such word, or a word is given twice.
     """
     if not words:
         return ()

@@ -6,11 +6,11 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
-"""Number of characters in a window, for each token that a piece may have.
+"""Characters of a window per token: a window has WINDOW_CHARS * `limit` characters.
 
-A window is the part of a sentence that is searched for the end of a piece. In nearly every
-language, a window of this length contains a whole piece. A longer window would be slower, because
-each window is tokenised.
+A window is the part of a sentence that is searched for the end of a piece of at most `limit`
+tokens. In nearly every language, a window of this length contains a whole piece. A longer window
+would be slower, because each window is tokenised.
 """
 
 AHEAD = 8
@@ -71,10 +71,11 @@ def cut_sentence(
 ) -> list[tuple[str, str, list[int]]]:
     """Cuts a sentence into pieces of at most `limit` tokens.
 
-    A piece ends before a word, after more than limit/2 and at most `limit` tokens. If there are
-    several such places, the piece ends at the last of them. If there is none, the piece ends after
-    `limit` tokens. If the piece alone has more than `limit` tokens, it is shortened, even inside a
-    word. A single character that has more than `limit` tokens is one piece.
+    Except for the last piece, a piece ends before a word, after more than limit/2 and at most
+    `limit` tokens. If there are several such places, the piece ends at the last of them. If there
+    is none, the piece ends after `limit` tokens. Tokenised alone, a piece may have more tokens than
+    inside the sentence. If these exceed `limit`, the piece is shortened, even inside a word. A
+    single character that has more than `limit` tokens is one piece.
 
     Returns:
         The text of each piece, the white space after it, and its token ids. Texts and white space,
@@ -85,7 +86,6 @@ def cut_sentence(
     size = WINDOW_CHARS * limit
     while start < len(sentence):
         place = _place(sentence, start, tokenizer, limit, size)
-        # A piece may have more tokens alone than inside the sentence.
         while len(ids := tokenizer.encode(sentence[start : start + place].rstrip())) > limit:
             if place == 1:
                 break
@@ -124,7 +124,8 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
     if start + len(window) == len(text) or not encoding.ids:
         return len(window)
     # The end of the window may have cut the last token, so this token is left to the next piece.
-    # A last token that covers most of the window is kept: a run of unknown characters is one token.
+    # But if it covers half of the window or more, it is kept. It is then probably a run of unknown
+    # characters, which the tokenizer makes one token.
     last = encoding.offsets[-1][0]
     return last if last > len(window) // 2 else len(window)
 

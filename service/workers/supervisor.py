@@ -47,7 +47,8 @@ reads weights in all parts of its memory. With larger pages, the processor finds
 its cache of address translations. Other C libraries ignore this variable."""
 
 MAX_DEVICE_FAILURES = 3
-"""Number of fatal device errors without a result between them, after which the server ends."""
+"""The server ends after this number of fatal device errors, if no work item is finished between
+them."""
 
 StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
@@ -116,8 +117,8 @@ class Supervisor:
         scheduler: Gives work to the workers.
         metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
-        on_failure: Called with a message when a worker cannot load an initial model, or when the
-            device has failed MAX_DEVICE_FAILURES times.
+        on_failure: Called with a message when a worker cannot load an initial model, or after
+            MAX_DEVICE_FAILURES fatal device errors.
         timeout_seconds: Time after which a silent worker is restarted, if it holds work or has not
             answered a Load or an Unload.
 
@@ -189,8 +190,8 @@ class Supervisor:
 
         Args:
             files: Files of the model.
-            placements: Maps the folder of the model to its device and dtype; empty for the server's
-                settings.
+            placements: Maps the folder of the model to its device and dtype. If it is empty, the
+                server's settings apply.
 
         Raises:
             LoadRefusedError: A worker cannot load the model; no worker has the model afterwards.
@@ -277,7 +278,7 @@ class Supervisor:
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
     def _expects_message(self, link: WorkerLink) -> bool:
-        """Returns whether the worker must send a message soon; a worker that then sends none hangs.
+        """Returns whether a message of the worker is due; without this message, the worker hangs.
 
         A worker with work sends statistics several times a second. A worker that loads a model in
         the background may have nothing to report, so this method sends a Ping to the worker.

@@ -68,7 +68,7 @@ def test_bases_of_newer_files_are_read() -> None:
         ({"hidden_activation": "mish"}, "hidden_activation is 'mish'"),
         ({"layer_types": ["full_attention"]}, "for each of 4 layers"),
         ({"layer_types": [[], {}, None, "full_attention"]}, "for each of 4 layers"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "must have the rope_type default"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "must have no rope_scaling"),
         ({"norm_eps": "small"}, "norm_eps is 'small'"),
         ({"global_rope_theta": -1}, "global_rope_theta is -1"),
         ({"num_attention_heads": 16}, "rotary positions need heads of an even size, not 1"),

@@ -110,7 +110,7 @@ def _theta(options: Options, kind: str, reasons: list[str]) -> float:
     own = (parameters.get(kind) or {}) if isinstance(parameters, dict) else None
     is_plain = isinstance(own, dict) and own.get("rope_type", "default") == "default"
     if own is None or not is_plain or options.get("rope_scaling"):
-        reasons.append(f"rope_parameters of {kind} must have the rope_type default")
+        reasons.append(f"{kind} must have no rope_scaling, and no rope_type except 'default'")
         return usual
     return _number(own, "rope_theta", usual, reasons)
 

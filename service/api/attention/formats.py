@@ -190,7 +190,7 @@ def _without_arrays(value: Any) -> Any:
 
 
 def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
-    """Returns an npz file without pickles: the matrices by name, and `metadata` as bytes.
+    """Returns an npz file without pickles: the arrays by name, and `metadata` as bytes.
 
     Args:
         body: Result of `json_body` for these items.
@@ -203,7 +203,7 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> by
 
 
 def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
-    """Returns a safetensors file: the matrices by name.
+    """Returns a safetensors file: the arrays by name.
 
     The field `regard` of its header has the result of `metadata`.
     """

@@ -19,7 +19,9 @@ class UsageRequest(Parameters):
     """The parameters of `GET` or `POST /v2/usage`."""
 
     auth_key: Any = Field(
-        None, description="Key, if the server has keys and the header `Authorization` has none."
+        None,
+        description="The API key. It may be in the header `Authorization` instead. A server "
+        "without keys ignores it.",
     )
 
 
