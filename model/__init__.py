@@ -34,8 +34,8 @@ from pathlib import Path
 VARIABLE, STRICT = "MKL_CBWR", "AUTO,STRICT"
 """Environment variable that turns on the strict mode of Intel's MKL, and its value.
 
-In this mode, a row of a matrix product has the same bits in every batch. Without it, Intel's
-processors give other bits for other numbers of rows. MKL reads the variable at its first product.
+In this mode, a row of a matrix product has the same bits in every batch. Without it, on Intel's
+processors, these bits depend on the number of rows. MKL reads the variable at its first product.
 On Intel's processors, the import of this package sets the variable, unless it is set already. On
 other processors, the value could select slow code.
 

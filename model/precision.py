@@ -60,7 +60,7 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
     With `auto`, the loaders of translation and embedding models compare a model in int8 or float16
     with its float32 form. If the two differ too much, the loader takes another precision instead
     (`model/checkpoints/build.py` and `embedding.py`). Int8 is not compared if the files already
-    have int8 matrices. With `auto`, cross-encoders have neither int8 nor float16.
+    have int8 matrices. The loader of cross-encoders never takes int8 or float16 for `auto`.
 
     Args:
         name: A precision, or `auto`.

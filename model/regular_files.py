@@ -24,7 +24,7 @@ def check_file(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> None:
     Raises:
         CheckpointFormatError: The path leads to a pipe, a socket or a device, or to a file that is
             too large.
-        OSError: There is no such file, or its folder cannot be searched.
+        OSError: The file does not exist, or the permissions of its folder forbid access to it.
     """
     found = path.stat()
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):

@@ -57,10 +57,10 @@ class DecoderLayer(nn.Module):
             return_weights: Whether to return attention weights.
 
         Returns:
-            The new residual stream (B, T, D), and the input (B, T, D) of the next layer. Then
-            self-attention weights (B, H, T, L) or None, and cross-attention weights (B, H, T, S)
-            or None. In a pre-norm stack, the input of the next layer is the stream after
-            `next_norm`. In a post-norm stack, it is the stream itself.
+            The new residual stream (B, T, D), and the input (B, T, D) of the next layer. The third
+            value is self-attention weights (B, H, T, L) or None. The fourth value is
+            cross-attention weights (B, H, T, S) or None. In a pre-norm stack, the input of the next
+            layer is the stream after `next_norm`. In a post-norm stack, it is the stream itself.
         """
         kernels, cross, last = state.kernels, self.cross_residual, self.feed_forward_residual
         y, self_weights = self._mix_tokens(x, inner, state, return_weights)

@@ -84,7 +84,7 @@ class FullOutput:
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
-    """Masks, in each row at position 0, every token except the row's token in `first_ids`.
+    """Forces the first tokens: in rows at position 0, masks all ids but the one in `first_ids`.
 
     The logits are changed in place.
 
@@ -166,7 +166,7 @@ class ShortlistOutput:
         self.row_ids[row] = np.empty(0, np.int64)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns logits (B, U), -inf outside a row's own shortlist."""
+        """Returns logits (B, U); ids outside a row's own shortlist have logits of -inf."""
         size = len(self.ids)
         scales = None if self.scales is None else self.union_scales[:size]
         union = self.union_weight[:size], scales, self.union_bias[:size]

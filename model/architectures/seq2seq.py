@@ -35,7 +35,8 @@ class EncoderDecoder(nn.Module):
     def decoder_inputs(self, target: Tensor) -> Tensor:
         """Returns the decoder inputs (B, T) for a target (B, T).
 
-        They are the start id, or NO_TOKEN without a start id, and then all target ids but the last.
+        The first input is the start id, or NO_TOKEN if the config has no start id. All target ids
+        except the last follow.
         """
         start = NO_TOKEN if self.config.start_id is None else self.config.start_id
         return torch.cat([torch.full_like(target[:, :1], start), target[:, :-1]], dim=1)

@@ -25,8 +25,8 @@ class Shortlist:
         offsets: Indices in `candidates`. The list of source id i begins at offsets[i], and ends
             before offsets[i + 1].
         candidates: Candidate lists of all source ids, concatenated.
-        is_shared: Whether source and target share one vocabulary. Then a source id is a candidate
-            of itself.
+        is_shared: Whether source and target share one vocabulary. If True, each id of the source
+            sentence is also a candidate.
     """
 
     def __init__(

@@ -138,7 +138,9 @@ class TextEncoder(nn.Module):
         return self.embedding.parts(tokens, positions)
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
-        """Returns the bias (1, 1 or H, S, S) of each layer for S tokens; None for no bias.
+        """Returns the bias of each layer for S tokens; None for a layer without a bias.
+
+        The shape of a bias is (1, H, S, S), or (1, 1, S, S) if all heads share it.
 
         A text of fewer than S tokens uses the first rows and columns of the bias. A bias has four
         dimensions because the fused kernel needs them. With three dimensions, PyTorch would select

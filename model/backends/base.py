@@ -26,8 +26,7 @@ class Scores:
     """Log-probabilities of the next tokens, for the k rows of one search.
 
     Attributes:
-        log_probs: Log-probabilities (k, U). They contain the 2k largest of each row; others may be
-            left out.
+        log_probs: Log-probabilities (k, U), which contain at least the 2k largest of each row.
         ids: Ids of these tokens (k, U).
     """
 
@@ -131,7 +130,7 @@ class ForcedDecoder(Protocol):
 
 
 class Searcher(Protocol):
-    """Decodes several tokens of each hypothesis of searches in one call."""
+    """Decodes several tokens of each hypothesis of beam searches in one call."""
 
     def search(
         self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
@@ -140,8 +139,8 @@ class Searcher(Protocol):
 
         After each token, the k rows of a search continue with its k best continuations that do
         not end in EOS. If there are only j < k of these, the other k - j rows repeat the best one
-        with a total of -inf. If there is none, each row becomes the hypothesis of the first row
-        with EOS at its end.
+        with a total of -inf. If all continuations end in EOS, each row gets the hypothesis of the
+        first row, followed by EOS, with a total of -inf.
 
         Args:
             groups: Row numbers of each search.

@@ -65,7 +65,10 @@ class PackableEncoder(Protocol):
         """Returns the input of the first layer and its summands."""
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
-        """Returns the bias (1, 1 or H, S, S) of each layer for S tokens; None for no bias."""
+        """Returns the bias of each layer for S tokens; None for a layer without a bias.
+
+        The shape of a bias is (1, H, S, S), or (1, 1, S, S) if all heads share it.
+        """
 
     def finish(self, x: Tensor) -> Tensor:
         """Returns the hidden states (B, S, D) for the output of the last layer."""

@@ -48,7 +48,7 @@ of the other families do not use the pooler.
 def load_cross_encoder_model(
     files: CrossEncoderFiles, device: torch.device, dtype: str
 ) -> EmbeddingModel:
-    """Returns a cross-encoder on its device. Its vector of a pair has one number: the score.
+    """Returns a cross-encoder on its device. For each pair, its output is one number: the score.
 
     Args:
         files: Files of the model.
@@ -86,7 +86,8 @@ def load_cross_encoder_model(
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
     """Returns the arrays. If the model has two segments, the token table gets rows of segment 1.
 
-    The other arrays stay unchanged. So do tables of wrong shapes, which `fill` refuses.
+    The other arrays stay unchanged. Tables of wrong shapes also stay unchanged, so that `fill`
+    refuses them.
     """
     merged = dict(arrays)
     encoder = config.model.encoder

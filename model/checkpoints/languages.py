@@ -86,8 +86,8 @@ def to_tag(code: str) -> str:
     """Returns the BCP 47 tag of a code: `fr` for `fra`, `zh-Hans` for `cmn_Hans`.
 
     A code of three letters becomes the two-letter code of the language, if CLDR has such a code.
-    CLDR may add a region or a script: `prs` (Dari) becomes `fa-AF`, and `hbs` becomes `sr-Latn`. A
-    region or a script in the code goes before it.
+    CLDR may add a region or a script: `prs` (Dari) becomes `fa-AF`, and `hbs` becomes `sr-Latn`.
+    CLDR's region is left out if the code has a region. The same rule holds for scripts.
     """
     language, *rest = code.split("_")
     tag: str = get_global("language_aliases").get(language, language)

@@ -181,7 +181,8 @@ def read_folder(folder: Path) -> ModelFiles:
 
     Raises:
         CheckpointFormatError: A part is missing, is damaged, occurs twice, or is a pointer of Git
-            LFS. Or a Firefox or Bergamot folder does not name its languages.
+            LFS. The error is also raised if a Firefox or Bergamot folder does not name its
+            languages.
         UnsupportedModelError: Neither the folder's name nor a config file names the languages of
             the model, or a named language is not a language of the model.
     """

@@ -28,7 +28,7 @@ class Name:
     tensor: str
 
     def expand(self, layers: int, first: int = 1) -> list[tuple[str, str]]:
-        """Returns (parameter, tensor) for each layer; one pair if the names have no `{i}`.
+        """Returns a pair (parameter, tensor) for each layer; one pair if the names have no `{i}`.
 
         Args:
             layers: Number of layers.
@@ -58,7 +58,7 @@ def fill(
         arrays: Maps the name of each tensor of the file to its values.
         pairs: Name of each parameter, with the name of the tensor that fills it.
         ignored: Pattern of the names of tensors that this model does not need.
-        name: The file, for messages.
+        name: Name of the file, for error messages.
 
     Raises:
         WeightMismatchError: A tensor is missing, belongs to no parameter or has the wrong shape; or

@@ -11,7 +11,7 @@ from model.quantization.int8 import Int8Linear, QuantizedMatrix, quantize_matrix
 
 
 def quantize(model: EncoderDecoder, matrices: Mapping[str, QuantizedMatrix]) -> None:
-    """Replaces matrices of a filled model by int8 matrices, and sets the model to int8.
+    """Replaces matrices of a filled model by int8 matrices, and sets its precision to int8.
 
     Args:
         model: The filled model.

@@ -32,8 +32,9 @@ SAMPLES = {
 }
 """Maps language codes to sample sentences.
 
-A translation model gets the sentences of one of its source languages. If there are none, the model
-gets all sentences. Each embedding model gets all sentences, and then the texts in `DEGENERATE`.
+A translation model gets the sentences of one of its source languages. If the map has none of these
+languages, the model gets all sentences. Each embedding model gets all sentences, and then the texts
+in `DEGENERATE`.
 """
 
 DEGENERATE = ("word " * 100, "....", "1 2 3 4 5 6 7 8 9", "a" * 30, "!!!! ???? ....", "x")

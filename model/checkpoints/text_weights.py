@@ -35,7 +35,7 @@ def load_weights(
         arrays: The tensors of the checkpoint.
         family: The family that the tensor names follow.
         config: The config of the encoder, from `family.read`.
-        name: The file, for messages.
+        name: Name of the file, for error messages.
 
     Raises:
         WeightMismatchError: A tensor is missing, belongs to no parameter or has the wrong shape.

@@ -81,7 +81,10 @@ class CapturePass(SlicedPass):
 
 
 def last_layer(captured: Iterable[CapturedJob], kind: AttentionKind) -> int:
-    """Returns the last layer whose attention of this kind is captured; -1 if there is none."""
+    """Returns the number of the last layer in which a capture needs this kind of attention.
+
+    If no capture needs this kind, the function returns -1.
+    """
     return max(max(each.layers(kind), default=-1) for each in captured)
 
 

@@ -65,7 +65,7 @@ def batches(
         jobs: The jobs.
         lengths: Returns one or more lengths of a job in tokens, such as the lengths of its source
             and of its target.
-        max_tokens: Limit for each of these lengths, summed over the jobs of a batch. A job with a
+        max_tokens: Largest sum of each of these lengths over the jobs of a batch. A job with a
             larger length is a batch by itself.
     """
     batch: list[Job] = []

@@ -41,7 +41,7 @@ class TextCapturePass(CapturePass):
         super().__init__(jobs, encoder.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch; texts of equal length are adjacent, which is faster."""
+        """Computes batch after batch. Attention is faster if texts of equal length are adjacent."""
         by_length = sorted(self.captured, key=lambda each: len(each.job.source))
         for batch in batches(by_length, lambda each: each.lengths, self.slice_tokens):
             last = last_layer(batch, AttentionKind.ENCODER)

@@ -24,19 +24,22 @@ from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Seque
 from model.tokenization.token_ids import check_ids
 
 LOW_LATENCY_TOKENS, LOW_LATENCY_BATCH_TOKENS = 8, 22
-"""A low-latency step decodes at most LOW_LATENCY_TOKENS tokens per row. If the rows together then
-decode fewer than LOW_LATENCY_BATCH_TOKENS tokens, the limit per row is raised to this total. With a
-small model on a CPU, such a step of up to 16 rows takes 1.0 to 2.6 ms."""
+"""Limits of the tokens that a low-latency step decodes, per row and for all rows together.
+
+A row gets at most LOW_LATENCY_TOKENS tokens. In a batch of one or two rows this limit is higher:
+the rows share LOW_LATENCY_BATCH_TOKENS tokens equally. With a small model on a CPU, a low-latency
+step of up to 16 rows takes 1.0 to 2.6 ms.
+"""
 
 SEARCH_TOKENS = 8
 """Maximum number of tokens of each hypothesis that a `Searcher` decodes in one call. If a search
 ends after fewer tokens, the call has computed the other tokens in vain."""
 
 SEARCH_ROW_TOKENS = 128
-"""Number of tokens that the rows of all searches together may decode before the other rows. These
-tokens take about as long as a low-latency step of 16 rows. If a guard rejects a translation, the
-server decodes the sentence again, usually by a search of two rows. Such a search usually ends in
-one step."""
+"""Number of tokens that the rows of all searches together may decode before the step decodes the
+other rows. These tokens take about as long as a low-latency step of 16 rows. If a guard rejects a
+translation, the server decodes the sentence again, usually by a search of two rows. Such a search
+usually ends in one step."""
 
 
 @dataclass(eq=False, slots=True)
@@ -204,7 +207,9 @@ class Engine:
 
     @torch.inference_mode()
     def step(self, only_searches: bool = False) -> list[Finished]:
-        """Decodes at least one token of every row, and returns the finished sequences.
+        """Decodes tokens of the rows in use, and returns the finished sequences.
+
+        Each unfinished row gets at least one token, unless `only_searches` leaves the row out.
 
         The runner's pipeline depth is the number of calls of `ModelRunner.decode` that may wait to
         be collected. With a depth of n, a sequence is returned at most n calls after its last
@@ -212,8 +217,8 @@ class Engine:
         log-probabilities of each step before the next step.
 
         Args:
-            only_searches: Whether the step may leave out the rows of other sequences. It has no
-                effect unless `searches_apart` is true and the batch has a search.
+            only_searches: Whether the step leaves out the rows that belong to no search. The
+                argument has no effect unless `searches_apart` is true and the batch has a search.
         """
         if not self.owners:
             return []
@@ -238,7 +243,7 @@ class Engine:
         return remaining
 
     def _step_apart(self, searcher: Searcher, only_searches: bool) -> list[Finished]:
-        """Decodes the rows of searches and then, unless `only_searches`, the others in one call."""
+        """Decodes the rows of searches, and then all other rows, unless `only_searches` is true."""
         finished: list[Finished] = []
         steps = 0
         while (searching := list(self.searching.values())) and steps < self._search_steps:
@@ -256,7 +261,7 @@ class Engine:
 
     @property
     def _search_steps(self) -> int:
-        """Number of tokens of each hypothesis after which searches wait for the other rows."""
+        """Number of tokens that each hypothesis gets before the step decodes the other rows."""
         rows = sum(len(each.rows) for each in self.searching.values())
         return max(self.tokens_per_step, SEARCH_ROW_TOKENS // rows)
 

@@ -1,7 +1,7 @@
 """Computes the attention of a sentence while parts of the model are switched off.
 
 Shapes: H is the number of heads, and K the size of a head. T is the number of attending tokens,
-and S the number of attended tokens.
+and S the number of attended tokens. An edge is a pair of an attending and an attended token.
 """
 
 import torch

@@ -200,8 +200,8 @@ class HeadKnockout:
 class EdgeKnockout:
     """An edge that is switched off: a token does not attend to another token.
 
-    The weights of the other tokens are scaled up, so that they sum to 1. A token that attends to
-    no other token gets the output 0.
+    The weights of the other tokens are scaled up, so that they sum to 1. A token whose edges
+    are all switched off gets the output 0.
 
     Source: Geva et al. 2023, "Dissecting Recall of Factual Associations in Auto-Regressive
     Language Models", section 4.

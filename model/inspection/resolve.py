@@ -195,9 +195,10 @@ def resolve_layers(
 def resolve_numbers(
     numbers: SequenceOf[int] | None, size: int, noun: str, owner: str
 ) -> tuple[int, ...]:
-    """Returns numbers that may count from the end as numbers from 0 to size - 1.
+    """Returns the given numbers, counted from 0.
 
-    If `numbers` is None, all numbers are returned. Error messages contain `noun` and `owner`.
+    A negative number in `numbers` counts from the end. If `numbers` is None, all numbers from 0 to
+    size - 1 are returned. Error messages contain `noun` and `owner`.
 
     Raises:
         AttentionQueryError: No number is given, a number is too large or too small, or two numbers

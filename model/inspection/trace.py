@@ -82,7 +82,8 @@ def trace_attention(
         head: Number of the traced head, from 0.
         output_weight: W_O (D, D).
         output_bias: b_O (D).
-        bias: Bias of all heads (H, S), from relative positions or a window; None if there is none.
+        bias: Bias of all heads (H, S), from relative positions or from local attention; None if the
+            layer has no bias.
     """
     q, k, v = (heads.astype(np.float64) for heads in (query, key, value))
     scale = query.shape[-1] ** -0.5

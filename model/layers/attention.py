@@ -183,7 +183,10 @@ class MultiHeadAttention(nn.Module):
     def attend(
         self, heads: Heads, bias: Bias | None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns the output (B, T, D) for queries, keys and values; otherwise as `forward`."""
+        """Returns the output (B, T, D) for queries, keys and values.
+
+        The other arguments and results are those of `forward`.
+        """
         weighted, weights = attention(*heads, bias, return_weights=return_weights)
         return self.merge(weighted), weights
 

@@ -54,8 +54,8 @@ def join(
         x: The residual stream.
         y: Output of the sublayer that has ended.
         ended: Residual sum around this sublayer.
-        next_norm: In a pre-norm stack, the layer norm before the next sublayer, or the final one.
-            A post-norm stack does not use it.
+        next_norm: In a pre-norm stack, the layer norm before the next sublayer, or the final layer
+            norm. A post-norm stack does not use this argument.
         kernels: Kernels that compute the sum and the layer norm.
     """
     total, normed = kernels.add_norm(x, y, next_norm if ended.is_pre else ended.norm)

@@ -22,7 +22,7 @@ LIMIT = 127
 """Largest magnitude of a quantised value; -128 is left out, as in Marian."""
 
 MAX_EXACT_TERMS = 2**24 // LIMIT**2
-"""Number of int8 products that float32 sums without rounding: 1040."""
+"""Largest number of int8 products that float32 can sum without rounding: 1040."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,5 +198,5 @@ def _of_pieces(pieces: Sequence[Mapping[str, Any]], special: Mapping[str, Any]) 
         else:
             parts[-1] += special[piece["SpecialToken"]["id"]]["ids"]
     if len(parts) != 3:
-        raise ValueError(f"it has {len(parts) - 1} sequences, not 2")
+        raise ValueError(f"the template has {len(parts) - 1} sequences, not 2")
     return PairTemplate(*parts)

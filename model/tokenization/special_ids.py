@@ -20,8 +20,9 @@ def read_special_ids(tokenizer: Tokenizer, name: str) -> SpecialIds:
         name: Name of this file, for messages.
 
     Raises:
-        CheckpointFormatError: The post-processor is of an unknown kind. Or its template does not
-            name the text exactly once. Or several processors of a sequence put ids around a text.
+        CheckpointFormatError: The post-processor is of an unknown kind, or its template does not
+            name the text exactly once. The function also raises this error if several processors of
+            a sequence put ids around a text.
     """
     processor = tokenizer.post_processor
     if processor is None:

@@ -31,7 +31,7 @@ SPARE_TOKENS = 256
 """Number of additional tokens that are examined in a cut word.
 
 A cut word continues beyond the cut, so some of its tokens are not stable. With the additional
-tokens, enough stable tokens are found.
+tokens, enough stable tokens usually remain.
 """
 
 GROWTH = 4

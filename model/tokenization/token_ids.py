@@ -1,4 +1,4 @@
-"""Checks the token ids that a model receives. Does not import torch."""
+"""Checks the token ids that a model receives. The module does not import torch."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """Converts text to token ids and back with SentencePiece.
 
-Also finds the span of each token in the text.
+The module also finds the span of each token in the text.
 """
 
 from collections.abc import Callable
@@ -113,12 +113,11 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Returns the ids of the pieces of a text, without EOS.
 
-        Where each language has a token, `MappedTokenizer` puts the prefix in front of the ids.
-
-        The result is empty for white space alone.
+        This class does not put the prefix in front of the ids, but `MappedTokenizer` does. The
+        result is empty for white space alone.
 
         Args:
-            text: Without lone surrogates.
+            text: The text, without lone surrogates.
         """
         ids: list[int] = self.processor.encode(text)
         return ids
@@ -150,7 +149,7 @@ class Tokenizer:
         """Returns a text with the ids that the model reads, a prefix and EOS included.
 
         Args:
-            text: Without lone surrogates.
+            text: The text, without lone surrogates.
         """
         encoding = self._segment(text)
         spans = [trim(text, span, self._is_blank) for span in encoding.offsets]

@@ -81,8 +81,8 @@ class Application(FastAPI):
         """Returns the middleware, from CrossOrigin inwards.
 
         FastAPI adds three layers around it: for errors, telemetry and body limits.
-        RequestMiddleware handles all errors, and the other two are off. Without these layers, a
-        short request takes 3 % less time of an HTTP process.
+        RequestMiddleware handles all errors, and the other two layers are off. Without the three
+        layers, an HTTP process spends 3 % less time on a short request.
         """
         stack: Any = super().build_middleware_stack()
         while not isinstance(stack, CrossOrigin):

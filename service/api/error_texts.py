@@ -1,9 +1,8 @@
 """The texts of errors in parameters, bodies and API keys, and of disabled features.
 
 If LibreTranslate has the same error, the text is exactly LibreTranslate's, because clients may
-compare texts. The details of a text name the value, the limit and the remedy. A text that this
-module does not have is written where its error is raised. Each dialect puts the texts into its own
-error format.
+compare texts. The details of a text name the value, the limit and the remedy. All other texts are
+written where their errors are raised. Each dialect puts the texts into its own error format.
 """
 
 from collections.abc import Sequence

@@ -116,7 +116,7 @@ class RequestMiddleware:
         try:
             self._check(scope, context)
             await self.app(scope, receive, response)
-        except ServiceError as error:  # an error of `_check`
+        except ServiceError as error:  # raised by `_check`
             await response.fail(error)
         except ClientDisconnect:  # the client disconnected before the end of the response
             context.outcome = "cancelled"
@@ -342,7 +342,7 @@ def parse_timeout(text: str) -> float:
         return int(text) / 1000
     raise InvalidRequestError(
         f"X-Request-Timeout-Ms is {text[:SHOWN_CHARS]}; it must be a whole number of milliseconds "
-        "from 1 to 9999999999. Leave it out for the server's own time limit."
+        "from 1 to 9999999999. Without this header, the server's own time limit applies."
     )
 
 

@@ -63,10 +63,7 @@ _URL = typer.Option(
     envvar="REGARD_URL", help="address of a running server; without it, a server is started"
 )
 _JSON = typer.Option("--json", help="print one JSON object, not a table")
-_SPLIT = typer.Option(
-    "--split/--no-split",
-    help="let the server split lines into sentences",
-)
+_SPLIT = typer.Option("--split/--no-split", help="let the server split lines into sentences")
 
 
 @app.command()
@@ -165,8 +162,7 @@ def load(
 def attention(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that translate")] = 16,
     tokens: Annotated[
-        int,
-        typer.Option(min=2, help="smallest number of tokens of the text sent for attention"),
+        int, typer.Option(min=2, help="smallest number of tokens of the text sent for attention")
     ] = 100,
     knockouts: Annotated[
         int, typer.Option(min=0, help="knock-outs in each request; 0 asks for attention values")
@@ -190,8 +186,9 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
     """Measure how much slower translations are while another client requests attention.
 
     This client requests the attention of all layers and heads for one text, in a loop. With
-    --knockouts, it requests this number of knock-outs of the text instead. Exits with 1 if the
-    ratio of p99 is above --limit, or if a request fails while attention is requested.
+    --knockouts, it requests this number of knock-outs of the text instead. Each knock-out switches
+    off one source word. Exits with 1 if the ratio of p99 is above --limit, or if a request fails
+    while attention is requested.
     """
     with _errors_shown():
         language, _ = split_pair(pair)
@@ -290,7 +287,7 @@ def detachment(
     """Measure how well the detachment score distinguishes shuffled pairs of lines from true pairs.
 
     A true pair is a line of --source and the line of --reference with the same number. A shuffled
-    pair has another line of --reference.
+    pair has another line of --reference. A high score is a sign of an unrelated translation.
     """
     with _errors_shown():
         sentences, translations = read_lines(source), read_parallel(source, reference)
@@ -304,7 +301,9 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that send single sentences")] = 8,
     lists: Annotated[int, typer.Option(min=0, help="clients that send lists")] = 4,
     size: Annotated[int, typer.Option(min=1, help="sentences in a list")] = 2048,
-    rounds: Annotated[int, typer.Option(min=1, help="window pairs: without, then with lists")] = 2,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="rounds; each is a window without lists, then one with them")
+    ] = 2,
     duration: Annotated[float, typer.Option(min=0.1, help="measured seconds per window")] = 15.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
@@ -316,8 +315,9 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Measure how much slower single sentences are while other clients send long lists.
 
-    In the windows with lists, one more client sends lists of 1000 sentences. Exits with 1 if the
-    ratio of p99 is above --limit, or if a request with a single sentence fails.
+    The run has periods, called windows. Lists are sent only in every second window. In these
+    windows, one more client sends lists of 1000 sentences. Exits with 1 if the ratio of p99 is
+    above --limit, or if a request with a single sentence fails.
     """
     with _errors_shown():
         language, _ = split_pair(pair)

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from service.bulk.rows import Row
 
 WINDOW_CHARS = 16_000_000
-"""A shard with more characters is sorted in parts of about this size, which limits the memory."""
+"""Approximate number of characters that are sorted at once, which limits the memory.
+
+A shard with more characters is sorted in parts of about this size.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def read_totals(folder: Path) -> Totals:
     """Returns the sums over all files of a journal.
 
     In the lines of one file, `cpu` and `machine_seconds` are running totals, so the largest value
-    counts. Of several lines with the failed rows of a chunk, the newest counts.
+    counts. If several lines give the failed rows of the same chunk, the newest line counts.
     """
     rows, cpu, machine, runs, actors = 0, 0.0, 0.0, 0, 0
     failed: dict[tuple[int, int], tuple[float, int]] = {}

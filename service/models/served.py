@@ -132,7 +132,7 @@ class Direction:
         target: Target language.
         vocabularies: Tokenizers of the two languages. If the model has language tokens, the
             tokenizers put the tokens of this pair before texts.
-        max_tokens: Largest number of tokens of a sentence; 0 for the limit of the server.
+        max_tokens: Largest number of tokens of a sentence; 0 if the limit of the server applies.
         has_attention: Whether the attention of the model can be inspected.
     """
 

@@ -50,7 +50,7 @@ class TextReader:
         default_prompt: Name of the prompt of requests without a `prompt_name`; None if such
             requests get no prompt.
         languages: Special tokens in front of a text, for each language that a request may name.
-            Empty for a model that needs no language.
+            The mapping is empty if the model needs no language.
     """
 
     name: str
@@ -77,7 +77,7 @@ class TextReader:
 
         Args:
             given: Text without lone surrogates, or ids of the vocabulary.
-            prompt: Prompt before the text; empty for none.
+            prompt: Prompt before the text. If it is empty, the text gets no prompt.
             direction: End at which a text that is too long is cut.
         """
         num_special = len(self.before) + len(self.behind)

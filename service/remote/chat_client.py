@@ -85,7 +85,7 @@ def refusal(status: int, retry_after: str, name: str) -> ServiceError:
 
     Args:
         status: The status.
-        retry_after: Value of the header Retry-After; "" without one.
+        retry_after: Value of the header Retry-After; "" if the reply has no such header.
         name: Served name of the model.
     """
     seconds = int(retry_after[:9]) if retry_after.isdecimal() else PAUSE_SECONDS

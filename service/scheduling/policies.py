@@ -157,7 +157,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives jobs to the workers that use the fewest rows, until all use about equally many."""
+        """Gives jobs first to the workers with the fewest rows, to spread the rows evenly."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return

@@ -121,7 +121,8 @@ class Scheduler:
             items: Items of one request, of any kinds.
             deadline: Time by time.perf_counter at which the unfinished items fail.
             is_first: Whether this is the first submission of the request. A later submission is not
-                refused for its expected wait, because the work of the earlier ones would be lost.
+                refused for its expected wait, because the work of the earlier submissions would be
+                lost.
             client: Identity of the client. Clients take turns in each lane.
 
         Raises:
@@ -257,7 +258,7 @@ class Scheduler:
         missing: Iterable[str] = (),
         gpu_models: Iterable[str] = (),
     ) -> None:
-        """Accepts a worker, which has loaded all of its models except for the missing ones.
+        """Accepts a worker, which has loaded all of its models except those in `missing`.
 
         Args:
             link: The channel to the worker.
@@ -306,8 +307,8 @@ class Scheduler:
     def report(self, link: Link, report: Report) -> None:
         """Settles the jobs that a worker has finished, and counts its work.
 
-        A reply takes the server 0.2 ms, and the replies are made in the order in which their jobs
-        are settled. The job with the earliest deadline is therefore settled first.
+        The server needs 0.2 ms to make a reply. It makes the replies in the order in which it
+        settles their jobs. The job with the earliest deadline is therefore settled first.
         """
         worker = self.workers[link]
         lengths: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)

@@ -31,7 +31,7 @@ class Submission(ResultStream):
         cancel: Called with all jobs if the stream ends while some jobs are unfinished.
 
     Attributes:
-        prediction: Predicted time of all items; None without a prediction.
+        prediction: Predicted time of all items; None if no time was predicted.
     """
 
     def __init__(self, total: int, cancel: Callable[[Sequence[Job]], None]) -> None:

@@ -23,7 +23,8 @@ class TaskKind:
             other work waits. Returns None for the kind that always runs.
         series: Names of the kind's model calls and token counts in the metrics.
         lengths: Takes an item and the value of its result. Returns the number of source tokens and,
-            for a translation, the number of target tokens. None for a kind without these counts.
+            for a translation, the number of target tokens. The attribute is None if the kind has no
+            such counts.
     """
 
     item: type[WorkItem]

@@ -16,7 +16,7 @@ class Quota:
 
     Args:
         database: Holds the counts.
-        limit: Largest number of characters of an account in a month; 0 for no limit.
+        limit: Largest number of characters of an account in a month; 0 means no limit.
     """
 
     def __init__(self, database: Database, limit: int) -> None:

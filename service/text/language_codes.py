@@ -15,7 +15,8 @@ from babel.core import get_global
 MAX_CODE_CHARS = 35
 MAX_ACCEPT_ENTRIES = 10
 
-# This set is checked first. Locale.parse would search the disk for each unknown tag, for 0.2 ms.
+# This set is checked first, because Locale.parse searches the disk for each unknown tag. Each such
+# search takes 0.2 ms.
 _LOCALES = frozenset(localedata.locale_identifiers())
 
 # Maps a code to another code of the same language. Each of these languages has two codes in BCP 47,

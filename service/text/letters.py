@@ -5,8 +5,8 @@ import re
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 )
-"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han. The text
-is a part of a character class of a regular expression."""
+"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han. The string
+is used inside the brackets of a character class in regular expressions."""
 
 _LETTER = re.compile(r"[^\W\d_]")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")

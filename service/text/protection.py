@@ -197,7 +197,10 @@ def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:
 
 
 def _find(text: str, rare: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Returns the spans in order. `rare` is searched only between the spans of other patterns."""
+    """Returns the spans in order.
+
+    The pattern `rare` is applied only to the text between the spans that other patterns match.
+    """
     found = [match.span() for match in _FORMS.finditer(text)] if _TRIGGER.search(text) else []
     found += [match.span() for match in _PICTOGRAMS.finditer(text)]
     known = list(_merged(sorted(found)))

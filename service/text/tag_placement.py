@@ -228,9 +228,10 @@ class Placement:
         """
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)
-        # costs[t] is the cost of the place before target word t: a sum of attention shares. For
-        # target words before the place, these are their shares on source words that do not precede
-        # the element. For the other target words, these are their shares on source words that do.
+        # costs[t] is the cost of the place before target word t: the attention shares that
+        # contradict this place. Each target word before the place adds its shares on the source
+        # words that do not precede the element. Each target word after the place adds its shares on
+        # the source words that precede the element.
         costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
             [np.cumsum(earlier[::-1])[::-1], [0.0]]
         )

@@ -31,9 +31,9 @@ class XmlRules:
         ignored: Elements that stay as they are.
         splitting: Elements whose tags end a sentence.
         non_splitting: Elements whose tags do not end a sentence.
-        detects_outline: Applies to all elements in neither `splitting` nor `non_splitting`. If
-            true, the tags of such an element end a sentence unless words are beside the element.
-            If false, its tags never end a sentence.
+        detects_outline: Applies to each element that is neither in `splitting` nor in
+            `non_splitting`. If true, the tags of such an element end a sentence unless words are
+            beside the element. If false, its tags never end a sentence.
     """
 
     ignored: frozenset[str] = frozenset()

@@ -77,8 +77,8 @@ class WorkerConfig:
 class Compute:
     """Server to worker: compute items.
 
-    The server sends items only while the worker has free capacity. Messages arrive in order: the
-    capacity that an Abort frees can be used by the next Compute.
+    The server sends items only while the worker has free capacity. Messages arrive in order, so the
+    next Compute can use the capacity that an Abort frees.
     """
 
     items: Sequence[WorkItem]

@@ -26,7 +26,7 @@ from model.precision import Precision, select_precision
 logger = logging.getLogger("regard.native")
 
 INSTRUCTION_SETS = ("avx512vnni", "avx2", "neon")
-"""Instruction sets, best first; the build of each is an extension module `_<name>`."""
+"""Instruction sets, best first. The build for a set is the extension module `_<name>`."""
 
 
 ACTIVATIONS = {

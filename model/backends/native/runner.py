@@ -120,9 +120,9 @@ class NativeRunner:
         """Encodes sequences, as many per native call as the limit of tokens allows.
 
         The encoding of a finished sequence stays in memory until a new sequence takes its place.
-        If an equal sequence comes before that, it is not encoded again. If a guard rejects a
-        translation, the server soon decodes the same sentence again. For one client, this takes
-        about a fifth less time.
+        If an equal sequence comes before that, it is not encoded again. For example, the server
+        decodes a sentence again if a guard (`service.tasks.translation.guards`) rejects its
+        translation. For one client, this second decoding takes about a fifth less time.
         """
         stats = []
         for group in self._groups(sequences):

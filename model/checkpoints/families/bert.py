@@ -69,8 +69,8 @@ class Defaults:
 
     Attributes:
         pad_id: Padding id, after which positions begin. MPNet always has this id. In RoBERTa,
-            XLM-RoBERTa and CamemBERT, an option replaces it. None for BERT, whose positions begin
-            at 0.
+            XLM-RoBERTa and CamemBERT, an option can replace it. The value is None for BERT, whose
+            positions begin at 0.
         token_types: Default of `type_vocab_size`; 0 if the family has no token types.
         relative_buckets: The fixed `relative_attention_num_buckets`; 0 if the family has no
             relative positions.

@@ -68,10 +68,10 @@ class CrossEncoderConfig:
         model: Encoder, and the head as Dense modules on the vector of the first token.
         vocab_size: Number of token ids.
         num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
-            in the other families. Type 0 is the query, type 1 the text. With 2 types, the token
-            table has two rows for each token. The second row is for tokens of a text, and includes
-            the vector of type 1. The caller therefore adds `vocab_size` to the ids of a text
-            (`model.checkpoints.cross_encoder`).
+            in the other families. Type 0 is the query, and type 1 is the text. With 2 types, the
+            token table has two rows for each token. The second row is for tokens of a text, and
+            includes the vector of type 1. The caller therefore adds `vocab_size` to the ids of a
+            text (`model.checkpoints.cross_encoder`).
         label: Name of the only label.
     """
 

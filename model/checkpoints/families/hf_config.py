@@ -118,7 +118,7 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
     Args:
         folder: The folder of `config.json`.
         num_bytes: Size of the weight files in bytes. If the sizes in the config need more weights
-            than `num_bytes`, the config is refused before memory is reserved.
+            than the files have bytes, the config is refused before memory is reserved.
         unk_id: Id of the unknown token in the vocabulary.
 
     Raises:

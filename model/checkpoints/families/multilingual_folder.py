@@ -162,8 +162,8 @@ def read_ids(folder: Path) -> dict[str, int]:
 
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
     because this file has only three of the four special tokens. The ids of the language tokens
-    follow the ids of the pieces. If the config gives a vocabulary that is larger by at most
-    MAX_UNUSED ids, unused ids fill the rest.
+    follow the ids of the pieces. The vocabulary size in the config may be larger by up to
+    MAX_UNUSED ids. Unused ids then fill the rest.
 
     Raises:
         CheckpointFormatError: A file is damaged.

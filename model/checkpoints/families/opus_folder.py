@@ -219,8 +219,8 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
     Raises:
         CheckpointNotFoundError: There is no such `.json` file.
-        CheckpointFormatError: The file is damaged. Or the ids are not 0, 1, 2 and so on, or EOS or
-            UNK is missing.
+        CheckpointFormatError: The file is damaged, EOS or UNK is missing, or the ids are not 0, 1,
+            2 and so on.
     """
     ids = read_options(path) if path.suffix == ".json" else _read_yaml(path)
     numbers = [number for number in ids.values() if type(number) is int]

@@ -123,8 +123,8 @@ def read_folder(folder: Path) -> EmbeddingFiles:
 
     Raises:
         CheckpointNotFoundError: The folder has neither `modules.json` nor a served encoder.
-        CheckpointFormatError: A part is missing or is a pointer of Git LFS, or a JSON file is
-            damaged. Or `modules.json` names a path outside the folder.
+        CheckpointFormatError: A part is missing or is a pointer of Git LFS, a JSON file is
+            damaged, or `modules.json` names a path outside the folder.
         UnsupportedModelError: Modules are not implemented; the error lists all of them.
     """
     encoder, head = folder, None

@@ -172,8 +172,8 @@ class MarianFile:
             )
         # The header of an int8 matrix has the shape (in, out), but the bytes are in the order
         # (out, in). The returned array keeps the order of the bytes. The bytes of a table _Wt of
-        # shape (V, D) are in the order (D, V), so the array is transposed back to (V, D). Only in
-        # Wemb do the bytes have the order of the header's shape.
+        # shape (V, D) are in the order (D, V), so the array is transposed back to (V, D). Tables
+        # named Wemb are the exception: their bytes are in the order of the header's shape.
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array), multiplier

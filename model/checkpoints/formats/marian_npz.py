@@ -21,7 +21,7 @@ DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""Errors for a file that is missing, damaged or no archive, or that contains Python objects."""
+"""Errors for a file that is missing or damaged, is not an archive, or has Python objects."""
 
 
 class MarianNpz(MarianFile):

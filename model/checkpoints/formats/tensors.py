@@ -36,8 +36,8 @@ def read_tensors(weights: Path) -> Arrays:
 
     Raises:
         CheckpointFormatError: A file is damaged, is too large, is a pointer of Git LFS, or holds
-            more than tensors. Or two files hold the same tensor, or a tensor is not in the shard
-            that the index names.
+            more than tensors. The error is also raised if two files hold the same tensor, or if a
+            tensor is not in the shard that the index names.
         CheckpointNotFoundError: A shard is missing, or the index cannot be read.
     """
     arrays: Arrays = {}

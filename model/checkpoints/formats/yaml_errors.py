@@ -3,7 +3,8 @@
 import yaml
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
-"""Errors of PyYAML, and of taking values from what it has read.
+"""Errors that PyYAML raises, and errors that arise when code takes values from its result.
 
-Malformed dates, booleans and numbers raise the plain errors. Deep nesting raises a RecursionError.
+For malformed dates, booleans and numbers, PyYAML raises built-in errors instead of a YAMLError. For
+deep nesting, it raises a RecursionError.
 """

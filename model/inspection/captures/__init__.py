@@ -1,1 +1,1 @@
-"""Defines captures, which collect the results of queries from a forward pass."""
+"""Defines captures, which collect the results of queries during a forward pass."""

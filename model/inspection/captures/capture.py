@@ -1,4 +1,4 @@
-"""Defines a capture, which collects the result of one query from a forward pass.
+"""Defines a capture, which collects the result of one query during a forward pass.
 
 Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
 number of attending tokens, and S the number of attended tokens. U is a number of vocabulary ids,
@@ -42,11 +42,11 @@ class LayerRest:
 
     Attributes:
         norm: Layer norm after the residual sum; None in a pre-norm layer, which has no such norm.
-        feed_forward: Returns the output (N, D) of the feed-forward sublayer, without the residual
-            sum, for the stream (N, D) before that sublayer. None if another attention sublayer
-            comes before the feed-forward sublayer.
-        finish: Returns the output (N, D) of the layer for the stream (N, D) after the attention
-            sublayer. The N rows may be any tokens of the sentence, also with repetition.
+        feed_forward: Maps the stream (N, D) before the feed-forward sublayer to the output (N, D)
+            of that sublayer, without the residual sum. None if another attention sublayer comes
+            before the feed-forward sublayer.
+        finish: Maps the stream (N, D) after the attention sublayer to the output (N, D) of the
+            layer. The N rows may be any tokens of the sentence, also with repetition.
     """
 
     norm: nn.Module | None
@@ -71,8 +71,8 @@ class ProjectedHeads:
         value: Values (H, S, K).
         bias: Term added to the scores; None if there is no such term. In the decoder's
             self-attention, it is the causal mask (T, S). In a text encoder, it is the bias of each
-            head (H, T, S), from relative positions or a window. The bias is -inf where a query does
-            not attend.
+            head (H, T, S), from relative positions or from local attention. The bias is -inf where
+            a query does not attend.
         module: The attention sublayer.
         stream: Residual stream (T, D) before the sublayer.
         rest: The rest of the layer after the sublayer.

@@ -34,8 +34,8 @@ class Contributions(ABC):
             of the layer after it.
 
     Attributes:
-        edges_per_token: Number of edges that take about as long to compute as half a layer for one
-            token. An edge is a pair of an attending and an attended token.
+        edges_per_token: An edge is a pair of an attending and an attended token. Computing this
+            number of edges takes about as long as half a layer for one token.
     """
 
     edges_per_token: ClassVar[int]
@@ -83,11 +83,11 @@ class Contributions(ABC):
 class Alti(Contributions):
     """Computes contributions from the distance between each summand and the sum (ALTI).
 
-    The contribution of a summand is large if the sum would be much shorter without this summand.
-    With self-attention, the residual stream counts as a summand of the token itself, and each row
-    sums to 1. With cross-attention, the stream also has a share, but the result has no column for
-    it. A row then sums to 1 minus the share of the stream. If no summand makes the sum longer, all
-    contributions are 0.
+    A summand is the vector that one attended token adds to the residual stream. Its contribution is
+    large if the sum would be much shorter without this summand. With self-attention, the residual
+    stream counts as a summand of the token itself, and each row sums to 1. With cross-attention,
+    the stream also has a share, but the result has no column for it. A row then sums to 1 minus the
+    share of the stream. If no summand makes the sum longer, all contributions are 0.
 
     Sources: Ferrando et al. 2022, "Measuring the Mixing of Contextual Information in the
     Transformer", equations 6 to 9; Ferrando et al. 2022, "Towards Opening the Black Box of Neural

@@ -156,7 +156,7 @@ def add_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
 
 
 def last_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Stores the mean over the heads of the layer, from which one rollout step is computed."""
+    """Stores the mean over the heads of the layer; one rollout step is computed from this mean."""
     result[0, 0] = heads.mean(dim=0)
 
 

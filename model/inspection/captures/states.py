@@ -62,7 +62,7 @@ class StatesCapture(Capture):
         attended = rest.add(stream, output)
         feed_forward = None if rest.feed_forward is None else rest.feed_forward(attended)[0]
         self.states = LayerStates(
-            # A copy, because the batch may overwrite the stream.
+            # The vector is copied, because the batch may overwrite the stream.
             stream[0].clone(),
             output[0],
             attended[0],

@@ -6,7 +6,7 @@ from service.errors import NotFoundError
 
 
 class AdminPort:
-    """Hides /metrics, and the routes that load and unload models, on all other ports.
+    """Hides /metrics, and the routes that load and unload models, except on the admin port.
 
     Args:
         port: The admin port; 0 leaves these routes on every port.

@@ -11,7 +11,7 @@ from service.console import console, stop
 from service.settings.keys import DEFAULT_SCOPES, HASH, digest_of, read_keys
 
 KEY_BYTES = 32
-"""Number of random bytes in a key. No search can find a key of this length from its hash."""
+"""Number of random bytes in a key. Brute force cannot find a key of this length from its hash."""
 
 app = typer.Typer(help="Make and check API keys.", no_args_is_help=True)
 

@@ -17,8 +17,8 @@ class AccessRules:
     Attributes:
         hosts: Decides for which hosts the server answers.
         origins: Decides which pages may call the server.
-        admin_port: On all ports except the admin port, hides /metrics and the routes that load and
-            unload models.
+        admin_port: If the server has an admin port, hides /metrics and the routes that load and
+            unload models on all other ports.
     """
 
     hosts: Hosts

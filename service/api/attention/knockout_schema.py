@@ -1,4 +1,7 @@
-"""Schemas of the requests and the responses of /attention/knockout."""
+"""Schemas of the requests and the responses of /attention/knockout.
+
+A knock-out is a set of parts of the model that are switched off together.
+"""
 
 from typing import Annotated, Self
 
@@ -25,8 +28,8 @@ class PartQuestion(Parameters):
     model_config = ConfigDict(extra="forbid")
 
     kind: Kind = Field("cross", description="`encoder`, `decoder` or `cross`.")
-    layers: Numbers = Field("all", description="Numbers of layers, or `all`; -1 is the last layer.")
-    heads: Numbers = Field("all", description="Numbers of heads, or `all`; -1 is the last head.")
+    layers: Numbers = Field("all", description="Layer numbers, or `all`; -1 is the last layer.")
+    heads: Numbers = Field("all", description="Head numbers, or `all`; -1 is the last head.")
 
 
 class HeadsQuestion(PartQuestion):
@@ -150,7 +153,10 @@ class KnockoutEffectBody(BaseModel):
 
 
 class KnockoutResponse(BaseModel):
-    """The changes that each knock-out causes. A number is null if a probability is 0."""
+    """The changes that each knock-out causes.
+
+    A log-probability or a change is null if it is not finite, because a probability is 0.
+    """
 
     model: str
     source: LabelsBody

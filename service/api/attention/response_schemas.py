@@ -78,7 +78,10 @@ class LikeliestBody(BaseModel):
     tokens: list[list[str]] = Field(
         description="A list is shorter than `top_k` if fewer tokens have a probability above 0."
     )
-    ids: list[list[int]] = Field(description="-1 stands for a token with the probability 0.")
+    ids: list[list[int]] = Field(
+        description="Ids of `tokens`. If fewer than `top_k` tokens have a probability above 0, -1 "
+        "fills the rest of the list."
+    )
     log_probs: list[list[float | None]] = Field(description="null if the probability is 0.")
 
 

@@ -100,7 +100,7 @@ async def steps(request: Request) -> Response:
     openapi_extra=request_body(KnockoutBody),
 )
 async def knockout(request: Request) -> Response:
-    """Returns how a translation changes without some heads, edges or source words."""
+    """Returns how a translation changes without some heads, pairs of tokens or source words."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, KnockoutBody, services.settings.max_body_bytes)

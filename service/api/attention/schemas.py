@@ -110,7 +110,7 @@ Numbers = Annotated[
     Field(json_schema_extra=not_empty),
     BeforeValidator(check_numbers),
 ]
-"""Numbers of layers or heads, or `all`."""
+"""Layer numbers or head numbers, or `all`."""
 
 Decimals = Annotated[int, Field(ge=0, le=9), NotBool]
 
@@ -210,10 +210,10 @@ class AttentionRequest(AttentionQuestion):
     )
     layers: Numbers = Field(
         [-1],
-        description="Numbers of layers, or `all`. Negative numbers count from the end: -1 is the "
+        description="Layer numbers, or `all`. Negative numbers count from the end: -1 is the "
         "last layer. With `format` `bertviz` the default is `all`.",
     )
-    heads: Numbers = Field("all", description="Numbers of heads, or `all`; -1 is the last head.")
+    heads: Numbers = Field("all", description="Head numbers, or `all`; -1 is the last head.")
     reduce: Reduce = Field(
         "mean_heads",
         description="Reduction over heads and layers. `format` `bertviz` shows every head. With "
@@ -314,8 +314,9 @@ class AttentionRequest(AttentionQuestion):
     def _fill(cls, fields: Any) -> Any:
         """Adds the defaults that depend on other fields.
 
-        Generated clients send the documented default of every field. For bertviz, which always
-        shows every head, the default mean_heads therefore counts as absent.
+        Generated clients send the documented default of every field. The default of `reduce` is
+        `mean_heads`, but the format bertviz always shows every head. In a request for bertviz,
+        `mean_heads` therefore counts as absent.
         """
         if not isinstance(fields, dict):
             return fields

@@ -66,5 +66,7 @@ class DocumentStatus(BaseModel):
     billed_characters: int | None = Field(
         None, description="Number of code points of the texts, if `status` is `done`."
     )
-    error_message: str | None = Field(None, description="Reason, if `status` is `error`.")
+    error_message: str | None = Field(
+        None, description="Reason for the failure, if `status` is `error`."
+    )
     message: str | None = Field(None, description="The same as `error_message`.")

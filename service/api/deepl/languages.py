@@ -29,7 +29,7 @@ class LanguagesRequest(Parameters):
     """The parameters of `GET` or `POST /v2/languages`, in the query, as JSON or as a form."""
 
     type: Literal["source", "target"] = Field(
-        "source", description="`source` or `target` languages."
+        "source", description="Which languages to list: `source` or `target`."
     )
     auth_key: Any = Field(
         None, description="Key, if the server has keys and the header `Authorization` has none."
@@ -57,7 +57,7 @@ class DeepLLanguage(BaseModel):
             {
                 "name": "type",
                 "in": "query",
-                "description": "`source` or `target` languages.",
+                "description": "Which languages to list: `source` or `target`.",
                 "schema": LanguagesRequest.model_json_schema()["properties"]["type"],
             }
         ]

@@ -64,8 +64,8 @@ class DeepLRequest(Parameters):
     split_sentences: SplitSentences = Field(
         "1",
         description="`1` splits at punctuation and line breaks, `nonewlines` only at punctuation. "
-        "`0` takes each text as one sentence. With `tag_handling`, line breaks end no sentence, "
-        "and `0` takes each block as one sentence.",
+        "`0` takes each text as one sentence. With `tag_handling`, line breaks do not end a "
+        "sentence, and `0` takes each block as one sentence.",
     )
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
         "default",

@@ -160,9 +160,9 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
 
 
 def sample(texts: Sequence[str]) -> list[str]:
-    """Returns the first texts of a list.
+    """Returns the first texts of a list, until their total cost exceeds MAX_DETECT_CHARS.
 
-    The last returned text is the first one with which the total cost exceeds MAX_DETECT_CHARS.
+    The text that raises the total above this limit is included.
     """
     end = len(texts)
     for index, chars in enumerate(accumulate(map(cost, texts))):

@@ -82,7 +82,7 @@ class TokenScoreBody(BaseModel):
 
 
 class SentenceScoreBody(BaseModel):
-    """The log-probability of one sentence."""
+    """The score of one sentence, and the log-probability of each of its tokens."""
 
     score: float = Field(description="Mean log-probability of its tokens.")
     tokens: list[TokenScoreBody]

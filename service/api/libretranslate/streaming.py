@@ -28,7 +28,7 @@ SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 SECONDS_LEFT_TO_READ = 5.0
-"""Time after the time limit of a request in which the client can still read events."""
+"""Seconds for which a client can still read events after the time limit of its request."""
 
 DESCRIPTION: dict[str, Any] = {
     "description": "The translation. With `Accept: text/event-stream`, the response has an event "

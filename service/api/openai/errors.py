@@ -34,7 +34,7 @@ class OpenAIKind:
 
     Attributes:
         error_type: Value of `type`.
-        code: Value of `code`; None where OpenAI has none.
+        code: Value of `code`; None if OpenAI has no code for this kind.
     """
 
     error_type: str

@@ -59,7 +59,7 @@ class EmbeddingsRequest(EmbedParameters):
     )
     dimensions: Positive | None = Field(
         None,
-        description="Number of values to keep from the start of each vector. The default is all.",
+        description="Number of values to keep from the start of each vector; by default all.",
     )
     user: Any = Field(None, description="Accepted and ignored.")
     truncate: bool = Field(
@@ -78,7 +78,7 @@ class EmbeddingBody(BaseModel):
 
     object: Literal["embedding"] = "embedding"
     index: int = Field(description="Index of the input.")
-    embedding: list[float] | str = Field(description="Numbers, or base64.")
+    embedding: list[float] | str = Field(description="Numbers, or one base64 text.")
     truncated: Literal[True] | None = Field(
         None, description="Present only if the input was longer than the limit of the model."
     )

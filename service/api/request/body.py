@@ -53,7 +53,8 @@ async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
         ClientDisconnect: The client closed the connection.
     """
     body = await read_body(request, max_bytes)
-    # Some clients send the header with every request. It describes no body of GET and DELETE.
+    # Some clients send Content-Type even with a GET or DELETE request that has no body. The header
+    # is then ignored.
     is_empty = not body and request.method in ("GET", "DELETE")
     content_type = "" if is_empty else media_type(request)
     if content_type == JSON:

@@ -29,7 +29,7 @@ BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
 """Types of the validation errors that pydantic raises if a value is not an integer.
 
-orjson reads an integer of more than 64 bits as a float, and pydantic refuses so large a float.
+orjson reads an integer of more than 64 bits as a float, and pydantic refuses a float of this size.
 """
 
 ABOUT = ("title", "description", "default")
@@ -207,7 +207,8 @@ def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
     fault = max(first, key=lambda fault: len(fault["loc"]))
     # For a union, pydantic puts the member type into the place: ("q", "list[str]", 1).
     types = re.compile(r"\[|^(str|int|constrained-int)$")
-    # The first part is a parameter. So is the last part of the place of an unknown parameter.
+    # The first part of a place is the name of a parameter. If the fault is an unknown parameter,
+    # the last part is the name of this parameter. Both parts are kept, even if they match `types`.
     kept = {0, len(fault["loc"]) - 1 if fault["type"] == "extra_forbidden" else 0}
     place = [
         part for at, part in enumerate(fault["loc"]) if at in kept or not types.search(str(part))

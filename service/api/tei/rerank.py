@@ -58,7 +58,9 @@ class Rank(BaseModel):
 
     index: int = Field(description="Index of the text in the request.")
     score: float = Field(description="Relevance of the text to the query.")
-    text: str | None = Field(None, description="The text, with `return_text`.")
+    text: str | None = Field(
+        None, description="The text. Absent unless the request has `return_text`."
+    )
 
 
 @router.post(

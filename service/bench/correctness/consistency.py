@@ -77,6 +77,6 @@ def restore(order: Sequence[int], items: Sequence[str]) -> list[str]:
 
 
 def differing_lines(alone: Sequence[str], others: Sequence[str]) -> list[int]:
-    """Returns the numbers of the lines whose two translations differ, counted from 1."""
+    """Returns the numbers, counted from 1, of the lines whose two translations differ."""
     pairs = enumerate(zip(alone, others, strict=True), 1)
     return [line for line, (one, other) in pairs if one != other]

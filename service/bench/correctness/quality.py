@@ -8,7 +8,7 @@ from service.bench.client import BenchError
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of all translations together, compared with the reference; from 0 to 100."""
+    """Corpus scores of the translations against the reference, from 0 to 100."""
 
     bleu: float
     chrf: float

@@ -39,8 +39,8 @@ class Alignment:
             unit is tokens; after `in_text` it is code points of the text.
         target_words: [first, end) of each target word, in the same unit.
         pairs: Index of a source word, index of a target word, and weight with which the target word
-            attends to the source word. Sorted by target word. Every target word is in one pair,
-            unless the source has no words.
+            attends to the source word. The pairs are sorted by target word. Every target word is in
+            one pair, unless the source has no words.
         pharaoh: The pairs as "source-target", separated by spaces.
     """
 

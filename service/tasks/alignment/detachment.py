@@ -16,7 +16,7 @@ def detachment(weights: NDArray[np.float32]) -> float:
 
     The result is 0 if all source tokens get the same attention. It is nearly 1 if one of many
     tokens gets all attention. The distance is the Wasserstein distance with a cost of 1 between any
-    two different tokens. With this cost, it is half the sum of the absolute differences.
+    two different tokens. With this cost, the distance is half the sum of the absolute differences.
 
     Args:
         weights: Cross-attention (T, S) of T target tokens to S source tokens, EOS included.

@@ -189,7 +189,7 @@ def check_size(
     Args:
         query: The query, which is the same for all sentences.
         lengths: Numbers of source and target tokens of each sentence.
-        top_k: Number of values that are returned of each row; None for all.
+        top_k: Number of values to return for each row; None for all values.
         limit: Largest number of values in a response. COMPUTED_PER_RETURNED times as many may be
             computed.
 

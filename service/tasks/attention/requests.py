@@ -68,7 +68,7 @@ class InspectionRequest(ModelChoice):
     """Asks for attention matrices of one or more texts.
 
     Attributes:
-        texts: Texts; each is one sequence, or with `is_split` any number of sentences.
+        texts: Texts. Each text is one sequence; with `is_split`, each of its sentences is one.
         target_texts: Translations, one for each text. None stands for the model's own translation.
         is_split: Whether texts are split into sentences.
         kinds: Kinds of attention.

@@ -30,7 +30,7 @@ class Encoder:
         config: Sizes and switches of the model.
         max_tokens: Largest number of tokens of a text, special tokens included.
         tokenize: Tokenises a text that already begins with the prompt.
-        prompt: Prompt before each text; "" for none.
+        prompt: Prompt before each text; "" if there is no prompt.
     """
 
     name: str

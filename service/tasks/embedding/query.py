@@ -17,7 +17,8 @@ class ReadingOptions:
     Attributes:
         truncate: Whether inputs that are too long for the model are cut. If false, they are
             refused.
-        truncation_direction: End that is cut off.
+        truncation_direction: Side on which a long input is cut: the start (left) or the end
+            (right).
         prompt_name: Name of the prompt in front of each text; None for the model's default.
     """
 
@@ -37,7 +38,8 @@ class EmbedQuery:
         model: Served name; None for the first embedding model.
         dimensions: Number of values to keep from the start of each vector; None keeps all.
         is_normalized: Whether vectors are scaled to length 1.
-        is_per_token: Whether each token gets a vector, neither pooled nor scaled.
+        is_per_token: Whether each token gets a vector of its own. If true, the vectors are neither
+            pooled nor scaled.
     """
 
     inputs: Sequence[Input]

@@ -1,1 +1,1 @@
-"""The translation of texts: prepare, submit sentences, repair, put tags back, join."""
+"""Translates texts: prepares them, submits their sentences, repairs and joins the results."""

@@ -76,8 +76,8 @@ def loops(reading: Reading) -> bool:
     if len(tokens) - len(set(tokens)) < MIN_REPEATED_TOKENS:
         return False
     # A loop of n repeated tokens has at least n - 1 repeated pairs of neighbouring tokens.
-    # There is one pair fewer than tokens. The number of tokens minus the number of different pairs
-    # is therefore at least n.
+    # The translation has one pair fewer than it has tokens. The number of tokens minus the number
+    # of different pairs is therefore at least n.
     if len(tokens) - len({*pairwise(tokens)}) < MIN_REPEATED_TOKENS:
         return False
     return has_loop(tokens) and not has_loop(reading.source_ids)

@@ -26,7 +26,7 @@ class Prepared:
         segments: Sentences of the text, and the separators between them.
         sources: Source token ids of each sentence, EOS included.
         detected: Detected source language; None if the request names it.
-        num_cut: Number of sentences that were cut into pieces, because the model has a limit.
+        num_cut: Number of sentences that were cut into pieces, because they had too many tokens.
         carriage: Protected spans of the text. A model must not change them.
         max_tokens: Limit of the number of tokens of a sentence, without EOS.
         tags: Maps the index of each sentence that has inline tags to these tags.
@@ -34,7 +34,7 @@ class Prepared:
             its translation. The best translation has rank 0.
         formatting: Gives the translations the case and the final punctuation of their sentences.
         alignments: Alignment of the words of each sentence, in code points of the text and of its
-            translation; empty unless the request asks for it.
+            translation; empty unless the request asks for alignments.
         decoded: Maps the index of a sentence to its best translation, if it has been decoded.
         warnings: Guards that reject the final translations of sentences. A guard is a check for
             wrong translations.

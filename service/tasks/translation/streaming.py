@@ -1,4 +1,4 @@
-"""Translates a limited number of a request's sentences at once, and yields them in order."""
+"""Translates the sentences of a request, a limited number at a time; yields them in order."""
 
 import asyncio
 from collections import deque
@@ -26,8 +26,9 @@ of other streams.
 MAX_AHEAD = 256
 """Largest limit on open sentences, however many sentences the reader has taken.
 
-If the reader stops, at most MAX_AHEAD sentences are translated in vain. The number is above 128,
-because the two workers of a small machine together decode 128 sentences at once.
+If the reader stops, at most MAX_AHEAD sentences are translated in vain. The two workers of a small
+machine together decode 128 sentences at once. The limit is above 128, so that one stream can keep
+both workers busy.
 """
 
 

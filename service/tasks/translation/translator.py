@@ -1,4 +1,4 @@
-"""The translation task: detect, split, tokenise, submit, detokenise, join."""
+"""The translation task: prepares texts, submits their sentences, and joins the translations."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -57,8 +57,8 @@ class TranslationRequest:
         is_aligned: Whether the words of each sentence and its translation are aligned. Such a
             request is refused if no single model has the language pair, or if the model is remote.
             Such a request must not have `protects`, markup or `terms`.
-        protects: Whether the protected spans come back unchanged: placeholders, URLs, markup and
-            rare symbols. If true, the translations also get the case and the final punctuation of
+        protects: Whether protected spans (placeholders, URLs, markup, rare symbols) come back
+            unchanged. If true, the translations also get the case and the final punctuation of
             the texts.
         is_html: Whether the texts are HTML. Protected spans of HTML come back unchanged even
             without `protects`.

@@ -52,8 +52,8 @@ class Formatting:
 def _is_tag(char: str, source: str) -> bool:
     """Returns whether a character is the marker of a tag.
 
-    The source has the markers of all other protected spans, so a marker that it does not have
-    belongs to a tag.
+    The source has the markers of all protected spans except tags. A marker that is missing in the
+    source therefore belongs to a tag.
     """
     return ord(char) >= FIRST_MARKER and char not in source
 
@@ -68,8 +68,8 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, langu
     Args:
         chunked: Sentences. Their texts and token ids are changed.
         tokenizer: Tokenizer of the source.
-        limit: Largest number of tokens of a sentence. A sentence that would have more stays as it
-            is.
+        limit: Largest number of tokens of a sentence. A sentence stays as it is if its new form
+            would exceed this limit.
         language: Code of the source.
     """
     language = language.partition("-")[0]

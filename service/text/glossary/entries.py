@@ -23,8 +23,8 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
     Args:
         text: One entry a line. Empty lines are skipped. In `csv`, a line with only empty columns is
             skipped too.
-        entries_format: `tsv` or `csv`. A line of `csv` may have two more columns for the languages,
-            which are ignored.
+        entries_format: `tsv` or `csv`. A line of `csv` may have two more columns for the languages.
+            These two columns are ignored.
 
     Raises:
         InvalidRequestError: A line is not an entry, a term is invalid, a source term occurs twice,

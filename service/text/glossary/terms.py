@@ -70,7 +70,8 @@ class Terms:
             if words:
                 self._by_first.setdefault(words[0].casefold(), []).append(_Term(words, target))
         for terms in self._by_first.values():
-            # Of terms with equally many words, those with capitals match fewer words.
+            # The first term that matches is taken. Among terms of equally many words, those with
+            # capitals come first, because they match fewer spellings.
             terms.sort(key=lambda term: (-len(term.source), is_lower(term.source)))
 
     def find(self, sentence: str) -> list[Match]:
@@ -149,10 +150,11 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
-    """Returns the target term with capitals like the given words; None if they do not match.
+    """Returns the target term with capitals like the given words.
 
-    The rules for capitals in the source term are in the docstring of this module. A capital letter
-    at the start of a sentence does not change the target term.
+    The result is None if the given words do not match the source term. The docstring of this module
+    has the rules for capitals in the source term. A capital letter at the start of a sentence does
+    not change the target term.
     """
     source = list(term.source)
     if [*given] == source:

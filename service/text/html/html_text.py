@@ -22,7 +22,8 @@ _DOCUMENT = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _MARK = "\ufeff"
-"""Byte order mark. The parser would read a document that begins with it as a fragment."""
+"""Byte order mark. `_DOCUMENT` does not match a text that begins with this mark. If the mark
+were not removed first, such a document would be parsed as a fragment."""
 
 _LAST_TAGS = re.compile(
     r"<!--|<(?P<raw>script|style|textarea)\b|</(?:body|html)\s*>", re.IGNORECASE
@@ -136,7 +137,7 @@ def _source(element: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Returns the text of an HTML text without tags and opaque elements; entities are decoded.
+    """Returns the words of an HTML text, without tags and opaque elements; decodes entities.
 
     Raises:
         InvalidRequestError: The tags are nested too deeply.

@@ -1,8 +1,8 @@
 """Recognises a language that the server does not offer, by its most frequent words.
 
 The language detector compares only the offered languages. On a server for English and Portuguese,
-it therefore mistakes German for English. Function words, frequent words such as "und" and "nicht",
-show the language. They must outnumber the function words of every offered language.
+it therefore mistakes German for English. Function words are frequent words, such as "und" and
+"nicht". They show the language if they outnumber the function words of every offered language.
 
 With English among the offered languages, none of 997 English FLORES sentences is mistaken for
 another language. The first words of each sentence were also tested alone. Two of these short texts,

@@ -53,7 +53,7 @@ class TokenBudget:
         Args:
             waiting: Items in order of arrival. The items that are taken are removed.
             running: Items of the batch in progress.
-            rows: Largest number of rows that the items may take together.
+            rows: Largest number of rows that the taken items may occupy together.
         """
         self._recover()
         limit = min([each for each in (self.usual, self.limit) if each is not None], default=None)

@@ -108,8 +108,9 @@ class TranslationExecutor(Executor[TranslationItem]):
     def _next_items(self, searches_first: bool) -> tuple[list[TranslationItem], bool]:
         """Takes waiting items, and returns whether they are searches that other items wait for.
 
-        If a guard has rejected a translation, the sentence comes again as a search. Its request has
-        waited for one translation already. Waiting searches, except bulk items, are therefore
+        A search is an item that needs log-probabilities, usually for a beam search. If a guard has
+        rejected a translation, the server sends the sentence again as a search. The request has
+        then already waited for one translation. Waiting searches, except bulk items, are therefore
         encoded and decoded alone, before all other items. The next step is then for all items, so
         that no item waits for more than one such step.
         """
