@@ -28,7 +28,7 @@ from service.errors import (
 from service.tasks.context import RequestContext
 
 ErrorShape = Callable[[ServiceError, RequestContext], tuple[int, dict[str, Any]]]
-"""A function that takes an error and returns its HTTP status and body."""
+"""A function that takes an error and its request, and returns an HTTP status and a body."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 

@@ -182,7 +182,7 @@ class ParquetInput:
                 first += batch.num_rows
 
     def has_numbers(self, path: Path, columns: Columns) -> bool:
-        """Reports whether the ids are row numbers, or their column has integers of 64 bits."""
+        """Returns whether each id is a row number or an integer that fits into int64."""
         import pyarrow
         import pyarrow.parquet as parquet
 
@@ -205,7 +205,10 @@ def fields_of(batch: Any) -> list[dict[str, Any] | None]:
 
 
 def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
-    """Returns the row groups with rows of a range, and the index of the first group's first row."""
+    """Returns the row groups that have rows from `start` to `end` - 1.
+
+    The second value is the number of the row in the file with which the first of them begins.
+    """
     found: list[int] = []
     first = begin = 0
     for group in range(metadata.num_row_groups):
@@ -244,7 +247,10 @@ def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
 
 
 def string_of(value: Any, column: str) -> tuple[str | None, str]:
-    """Returns a value that is a string or None, and ""; for other values, None and an error."""
+    """Returns a pair of a value and an error.
+
+    For a string or None, the error is empty. For other values, the first part is None.
+    """
     if value is None or isinstance(value, str):
         return value, ""
     return None, f"the column {column} has a {type(value).__name__}, not a string"

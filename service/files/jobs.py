@@ -24,7 +24,8 @@ def default_target(source: Path, language: str) -> Path:
     """Returns the path of a translation.
 
     With the language `pt`, the path is `book.pt.docx` for the file `book.docx`, and `texts.pt` for
-    the folder `texts`. For `.` and `..`, the path is beside the real folder.
+    the folder `texts`. If the source is `.` or `..`, its name is looked
+    up first: the path is then beside this folder, and has its name.
 
     Args:
         source: File or folder.

@@ -19,7 +19,7 @@ HEALTH_SECONDS = 2.0
 """Time between two checks of a replica. A check costs little, and finds a replica that died."""
 
 LOOK_BACK_SECONDS = 15.0
-"""The autoscaling averages the reports of this time. Replicas report every 10 s."""
+"""The autoscaling uses the mean of the reports of the last 15 s. Replicas report every 10 s."""
 
 
 def build(arguments: Arguments) -> Application:

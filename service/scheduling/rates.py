@@ -30,7 +30,7 @@ class Bucket:
 
 
 class Rates:
-    """Counts the requests and the characters of each account.
+    """Counts the requests and the characters of each account. Each API key has one account.
 
     The core, the part of the server that exists once, holds these counts. All HTTP processes
     therefore share them. After a pause of a minute, an account may use its whole limit at once.

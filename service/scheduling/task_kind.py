@@ -20,7 +20,7 @@ class TaskKind:
         executor: Import path of its executor in the worker, `module:Class`. It is a path because
             only workers may load torch.
         share: Takes the settings, and returns the share of a worker's time that the kind gets while
-            other work waits. Returns None for the kind that always runs.
+            other work waits. Returns None if the share is not limited, as for translation.
         series: Names of the kind's model calls and token counts in the metrics.
         lengths: Takes an item and the value of its result. Returns the number of source tokens and,
             for a translation, the number of target tokens. The attribute is None if the kind has no

@@ -110,7 +110,7 @@ class NetworkSettings(BaseModel):
         else:
             keys = listed_keys(text)
         if text and not keys:
-            raise ValueError("there is no key in it; add a key, or leave the setting out")
+            raise ValueError("the setting has no key; add a key, or leave the setting out")
         return SecretStr(text)
 
     @property

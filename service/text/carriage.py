@@ -1,7 +1,7 @@
 """Keeps the protected spans of one text while a model translates its sentences.
 
-`protection` has replaced each span by a marker, a private-use character. Here each marker is
-replaced by a stand-in, a word that models copy.
+The module `service.text.protection` has replaced each span by a marker, a private-use character.
+Here each marker is replaced by a stand-in, a word that models copy.
 """
 
 from dataclasses import dataclass, field
@@ -25,10 +25,11 @@ class Carriage:
         carriers: Maps the index of each sentence with markers to its carrier: the sentence with
             stand-ins in place of the markers. The carrier is None if the sentence already contains
             a stand-in, or if the sentence with stand-ins is too long.
-        parts: Maps the index of each sentence that was translated in parts to its translation,
-            which has the markers of the sentence.
-        capitals: Maps the marker of a glossary term to the marker of the term with a capital letter
-            at its start. At the start of a translated sentence, the second marker is used.
+        parts: Translations of the sentences that were translated in parts, by the index of the
+            sentence. Each translation has the markers of its sentence.
+        capitals: Some glossary terms have two markers: one for the term, and one for the term with
+            a capital first letter. Maps the first marker to the second, which is used at the start
+            of a translated sentence.
     """
 
     protected: ProtectedText = NO_SPANS
@@ -67,10 +68,10 @@ class Carriage:
 
 
 def trim(segments: Segments, protected: ProtectedText) -> Segments:
-    """Moves markers from the ends of the sentences to the separators, if they may move.
+    """Moves markers at the start and at the end of a sentence into the separator beside them.
 
-    Markers of symbols may move, and in markup also the markers of inline tags. The model does not
-    read separators. A sentence of only such markers becomes empty.
+    Only the markers of symbols may move, and in markup also those of inline tags. The model does
+    not read separators. A sentence of only such markers becomes empty.
     """
     if not protected.spans:
         return segments

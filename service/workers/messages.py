@@ -1,7 +1,7 @@
 """The messages between the server and a device worker, over one socket pair.
 
-The server sends every message in a list of its own. A Compute combines the items of many requests,
-so that a worker reads all of these items at once.
+The server sends lists of one message each. A Compute combines the items of many requests, so that a
+worker reads all of these items at once.
 """
 
 from collections.abc import Sequence

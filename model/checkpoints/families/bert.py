@@ -139,7 +139,8 @@ def read_bert(defaults: Defaults, options: Options, name: str) -> TextEncoderCon
 
     Raises:
         UnsupportedModelError: Options are not implemented or have wrong values. The error lists
-            all of them. A wrong padding id is listed only if nothing else is wrong.
+            all of them. Two faults are found only if there is no other: a wrong padding id, and
+            sizes that do not fit together.
     """
     reasons = unsupported(options, SUPPORTED)
     activation = ACTIVATIONS.get(str(options.get("hidden_act", "gelu")))

@@ -9,7 +9,8 @@ from model.errors import CheckpointFormatError, CheckpointNotFoundError
 from model.regular_files import check_file
 
 MAX_SIZE = 2**24
-"""Largest accepted count; the limit keeps a damaged count from causing a huge allocation."""
+"""Largest value that `positive_integer` accepts by default. Without a limit, a wrong number in a
+damaged file could cause a huge allocation."""
 
 
 def read_json(path: Path) -> Any:
@@ -52,7 +53,7 @@ def read_options_if_there(path: Path) -> dict[str, Any]:
 
 
 def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> list[str]:
-    """Returns a reason to refuse the file for each option whose value is not implemented.
+    """Returns the reasons to refuse the file: one for each option whose value is not implemented.
 
     Args:
         options: The content of the file.

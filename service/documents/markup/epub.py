@@ -45,7 +45,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
 def _chapters(package: Element, name: str) -> list[str]:
     """Returns the names of the chapters and of the table of contents.
 
-    The files that the book's reading order lists come first, in this order. The other files follow.
+    The files in the book's reading order come first, in this order. The other files follow.
     """
     items = {
         each.get("id"): each

@@ -106,7 +106,8 @@ class PairAligner:
     ) -> list[NDArray[np.float32]]:
         """Captures the attention (T, S) of each item by a second pass."""
         results: list[Result] = []
-        use_bulk_lane(items, self.settings)  # a part may have too few items for the bulk lane
+        # All items together decide about the bulk lane. A part alone may have too few items.
+        use_bulk_lane(items, self.settings)
         for part in in_parts(items, self.settings.max_attention_values):
             results += await capture(part, self.backend, self.settings, context)
         maps = [values for result in results for values in result.value[0].values()]

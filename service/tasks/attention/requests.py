@@ -68,7 +68,8 @@ class InspectionRequest(ModelChoice):
     """Asks for attention matrices of one or more texts.
 
     Attributes:
-        texts: Texts. Each text is one sequence; with `is_split`, each of its sentences is one.
+        texts: The texts. With `is_split`, each sentence of a text becomes one sequence.
+            Otherwise, each text becomes one sequence.
         target_texts: Translations, one for each text. None stands for the model's own translation.
         is_split: Whether texts are split into sentences.
         kinds: Kinds of attention.

@@ -69,7 +69,8 @@ def read_html(text: str) -> list[Token]:
 def _with_late_ends(text: str) -> str:
     """Returns a text without `</body>` and `</html>` if other text follows them.
 
-    The parser would lose the text that follows them. It adds the missing end tags at the end.
+    The parser would lose the text that follows them. At the end of the document, the parser itself
+    adds these end tags.
     """
     parts: list[str] = []
     begin = at = 0
