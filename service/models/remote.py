@@ -17,18 +17,24 @@ from service.models.served import Direction
 from service.text.language_codes import normalize_code
 
 MAX_CHARS = 2000
-"""Largest number of characters of a sentence; a longer sentence is translated in pieces."""
+"""Largest number of tokens of a sentence: its characters and EOS, the token at its end.
+
+A longer sentence is translated in pieces.
+"""
 
 REMOTE = re.compile(
     r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://(?=[^/:])[^\s@#?]+[^\s@#?/])/?"
     r"#(?P<pairs>[A-Za-z_]+-[A-Za-z_]+(?:\+[A-Za-z_]+-[A-Za-z_]+)*)"
 )
-"""A reference to a remote model. The address must not contain a user name, a key or a query."""
+"""Matches a reference to a remote model.
+
+The address must not contain a user name, a key or a query.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFiles:
-    """One language pair of a remote model; it has no files on this machine.
+    """One language pair of a remote model. A remote model has no files on this machine.
 
     Attributes:
         model: Name of the model at its endpoint.
@@ -89,8 +95,8 @@ class ServedRemote:
 
     Attributes:
         files: Model, endpoint and languages.
-        vocabularies: Tokenizers whose tokens are characters. They only count the length of a text,
-            because the endpoint receives text and not tokens.
+        vocabularies: Tokenizers whose tokens are characters. A work item holds token ids. They are
+            decoded before the request, because the endpoint receives text and not tokens.
     """
 
     task: ClassVar[str] = TRANSLATE

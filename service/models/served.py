@@ -98,7 +98,8 @@ class ServedModel:
         """Maps each language to a tokenizer that puts the language's token before a text.
 
         The languages are those of `LanguageTokens.openings`: source languages in some models,
-        target languages in others. A model of a single pair has one tokenizer, under its source.
+        target languages in others. For a model of a single pair, the only key is its source
+        language.
         """
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:
@@ -132,7 +133,8 @@ class Direction:
         target: Target language.
         vocabularies: Tokenizers of the two languages. If the model has language tokens, the
             tokenizers put the tokens of this pair before texts.
-        max_tokens: Largest number of tokens of a sentence; 0 if the limit of the server applies.
+        max_tokens: Largest number of tokens of a sentence, EOS included; 0 if the limit of the
+            server applies.
         has_attention: Whether the attention of the model can be inspected.
     """
 

@@ -1,4 +1,4 @@
-"""Turns the texts that a model embeds into ids, and cuts the ids to the model's limit."""
+"""Tokenises texts for the encoder of a model, and truncates the ids to the model's limit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -44,8 +44,9 @@ class TextReader:
         max_tokens: Largest number of tokens, special tokens included. Longer texts are
             truncated.
         vocab_size: Number of ids in the vocabulary.
-        size: Length of a vector; None if it is known only after the weights are loaded.
-        is_normalized: Whether the vectors of the model have length 1.
+        size: Number of values of an embedding; None if it is known only after the weights are
+            loaded.
+        is_normalized: Whether the embeddings of the model are vectors of length 1.
         prompts: Maps the name of each prompt to its text.
         default_prompt: Name of the prompt of requests without a `prompt_name`; None if such
             requests get no prompt.

@@ -26,7 +26,7 @@ def build(arguments: Arguments) -> Application:
     """Returns the application for the arguments of a configuration.
 
     Raises:
-        ValueError: A setting is not valid, or not possible in a replica.
+        ValueError: A setting or an argument is not valid, or not possible in a replica.
     """
     return build_with(Replica, arguments)
 
@@ -35,7 +35,7 @@ def build_with(replica: type[Replica], arguments: Arguments) -> Application:
     """Returns the application, whose replicas are instances of the class `replica`.
 
     Raises:
-        ValueError: A setting is not valid, or not possible in a replica.
+        ValueError: A setting or an argument is not valid, or not possible in a replica.
     """
     settings = read_settings(arguments.settings, has_gpu=arguments.num_gpus > 0)
     as_deployment = serve.deployment(

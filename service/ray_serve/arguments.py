@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Arguments(BaseModel):
-    """Holds the resources and the number of replicas, and settings of the server."""
+    """Holds the resources of a replica, the number of replicas, and settings of the server."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""The number of replicas that the waiting work needs.
+"""Chooses the number of replicas by the waiting tokens and the used rows of all replicas.
 
 Ray Serve copies this module by value into its controller. The module therefore imports
 nothing of the server.
@@ -13,10 +13,10 @@ QUEUED_TOKENS = "queued_tokens"
 """Name under which each replica reports the source tokens of its waiting sentences and texts."""
 
 USED_ROWS = "used_rows"
-"""Name under which each replica reports the share of its batch rows that are in use."""
+"""Name under which each replica reports the largest share of used batch rows of any model."""
 
 KEPT_ROWS = 0.5
-"""Limit on the mean share of used batch rows of a replica.
+"""Limit on the share of used batch rows, averaged over the replicas.
 
 A replica is not removed if the remaining replicas would then exceed this limit. Without this
 limit, an empty queue would remove replicas although all replicas are busy. Used rows never add a

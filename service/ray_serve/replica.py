@@ -32,7 +32,7 @@ class PlainApplication:
 
     If Ray Serve saw the routes, it would compare each request with all of them, for its metrics.
     Ray Serve gives each request an id, which the application uses. Ray Serve also adds the header
-    X-Request-Id to the response.
+    X-Request-Id to the response. The application's own header would repeat it and is removed.
 
     Args:
         app: The application.

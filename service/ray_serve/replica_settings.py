@@ -11,7 +11,10 @@ from service.settings import Settings
 HAPROXY_VARIABLE = "RAY_SERVE_ENABLE_HA_PROXY"
 DRAIN_VARIABLE = "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"
 DRAIN_SECONDS = 30.0
-"""Time for which Ray Serve keeps a replica open behind HAProxy before it drains the replica."""
+"""Value that Ray Serve uses if DRAIN_VARIABLE is not set.
+
+It is the time in which all HAProxy processes stop using a replica, before the replica drains.
+"""
 
 
 def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:

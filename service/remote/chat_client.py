@@ -20,8 +20,9 @@ logger = logging.getLogger("regard.remote")
 CONNECT_SECONDS = 10.0
 
 PAUSE_SECONDS = 1
-"""Time after which a request may be repeated, if the endpoint sends no Retry-After in seconds.
+"""Time after which a failed request may be repeated.
 
+If the endpoint sends a number of seconds in Retry-After, this number replaces PAUSE_SECONDS.
 `service.remote.endpoint` makes the second attempt.
 """
 

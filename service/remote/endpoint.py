@@ -1,6 +1,6 @@
 """Translates sentences with remote models, which run behind HTTP endpoints of other servers.
 
-The number of sentences translated at once is limited. A failed request is sent at most once more.
+The number of sentences translated at once is limited. A failed request is repeated at most once.
 """
 
 import asyncio
@@ -59,10 +59,10 @@ class Endpoints:
     ) -> tuple[str, float, float]:
         """Returns a translation, the seconds until the first request, and the seconds from then on.
 
-        A sentence waits while the largest allowed number of other sentences is being translated.
-        If the first request ends with 429, 5xx or a connection error, a second request follows
-        after a pause. During the pause, the sentence still counts as being translated. If the
-        pause would last beyond the deadline, the first error is raised.
+        At most `remote_requests` sentences are translated at once; further sentences wait. If the
+        first request ends with 429, 5xx or a connection error, a second request follows after a
+        pause. During the pause, the sentence still counts as being translated. If the pause would
+        last beyond the deadline, the first error is raised.
 
         Args:
             text: The sentence.

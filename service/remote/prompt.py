@@ -19,7 +19,7 @@ TASK = (
 
 TOKENS_PER_CHAR = 2
 SPARE_TOKENS = 64
-"""A reply may have this number of tokens, plus TOKENS_PER_CHAR for each character of the text."""
+"""A reply may have SPARE_TOKENS tokens, and TOKENS_PER_CHAR more for each character of the text."""
 
 THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 """Matches the thoughts that some models write before their translation."""

@@ -81,8 +81,9 @@ class RoutingLease:
         """Submits items of the request.
 
         Raises:
-            ServiceError: The items are refused. The iteration of the stream raises this error if an
-                item is for a remote model, or if another process decides about the admission.
+            ServiceError: The items are refused. If an item is for a remote model, or if another
+                process decides about the admission, the iteration of the stream raises this error
+                instead.
         """
         if not any(item.model in self.remote for item in items):
             return self.lease.submit(items, deadline, total_tokens)

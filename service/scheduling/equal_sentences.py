@@ -191,7 +191,7 @@ class SentenceSharing:
 
 
 class SharedStream(Submission):
-    """The results of a request with sentences that are cached or computed for other requests."""
+    """The results of a request in which some sentences are cached, in progress or repeated."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total, lambda jobs: None)  # it has no jobs of its own

@@ -128,7 +128,7 @@ class Lane:
         return removed
 
     def work_before(self, client: str, new: float) -> float:
-        """Returns the work that is dispatched before the last new job of a client, in row-tokens.
+        """Returns the waiting work, in row-tokens, ahead of the last new job of a client.
 
         Clients take turns. The work of each other client therefore counts only up to the amount of
         this client's work, new jobs included.
@@ -185,8 +185,8 @@ class LanePair:
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
-        # Rows of interactive jobs that were taken while bulk jobs waited. BULK_SHARE - 1 of these
-        # rows earn the bulk lane one row.
+        # Rows of interactive jobs that were taken while bulk jobs waited. For BULK_SHARE - 1 of
+        # these rows, the bulk lane may take one row, and the debt decreases by the same number.
         self.debt = 0
 
     def __len__(self) -> int:
@@ -317,7 +317,7 @@ class Queue:
         return interactive + (bulk if is_bulk else min(bulk, interactive / (BULK_SHARE - 1)))
 
     def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Removes and returns the unwanted jobs before each client's first wanted job in a lane."""
+        """Removes and returns the jobs that `Lane.remove_first` removes from each lane."""
         return [
             job
             for pair in self.buckets

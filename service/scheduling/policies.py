@@ -18,10 +18,10 @@ from service.workers.batch_sizes import capacity_tokens
 
 KEPT_SHARE = 1 / 8
 """Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
-rows, an interactive sentence would wait until a bulk sentence has ended. There are two exceptions,
-also to the limit of BULK_ROWS. While sentences wait in both lanes, bulk sentences get one of every
-BULK_SHARE rows (`service/scheduling/lanes.py`). A worker without sentences takes the next bulk
-sentence, even if it needs more rows."""
+rows, an interactive sentence would wait until a bulk sentence has ended. There are two exceptions
+to this rule and to the limit that BULK_ROWS sets. First, while sentences wait in both lanes, bulk
+sentences get one of every BULK_SHARE rows (`service/scheduling/lanes.py`). Second, a worker without
+sentences takes the next bulk sentence, even if this sentence needs more rows than allowed."""
 
 INTERACTIVE_SECONDS = 1.0
 BULK_ROWS = 1
@@ -157,7 +157,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives jobs first to the workers with the fewest rows, to spread the rows evenly."""
+        """Gives jobs first to the workers with the fewest used rows, to spread the rows evenly."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -259,9 +259,9 @@ class TokenPolicy(SerialForecast):
     ) -> Iterable[Assignment]:
         """Gives each job to the worker with the fewest tokens to compute before the job.
 
-        These are the tokens in the job's length bucket and in the buckets of shorter texts. A
-        worker whose capacity in a bucket is not used up takes one more text of this bucket, even if
-        the text exceeds the capacity.
+        These are the tokens in the job's length bucket and in the buckets of shorter texts. While
+        a worker has free capacity in a bucket, it takes one more text of this bucket. The text may
+        be longer than the free capacity.
         """
         loaded = [worker for worker in workers if model not in worker.missing]
         given: dict[WorkerState, list[Job]] = {}

@@ -33,8 +33,8 @@ class Rates:
     """Counts the requests and the characters of each account. Each API key has one account.
 
     The core, the part of the server that exists once, holds these counts. All HTTP processes
-    therefore share them. After a pause of a minute, an account may use its whole limit at once.
-    Used units come back evenly. A limit that is used up is full again after one minute.
+    therefore share them. Used units come back evenly. After a minute without requests, an account
+    may use its whole limit at once.
 
     Args:
         clock: Returns the time in seconds.

@@ -276,7 +276,7 @@ class Scheduler:
         self._dispatch()
 
     def worker_loaded(self, link: Link, model: str, max_rows: int, is_on_gpu: bool = False) -> None:
-        """Records one more model of a worker; `max_rows` is 0 for a model without a batch."""
+        """Records that a worker has loaded a model; `max_rows` is 0 for a model without a batch."""
         self.workers[link].load(model, max_rows, is_on_gpu)
         self._dispatch()
 

@@ -1,4 +1,4 @@
-"""Yields the results of the items of one call of `Scheduler.submit`."""
+"""Yields the results of the items that one call of `Scheduler.submit` has queued."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Listener(Protocol):
 
 
 class Submission(ResultStream):
-    """The stream of the results of items in the scheduler.
+    """A stream of results, one for each item that one call of `Scheduler.submit` has queued.
 
     If the stream ends early, it cancels the unfinished items.
 
@@ -43,7 +43,7 @@ class Submission(ResultStream):
         self.prediction: Prediction | None = None
 
     def start(self, jobs: list[Job], seconds: float) -> None:
-        """Begins to wait for jobs; the stream fails if they are unfinished after `seconds`."""
+        """Begins to wait for jobs; the stream fails if a job is unfinished after `seconds`."""
         self.jobs = jobs
         self.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
 

@@ -18,7 +18,7 @@ class TaskKind:
         item: Class of its work items; `item.kind` is the name of the kind.
         policy: Policy by which the scheduler counts and assigns its work.
         executor: Import path of its executor in the worker, `module:Class`. It is a path because
-            only workers may load torch.
+            an import of the class would load torch, and only workers may load torch.
         share: Takes the settings, and returns the share of a worker's time that the kind gets while
             other work waits. Returns None if the share is not limited, as for translation.
         series: Names of the kind's model calls and token counts in the metrics.

@@ -32,8 +32,8 @@ class WorkerState:
         link: The channel to the worker.
         max_rows: Number of rows of each translation model's batch.
         held: Jobs that the worker holds, by id.
-        used: Capacity that the held jobs take, by task kind, model and length bucket, in the unit
-            of the kind's policy.
+        used: Capacity that the held jobs take, by task kind, model and length bucket. The policy
+            of the task kind defines the unit, such as rows or tokens.
         bulk_rows: Number of rows of the held jobs of bulk lanes, by task kind and model.
         tokens: Number of tokens of the held jobs, by task kind and model.
         missing: Models that the worker still has to load.

@@ -24,11 +24,11 @@ OPTION_STARTS = tuple(f"{option}=" for option in OPTIONS)
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """The limits of one key in a minute; 0 means no limit.
+    """The limits of one key per minute; 0 means no limit.
 
     Attributes:
         requests: Largest number of requests.
-        characters: Largest number of characters in the texts of these requests.
+        characters: Largest number of characters, summed over all texts of all requests.
     """
 
     requests: int = 0
@@ -47,9 +47,9 @@ class ApiKey:
 
     Attributes:
         digest: SHA-256 of the key, as hexadecimal digits. It is also the name of the key's account.
-        name: Name for people; "" if the key has none.
+        name: Name that identifies the key in error messages; "" if the key has no name.
         scopes: Groups of routes that the key may use.
-        limits: Limits in a minute.
+        limits: Limits per minute.
     """
 
     digest: str
@@ -142,5 +142,5 @@ def _scopes(listed: str) -> frozenset[str]:
 def _number(options: dict[str, str], name: str) -> int:
     value = options.get(name, "0")
     if not (value.isascii() and value.isdigit()):
-        raise ValueError(f"{name} is a number of {name} a minute, such as {name}=600")
+        raise ValueError(f"{name} must be a whole number per minute, such as {name}=600")
     return int(value)

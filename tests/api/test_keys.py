@@ -175,7 +175,7 @@ def test_listed_keys_may_end_with_equals_signs_but_have_no_options() -> None:
     ("value", "words"),
     [
         ("file:/nowhere/keys", "cannot be read"),
-        (" , ", "there is no key"),
+        (" , ", "the setting has no key"),
         ("schlüssel", "only ASCII"),
     ],
 )

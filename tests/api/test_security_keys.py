@@ -223,7 +223,7 @@ def test_limit_refills_evenly_and_refusals_do_not_count() -> None:
     [
         ("good\nk name=a name=b", "line 2: the options"),
         ("k colour=red", "the options"),
-        ("k requests=many", "requests is a number"),
+        ("k requests=many", "requests must be a whole number"),
         ("k scopes=", "the scopes are"),
         ("k name=a\nk name=b", "line 2: the same key"),
         ("sha256:xyz name=a", "64 hexadecimal digits"),

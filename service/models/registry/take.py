@@ -18,8 +18,10 @@ def take_models(settings: Settings) -> Settings:
     registry afterwards.
 
     Raises:
-        RegistryError: A file is missing, cannot be fetched, or has a wrong checksum.
-        CheckpointError: A pulled model cannot be served.
+        RegistryError: A reference or a manifest cannot be read, or a file is missing, cannot be
+            fetched, or has a wrong checksum.
+        CheckpointError: A pinned file cannot be read, or a model cannot be served. Only newly
+            pulled models, and models with a device or dtype in a manifest, are checked.
     """
     cache = ModelCache.at(settings.model_cache)
     if settings.pull:

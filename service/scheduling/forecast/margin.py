@@ -1,6 +1,7 @@
 """Measures how much longer requests take than predicted, and sets the margin of new predictions.
 
-A request takes many decode steps, and some steps are slower than others. The error of a prediction
+The margin is added to the predicted time of a request, so that few admitted requests are late. A
+request takes many decode steps, and some steps are slower than others. The error of a prediction
 grows about as the square root of the predicted time, as for every sum of independent errors. Each
 finished request that was long enough (RELEVANT_SHARE) gives a sample: its error divided by this
 root. A high quantile of the latest samples, times the square root of the new predicted time, is the

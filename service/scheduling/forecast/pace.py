@@ -1,8 +1,8 @@
 """Measures how fast workers compute the items of one task kind and model, and predicts waits.
 
-Work is counted in row-tokens: a sentence of 20 tokens that takes 4 rows of a batch has 80. The
-occupancy is the number of rows in use, summed over all workers. If the policy of the task kind does
-not count rows, the occupancy is the number of tokens that the workers hold.
+Work is counted in row-tokens: a sentence of 20 tokens that takes 4 rows of a batch counts as 80
+row-tokens. The occupancy is the number of rows in use, summed over all workers. If the policy of
+the task kind does not count rows, the occupancy is the number of tokens that the workers hold.
 """
 
 import math
@@ -18,8 +18,8 @@ MAX_STRETCH = 2.0
 this occupancy, the rate is assumed to grow with the occupancy, because larger batches are more
 efficient. A burst on an idle server is therefore admitted, and then measured.
 
-The fullest batches of the last minutes, which had the largest occupancy, limit this growth. Up to
-MAX_STRETCH times that occupancy, the assumed rate does not grow above the rate of these batches.
+The fullest batches of the last minutes are those with the largest occupancy. They limit this
+growth: up to MAX_STRETCH times their occupancy, the assumed rate does not grow above their rate.
 """
 
 FULLEST_SECONDS = 600.0
@@ -45,7 +45,7 @@ class Pace:
         self._occupied = 0.0  # occupancy times seconds
         self._last = -math.inf
         self._fullest = 0.0  # largest occupancy of the last minutes
-        self._fullest_rate = 0.0  # work a second at this occupancy
+        self._fullest_rate = 0.0  # work per second at this occupancy
 
     def add(self, work: float, seconds: float, occupancy: float, now: float) -> None:
         """Adds a finished item.
@@ -87,7 +87,7 @@ class Pace:
         return stretched
 
     def is_known(self, occupancy: float) -> bool:
-        """Returns whether the rate at an occupancy is measured and not assumed."""
+        """Returns whether the rate at an occupancy is measured, or limited by a measured rate."""
         return occupancy <= max(self._known_occupancy, MAX_STRETCH * self._fullest)
 
     @property
