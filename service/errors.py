@@ -96,8 +96,8 @@ class InvalidKeyError(ServiceError):
 class ForbiddenError(ServiceError):
     """The server does not allow the operation.
 
-    The key does not have the scope, the origin of the page is not allowed, or a setting disables
-    the operation.
+    There are three causes: the key does not have the scope, the origin of the page is not allowed,
+    or a setting disables the operation.
     """
 
 
@@ -161,8 +161,8 @@ class RateLimitedError(ServiceError):
 class UnavailableError(ServiceError):
     """The request cannot be computed now.
 
-    The server is starting or stopping, a worker died, the endpoint of a remote model does not
-    answer, or a document is not translated yet.
+    The server is starting or stopping, or a worker died. Other causes are that the endpoint of a
+    remote model does not answer, or that a document is not translated yet.
     """
 
 

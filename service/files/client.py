@@ -48,7 +48,7 @@ class Client:
 
     Args:
         url: Address of the server. It may end with a prefix for all paths.
-        api_key: Key that is sent with every request; "" for none.
+        api_key: Key that is sent with every request. If it is "", no key is sent.
         num_requests: Largest number of requests at a time.
 
     Raises:
@@ -172,7 +172,7 @@ class Client:
 def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
     """Groups texts into requests within the limits, in order.
 
-    Blank texts are not counted. Each group, except perhaps the last, has a text that is not blank.
+    Blank texts are not counted. Only the last group may consist of blank texts alone.
     """
     request: list[str] = []
     num_texts = num_chars = 0

@@ -65,7 +65,7 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
     options = EmbedOptions(model, prompt, dimensions, is_normalized, is_truncated)
     with errors_shown(f"interrupted; {output} was not written"):
         file_type = vector_file_type(output)
-        is_file = source != STANDARD_INPUT and Path(source).is_file()  # a pipe is read once only
+        is_file = source != STANDARD_INPUT and Path(source).is_file()  # counting empties a pipe
         total = count_lines(Path(source)) if is_file else None
         with (
             opened_lines(source) as file,

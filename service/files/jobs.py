@@ -24,8 +24,8 @@ def default_target(source: Path, language: str) -> Path:
     """Returns the path of a translation.
 
     With the language `pt`, the path is `book.pt.docx` for the file `book.docx`, and `texts.pt` for
-    the folder `texts`. If the source is `.` or `..`, its name is looked
-    up first: the path is then beside this folder, and has its name.
+    the folder `texts`. If the source is `.` or `..`, the function first finds the real path of
+    this folder. The translation is then placed beside the folder, and named after it.
 
     Args:
         source: File or folder.
@@ -41,8 +41,8 @@ def default_target(source: Path, language: str) -> Path:
 def jobs_of(source: Path, target: Path) -> Iterator[Job]:
     """Yields one job for a file, or one job for each document in a folder and its subfolders.
 
-    A document is a file of a known format. The jobs of a folder are sorted by path. Hidden files,
-    hidden folders and a subfolder for the translations are left out.
+    A document is a file of a known format. The jobs of a folder are sorted by path. Hidden files
+    and hidden folders are left out. If `target` is inside `source`, it is also left out.
     """
     if not source.is_dir():
         yield Job(source, target / source.name if target.is_dir() else target)

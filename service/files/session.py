@@ -48,8 +48,8 @@ def connected(
 
     Args:
         url: Address of a running server, or None to start one.
-        models: Models of the started server; None for the models in REGARD_MODELS.
-        api_key: Key of the running server; "" for none.
+        models: Models of the started server. If it is None, REGARD_MODELS names the models.
+        api_key: Key of the running server. If it is "", no key is sent.
         num_requests: Number of requests at a time.
 
     Raises:

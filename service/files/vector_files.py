@@ -13,7 +13,10 @@ Vectors = NDArray[np.float32]
 """n vectors of size D, as an array (n, D)."""
 
 ROW_GROUP_ROWS = 8192
-"""Rows that a Parquet file collects in memory before it writes them as a row group."""
+"""A Parquet file collects at least this many rows in memory before it writes a row group.
+
+Only the last row group may have fewer rows.
+"""
 
 
 class VectorFileError(Exception):

@@ -13,7 +13,10 @@ STALLED_SECONDS = 2.0
 """A transfer without progress for this time is ended if another transfer needs its bytes."""
 
 RETRY_SECONDS = 2
-"""Time after which a refused client may try again. Stalled transfers have ended by then."""
+"""Time after which a refused client may try again.
+
+A transfer that makes no progress after the refusal counts as stalled by then.
+"""
 
 
 class ByteBudget:

@@ -85,8 +85,8 @@ class Connection(RefusingProtocol):
         running: The request whose reply is computed or written. `cycle` is the newest request.
         writer: Writes the reply to the request `running`.
         held: Size in bytes of the values that a reply is made from, such as arrays.
-        unsent: Number of bytes of the reply, here and in the kernel, that the client had not
-            received at the last check.
+        unsent: Number of bytes in the write buffer and in the kernel that the client had not
+            received at the last check. It is 0 if the write buffer was empty.
         reply: Reservation of the bytes in `held` and in the write buffer.
         stalled_since: Time since which the client has read nothing; None if no bytes wait.
         on_lost: Called when the connection ends.
@@ -149,10 +149,10 @@ class Connection(RefusingProtocol):
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keeps the connection open if the client waits for a reply after it has ended its side.
 
-        A client that has closed the connection causes the same event. The server therefore sends an
-        interim response, which the system of a closed client answers with a reset. Clients of
-        HTTP/1.0 do not know interim responses, so they count as closed. A client also counts as
-        closed if it ends its side during a reply.
+        A client that has closed the whole connection causes the same event. The server therefore
+        sends an interim response. The operating system of such a client answers it with a reset.
+        Clients of HTTP/1.0 do not know interim responses, so their connections are closed. The
+        server also closes the connection if the client ends its side during a reply.
         """
         cycle = self.cycle
         if self.is_open or cycle is None or cycle.response_complete:

@@ -122,7 +122,7 @@ class DrainingServer(uvicorn.Server):
 
     async def shutdown(self, sockets: Any = None) -> None:
         """Closes the sockets, cancels requests after their time limit, and ends the application."""
-        self._begin()  # a signal that arrives while the application starts comes before any tick
+        self._begin()  # a signal during the start of the application ends the server without a tick
         self.drain.refuses_work = True
         if self.force_exit:
             self.on_force()

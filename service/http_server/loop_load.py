@@ -3,8 +3,8 @@
 A turn begins when the loop reads requests, and ends when each of these requests waits for
 something. The application takes a part of a millisecond to admit or refuse a request. If more
 requests arrive than the process can handle, turns get longer and longer, and even requests that are
-admitted are then answered too late. This module decides before the body is read, so a refusal
-takes much less time.
+admitted are then answered too late. This module therefore refuses some requests before their
+bodies are read. Such a refusal takes much less time than a later one.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ of this length.
 """
 
 MIN_REQUESTS = 8
-"""Number of requests that every turn may handle."""
+"""Smallest limit on the requests of a turn."""
 
 SPARE = 1.25
 """During an overload, a client may send at most about SPARE * M requests in each turn.
@@ -108,7 +108,8 @@ class LoopLoad:
         """
         turn = self._turn
         if turn is None:
-            # Reading the CPU time takes a tenth of the time of a request.
+            # Reading the CPU time takes a tenth of the time of a request. The time is therefore
+            # read only in a turn that follows a long turn.
             cpu_began = self.cpu_clock() if self._was_long else None
             turn = self._turn = Turn(self.clock(), cpu_began)
             asyncio.get_running_loop().call_soon(self._close)

@@ -48,7 +48,7 @@ class HttpWorkerServer(DrainingServer):
 
 
 def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None:
-    """Answers HTTP until the main process asks this process to stop, or is gone.
+    """Answers HTTP requests until the main process ends or asks this process to stop.
 
     Raises:
         EOFError: The main process ended before it sent the configuration.
@@ -81,7 +81,7 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
 
 
 def run(connection: socket.socket, *listeners: socket.socket) -> None:
-    """Runs an HTTP worker until its main process stops it or has ended."""
+    """Runs an HTTP worker until the main process ends or asks the worker to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

@@ -5,8 +5,10 @@ each request, and the admission is called a lease. A Submit sends items of a req
 request, the first Submit also asks for the lease. For a long request, an Admit asks for the lease
 before the texts are tokenised. If the Admit is refused, the texts are not tokenised. The answer to
 a Submit is a Refusal, or Results. A Refusal may also follow Results. When a request is complete,
-Release and Ended wait a short time, to be sent in one list with later messages. Deadlines are sent
-as durations. A Question, such as LoadModel, gets an Answer or a Refusal with the same id.
+the HTTP worker sends Release, which ends the lease, and Ended, which has the request's figures for
+the metrics. These two messages may wait a short time, so that they are sent in one list with later
+messages. Deadlines are sent as durations. A Question, such as LoadModel, gets an Answer or a
+Refusal with the same id.
 """
 
 from collections.abc import Sequence

@@ -25,7 +25,8 @@ CUDA_DRIVER = "libcuda.so.1"
 def require_linux() -> None:
     """Ends the program with a clear message unless it runs on Linux with /proc mounted.
 
-    The number of workers comes from `os.sched_getaffinity`, and memory figures come from /proc.
+    The server counts its cores with `os.sched_getaffinity`, and reads the memory use of processes
+    from /proc. macOS has neither.
 
     Raises:
         SystemExit: The platform is not Linux, or /proc is not mounted.
@@ -56,8 +57,8 @@ def available_cores() -> int:
 
     The number is at least 1, even if the quota is less than one core.
 
-    `os.cpu_count()` counts the cores of the machine. A container with two of 64 cores would thus
-    get 64 workers, and the kernel would throttle all of them.
+    `os.cpu_count()` would count all cores of the machine. A container with two of 64 cores would
+    then get 64 workers, and the kernel would throttle all of them.
     """
     cores = len(os.sched_getaffinity(0))
     try:

@@ -1,8 +1,8 @@
 """Sets the time slice of a thread, on Linux 6.12 and later.
 
-Of two threads that are due, the kernel prefers the one whose slice ends first. A thread with a
-short slice therefore runs soon after it has woken up, and a thread with a long slice waits. Slices
-do not change the shares of time that threads get.
+If several threads may run, the kernel chooses the thread whose slice would end first. A thread
+with a short slice therefore runs soon after it has woken up, and a thread with a long slice waits.
+Slices do not change the shares of time that threads get.
 
 Source: the manual page sched_setattr(2), and kernel/sched/fair.c of Linux.
 """

@@ -20,7 +20,8 @@ class EmbeddingItem:
         model: Served name of the model.
         ids: Token ids, special tokens included.
         is_per_token: Whether the result has a vector for each token, not one vector for the text.
-        is_raw: Whether the vectors skip the model's final Normalize module, which scales them.
+        is_raw: Whether the model's final Normalize module is left out. This module scales vectors
+            to length 1.
         is_bulk: Whether the scheduler queues the text in its bulk lane, not the interactive lane.
         id: Id that the scheduler assigns.
     """

@@ -3,8 +3,8 @@
 BUCKET_TOKENS = (64, 256)
 """Largest number of tokens of a text in each bucket; one more bucket takes all longer texts.
 
-On one device, all full batches of the first bucket have about the same number of tokens. They
-therefore cost about the same, whatever the lengths of their texts are.
+A batch takes texts of one bucket, up to a number of tokens that depends on the device. Full batches
+of the first bucket therefore cost about the same, whatever the lengths of their texts are.
 """
 
 NUM_BUCKETS = len(BUCKET_TOKENS) + 1
