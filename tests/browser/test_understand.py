@@ -129,6 +129,22 @@ def test_link_holds_way_and_sentence(reader: Reader, page: Page) -> None:
     assert reader.chosen("way") == "understand"
 
 
+def test_button_does_not_move_when_the_arcs_arrive(reader: Reader, page: Page) -> None:
+    """The browser drops a click if the button moves between press and release."""
+    held: list[Route] = []
+    page.route("**/attention", lambda route: held.append(route))
+    with page.expect_request("**/attention"):
+        reader.open(way="understand")
+    reader.button("Swap kids and lions").hover()
+    page.mouse.down()
+    page.unroute("**/attention")
+    for route in held:
+        route.fallback()
+    expect(scene(page, "second")).to_be_visible()
+    page.mouse.up()
+    expect(scene(page, "first").locator("p")).to_have_text(LIONS)
+
+
 def test_opening_shows_the_heads_of_both_models(reader: Reader, page: Page, api: Api) -> None:
     reader.open(way="understand")
     expect(scene(page, "first").locator("p")).to_have_text(KIDS)

@@ -37,12 +37,13 @@ export class Opening {
     /** @type {Models|null} */
     this.models = null;
     const choose = (index) => this.#choose(index);
-    this.first = new Reading('first', choose);
+    this.swap = button(say('swap'), () => this.#toggle('swapped'));
+    this.turn = button('', () => this.#toggle('turned'));
+    const swaps = element('p', { class: 'actions swaps' }, this.swap, this.turn);
+    this.first = new Reading('first', choose, swaps);
     this.second = new Reading('second', choose);
     const notice = element('div', { class: 'notice', hidden: true });
     this.notice = new Notice(notice);
-    this.swap = button(say('swap'), () => this.#toggle('swapped'));
-    this.turn = button('', () => this.#toggle('turned'));
     this.missing = element('p', { class: 'hint', hidden: true });
     this.translation = element('div', { class: 'translation' });
     this.twist = element(
@@ -72,7 +73,6 @@ export class Opening {
       element('p', { class: 'lead' }, ...withTerms(say('lead'))),
       this.first.root,
       notice,
-      element('p', { class: 'actions swaps' }, this.swap, this.turn),
       this.missing,
       this.twist,
       this.evidence,
@@ -155,7 +155,7 @@ export class Opening {
     this.#sayMissing();
     this.twist.hidden = translator === null;
     this.evidence.hidden = embedder === null && translator === null;
-    this.first.root.hidden = embedder === null && translator !== null;
+    this.first.hide(embedder === null && translator !== null);
     const from = chosenWord(view);
     if (embedder) this.first.show(embedder, sentence, from, (word) => verdict(word, sentence, view));
     else setText(this.first.readout, '');

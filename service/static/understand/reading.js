@@ -22,8 +22,10 @@ export class Reading {
   /**
    * @param {'first'|'second'} name
    * @param {function(number): void} choose Called with the number of a word that is clicked.
+   * @param {...Element} actions Shown directly below the sentence. The sentences about the arc come
+   *     after them: these arrive late, and would move the actions while a reader clicks.
    */
-  constructor(name, choose) {
+  constructor(name, choose, ...actions) {
     this.scene = new Scene(name, name === 'first', choose);
     this.readout = element('p', { class: 'readout', role: 'status', text: say('waiting') });
     this.place = element('p', { class: 'hint place' });
@@ -32,10 +34,17 @@ export class Reading {
       'div',
       { class: 'reading' },
       this.scene.root,
+      ...actions,
       this.readout,
       this.place,
       this.verdict,
     );
+  }
+
+  /** Hides or shows the sentence and its numbers; the actions stay. */
+  hide(isHidden) {
+    const parts = [this.scene.root, this.readout, this.place, this.verdict];
+    for (const part of parts) part.hidden = isHidden;
   }
 
   /** Shows a sentence before its numbers are known. */
