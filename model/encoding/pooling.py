@@ -200,7 +200,7 @@ class MeanOfMemory:
         return begin_batch(self.encoder, sequences)
 
     def end(self, batch: EncoderBatch) -> None:
-        """Leaves the memory to PyTorch, which allocates it for each batch (Embedder)."""
+        """Keeps no memory: PyTorch allocates and frees it for each batch (Embedder)."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
         """Returns the means (B, D) of hidden states; `is_raw` has no effect (Embedder)."""

@@ -43,7 +43,7 @@ def resolve_query(
 
     Raises:
         AttentionQueryError: The model does not have a named kind, layer or head, or the options
-            exclude each other.
+            exclude each other. A list is also refused if it is empty or names something twice.
     """
     if not kinds or len(set(kinds)) < len(kinds):
         kinds_of_model = tuple(attention_layers(config))
@@ -217,6 +217,6 @@ def resolve_numbers(
     resolved = tuple(number % size for number in numbers)
     if len(set(resolved)) < len(resolved):
         raise AttentionQueryError(
-            f"{noun}s {listed(numbers)} name the same {noun} twice: {there}, and -1 is {size - 1}"
+            f"{noun}s {listed(numbers)} name the same {noun} twice: {there}; -1 names {size - 1}"
         )
     return resolved

@@ -81,9 +81,9 @@ class RoutingLease:
         """Submits items of the request.
 
         Raises:
-            ServiceError: The items are refused. If an item is for a remote model, or if another
-                process decides about the admission, the iteration of the stream raises this error
-                instead.
+            ServiceError: The items are refused, all of them are for local models, and this process
+                decides about the admission. Otherwise, the iteration of the stream raises this
+                error.
         """
         if not any(item.model in self.remote for item in items):
             return self.lease.submit(items, deadline, total_tokens)

@@ -58,9 +58,10 @@ class Role(Enum):
 
 
 MAX_DEPTH = 10
-"""Largest number of nested elements that surround a whole text and get no tag in its HTML.
+"""Largest number of nested elements around a whole text that stay in place without tags.
 
-If more elements surround the text, the inner ones get tags.
+The tags are those of the HTML that is sent for translation. If more elements surround the text, the
+inner ones get tags.
 """
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
@@ -138,7 +139,7 @@ class BlockReader:
         yield from self._blocks(first, children)
 
     def _blocks(self, first: Place, children: list[Element]) -> Iterator[Block]:
-        """Yields the block of neighbouring elements, then the blocks of the ASIDE elements in them.
+        """Yields the block of adjacent elements, then the blocks of the ASIDE elements in them.
 
         Args:
             first: String before the elements.
@@ -156,7 +157,7 @@ class BlockReader:
                 yield from self._asides(child)
 
     def _block(self, first: Place, children: list[Element], depth: int = 0) -> Iterator[Block]:
-        """Yields the block of neighbouring elements, if they have words.
+        """Yields the block of some adjacent elements, if they have words.
 
         Elements with more than MAX_UNITS inline tags give one block for each string instead.
 
@@ -183,7 +184,7 @@ class BlockReader:
             yield Block(text, lambda found: _rebuild(first, children, found))
 
     def _trimmed(self, first: Place, children: list[Element]) -> tuple[Place, list[Element]]:
-        """Drops the elements at both ends that have no words.
+        """Drops the elements at both ends that have no words of this text.
 
         Returns the string before the remaining elements, and these elements.
         """

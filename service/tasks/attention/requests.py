@@ -83,7 +83,8 @@ class InspectionRequest(ModelChoice):
         view: Form in which the matrices are returned.
         probabilities: Selects probabilities of target tokens, which are returned too. None selects
             no probabilities.
-        has_detachment: Whether the detachment score of each pair is returned too.
+        has_detachment: Whether a score is returned too: how far each translation is detached from
+            its source (`service.tasks.alignment.detachment`).
         alignment_layer: Layer whose cross-attention aligns words; None for the model's default.
         alignment_head: Head that aligns words, or `mean`; None for the model's default.
         alignment_shift: The token to which the attention of a decode step belongs. 0 is the token
@@ -176,7 +177,7 @@ class KnockoutRequest(ModelChoice):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest(ModelChoice):
-    """Asks for the attention of one token in one head, computed step by step.
+    """Asks for the attention of one token in one head, with all intermediate values.
 
     Attributes:
         text: One sequence.
