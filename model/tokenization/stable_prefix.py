@@ -39,8 +39,8 @@ def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> 
     """Returns how many tokens stand in stable words, counted from the uncut end of the text.
 
     Args:
-        edges: For each token, its distance from the uncut end of the text, in characters. The
-            token itself is included. The tokens are listed from the uncut end to the cut.
+        edges: For each token, the number of characters from the uncut end of the text to the far
+            end of the token. The tokens are listed from the uncut end to the cut.
         words: Index of the word of each token, in the same order; None for a special token.
         size: Number of characters from the uncut end to the cut.
     """

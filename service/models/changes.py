@@ -251,8 +251,8 @@ class ModelChanges:
             logger.exception("%s was not unloaded cleanly", name)
             raise
         finally:
-            # A restarted worker may fail to load the model while `_load` still announces it. In
-            # this case, `_load` has already deleted the state.
+            # The state may be missing: if a restarted worker failed to load the model while `_load`
+            # still announced it, `_load` has deleted the state.
             self.states.pop(name, None)
         logger.info("%s has been unloaded", name)
 

@@ -185,8 +185,8 @@ class LanePair:
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
-        # Rows of interactive jobs that were taken while bulk jobs waited. For BULK_SHARE - 1 of
-        # these rows, the bulk lane may take one row, and the debt decreases by the same number.
+        # Rows of interactive jobs that were taken while bulk jobs waited. When the debt reaches
+        # BULK_SHARE - 1, the bulk lane may take one row, which lowers the debt by BULK_SHARE - 1.
         self.debt = 0
 
     def __len__(self) -> int:

@@ -86,7 +86,8 @@ class PackedModel:
     def _output(self, model: EncoderDecoder, has_shortlist: bool) -> MatrixSpec:
         """Returns the output layer's matrix, packed if there is no shortlist.
 
-        An embedding table that shares memory with this matrix gets the same matrix.
+        If an embedding table shares memory with this matrix, the table is switched to the returned
+        matrix, so that the two still share memory.
         """
         output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
         assert output is not None

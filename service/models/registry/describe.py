@@ -88,7 +88,8 @@ def files_of(located: LocatedModel) -> list[StoredFile]:
     """Returns the files of a model with their sizes and checksums.
 
     For a pulled model, these are the files that the model cache has recorded. For a package, these
-    are the files in the folders of its models. For a folder, these are all files whose suffix is not PARTIAL.
+    are the files in the folders of its models. For a folder, these are all files whose suffix is
+    not PARTIAL.
 
     Raises:
         CheckpointError: The package has no model, or a file is too large or not a regular file.
