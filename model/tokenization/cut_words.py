@@ -6,12 +6,13 @@ An edge is a place between two tokens of the whole word. BPE and Unigram have th
 tokens before an edge are the same as if `word[:edge]` were the whole word. If a word is cut, its
 edges are unknown, because the rest of the word is unknown.
 
-For any place in the word, a few candidates can be listed, and at least one candidate is an edge.
-Either the place itself is an edge, or a token begins before the place and ends behind it. In the
-second case, the beginning of this token is an edge. So the candidates are the place, and the
-beginning of each vocabulary entry that stands across the place. `word[:candidate]` is tokenised for
-every candidate. At least one candidate is an edge, so at least one of these results is right. The
-tokens with which all results begin are therefore right: they are stable.
+For any place in the word, a short list of places contains at least one edge. The places in this
+list are called candidates. Either the place itself is an edge, or a token begins before the place
+and ends behind it. In the second case, the beginning of this token is an edge. So the candidates
+are the place, and the beginning of each vocabulary entry that stands across the place.
+`word[:candidate]` is tokenised for every candidate. At least one candidate is an edge, so at least
+one of these results is right. If all results begin with the same tokens, these tokens are therefore
+right: they are stable.
 
 In BPE the property also holds in the other direction: the tokens behind an edge are the same as if
 `word[edge:]` were the whole word. So a word that is cut on the left can have stable tokens.
@@ -71,7 +72,7 @@ class CutWords:
             max_chars: Largest number of characters to tokenise. If more are needed, the method
                 returns 0.
         """
-        # `tokens` does not contain the text of an unknown token.
+        # For an unknown token, `tokens` does not have the characters of the word.
         if cut not in self.stable_cuts or self.unk_id in ids:
             return 0
         step = 1 if cut == "right" else -1  # a word that is cut on the left is read backwards

@@ -347,8 +347,8 @@ def overload(
     """Measure a server that receives more requests than it can compute.
 
     Requests are sent at fixed times, each with a deadline. The capacity is measured first. Goodput
-    is the number of translations per second that arrive in time. Exits with 1 if the goodput at the
-    highest offered rate is below 90 % of the largest goodput.
+    is the number of translations per second that arrive in time. Exits with 1 if, for any
+    deadline, the goodput at the highest offered rate is below 90 % of the largest goodput.
     """
     with _errors_shown():
         language, _ = split_pair(pair)

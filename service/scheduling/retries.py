@@ -20,7 +20,8 @@ def retry(jobs: Sequence[Job], queue_of: Callable[[Job], Queue]) -> None:
         queue_of: Returns the queue of a job.
     """
     for job in reversed(jobs):
-        if job.receiver.is_closed:  # this loop has failed another job of the same submission
+        # An earlier pass of this loop closes it if another job of the same submission fails.
+        if job.receiver.is_closed:
             continue
         if job.attempts < MAX_ATTEMPTS:
             queue_of(job).lane(job).add(job, is_first=True)

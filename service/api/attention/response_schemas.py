@@ -100,9 +100,9 @@ class NamedBody(BaseModel):
 class ProbabilitiesBody(BaseModel):
     """The probabilities at each position of the target. Logarithms are natural.
 
-    A candidate is a token that the decoder can choose. The sum of the probabilities of all
-    candidates is 1. Every token has the probability exp(logit) / S, even if the token is not a
-    candidate. S is the sum of exp(logit) over all candidates.
+    A candidate is a token that the decoder can choose. S is the sum of exp(logit) over all
+    candidates. The probability of any token is exp(logit) / S, so the probabilities of the
+    candidates sum to 1. Other tokens are not part of this sum.
     """
 
     num_candidates: int = Field(description="Number of candidates.")
@@ -194,7 +194,8 @@ class StepsToken(BaseModel):
 class StepsRow(BaseModel):
     """One token that receives attention.
 
-    q is the query of the attending token. k and v are the key and the value of this token.
+    q is the query of the attending token. k and v are the key and the value of the token that
+    receives attention.
     """
 
     key: int

@@ -29,9 +29,10 @@ async def choose_direction(
     Raises:
         NotFoundError: There is no model of that name.
         UnsupportedLanguageError: A language is unknown, no model translates from the source to the
-            target, or the named model does not have this language pair.
-        InvalidRequestError: The languages are the same, are missing, differ from the languages of
-            the named model, or need two models. The error is also raised for a remote model.
+            target, or the named model of several pairs does not have this pair.
+        InvalidRequestError: A language is missing, or differs from that of the named model of a
+            single pair. Without a named model: the languages are the same, or need two models. The
+            error is also raised for a remote model.
     """
     if choice.model is not None:
         model = catalog.models.get(catalog.named(choice.model))
