@@ -22,10 +22,10 @@ def select_device(name: str) -> torch.device:
         raise DeviceError(f"device {name!r} is unknown; use auto, cpu, cuda or cuda:N") from error
     if device.type not in ("cpu", "cuda"):
         raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        usable = f"cuda:0 to cuda:{count - 1}, or cpu" if count else "cpu"
         raise DeviceError(
-            f"device {name!r} does not exist: {torch.cuda.device_count()} CUDA devices found; "
-            "use cpu"
+            f"device {name!r} does not exist: {count} CUDA devices found; use {usable}"
         )
     if device.type == "cuda":
         choose_kernels()

@@ -37,7 +37,7 @@ async def ready(request: Request) -> Health:
     """Reports whether the server accepts requests that run a model."""
     status = await services_of(request).backend.status()
     if status.failure is not None:
-        raise UnavailableError(f"a model cannot be loaded: {status.failure}", 60)
+        raise UnavailableError(f"no worker can serve: {status.failure}", 60)
     if status.is_stopping:
         raise UnavailableError("the server is stopping", 1)
     if not status.is_ready:

@@ -16,8 +16,8 @@ from service.items.translation import TRANSLATE
 from service.models.served import Direction
 from service.text.language_codes import normalize_code
 
-MAX_CHARS = 2000
-"""Largest number of tokens of a sentence: its characters and EOS, the token at its end.
+MAX_TOKENS = 2001
+"""Largest number of tokens of a sentence: 2,000 characters and EOS, the token at its end.
 
 A longer sentence is translated in pieces.
 """
@@ -117,4 +117,4 @@ class ServedRemote:
 
     def direction(self, source: str, target: str) -> Direction:
         """Returns the only direction of the model."""
-        return Direction(self.name, source, target, self.vocabularies, MAX_CHARS, False)
+        return Direction(self.name, source, target, self.vocabularies, MAX_TOKENS, False)

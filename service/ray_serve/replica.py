@@ -91,7 +91,7 @@ class Replica:
         supervisor = self.core.supervisor
         while not supervisor.is_ready:
             if supervisor.failure is not None:
-                raise RuntimeError(f"a model cannot be loaded: {supervisor.failure}")
+                raise RuntimeError(f"no worker can serve: {supervisor.failure}")
             await asyncio.sleep(READY_SECONDS)
 
     async def record_autoscaling_stats(self) -> dict[str, float]:

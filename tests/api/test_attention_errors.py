@@ -120,6 +120,7 @@ STEPS: list[tuple[dict[str, Any], str]] = [
     ({"query": 0, "head": -9}, "head -9 does not exist: a layer has heads 0 to 7"),
     ({"query": 0, "kind": "decoder"}, "this model's decoder has an SSRU"),
     ({"query": 0, "kind": "self"}, "self kind is not supported; use encoder, decoder or cross"),
+    ({"query": 0, "task": "embed", "kind": ""}, " kind is not supported; use encoder, decoder or"),
     ({"query": 0, "text": ["a"]}, "text parameter: Input should be a valid string"),
     ({"query": 0, "text": ""}, "missing text parameter"),
     ({"query": 0, "text": " "}, "text has nothing to read"),

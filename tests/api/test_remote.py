@@ -189,6 +189,11 @@ def test_long_sentence_is_sent_in_pieces(server: Server, chat: ChatServer) -> No
     found = translate(server, text, split_sentences=False).json()["translatedText"]
     assert found == text.upper()
     assert [len(each) <= 2000 for each in chat.texts] == [True] * 3
+    longest = "cat " * 499 + "cats"
+    assert translate(server, longest, split_sentences=False).json()["translatedText"] == (
+        longest.upper()
+    )
+    assert chat.texts[3:] == [longest]
 
 
 def test_local_model_may_come_first(chat: ChatServer) -> None:

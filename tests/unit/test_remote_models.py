@@ -5,7 +5,7 @@ import pytest
 from model.tokenization.characters import CharacterTokenizer
 from service.errors import InternalError
 from service.models.catalog import Catalog
-from service.models.remote import MAX_CHARS, RemoteFiles, find_remote
+from service.models.remote import MAX_TOKENS, RemoteFiles, find_remote
 from service.remote.prompt import chat_request, translation_of
 from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
@@ -29,7 +29,7 @@ def test_pairs_are_routed_through_english() -> None:
     assert catalog.languages == ["de", "en", "fr"]
     route = catalog.route("de", "fr")
     assert [each.name for each in route] == ["large-de-en", "large-en-fr"]
-    assert [each.limit(128) for each in route] == [MAX_CHARS, MAX_CHARS]
+    assert [each.limit(128) for each in route] == [MAX_TOKENS, MAX_TOKENS]
 
 
 @pytest.mark.parametrize("text", ["", "a", "A cat.", "日本語", "🙂‍↔️ x", "a\n b", "\U0010ffff"])

@@ -213,7 +213,7 @@ def check(status: int) -> None:
     if status == OUT_OF_MEMORY:
         raise MemoryError("the native code could not allocate memory")
     if status:
-        raise RuntimeError("the native code refused its arguments")
+        raise RuntimeError("the native code refused its arguments, or an operation failed")
 
 
 def address(array: NDArray[Any]) -> int:

@@ -65,9 +65,9 @@ class StepsRequest(AttentionQuestion):
     @classmethod
     def _fill(cls, fields: Any) -> Any:
         """Adds the default that depends on the task."""
-        if isinstance(fields, dict) and not has_target(fields.get("task")):
-            return {**fields, "kind": fields.get("kind") or "encoder"}
-        return fields
+        if not isinstance(fields, dict) or has_target(fields.get("task")):
+            return fields
+        return {**fields, "kind": "encoder"} if fields.get("kind") is None else fields
 
     @model_validator(mode="after")
     def _check_text(self) -> Self:
