@@ -122,7 +122,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
 
 
 def serve_here(settings: Settings) -> str | None:
-    """Serves HTTP from this process; returns why a model or the device failed, or None."""
+    """Serves HTTP from this process. If a model or the device failed, returns the reason."""
     # This import takes 1.4 s, and only a process that serves HTTP needs it.
     from service.server import Server
 
@@ -135,7 +135,7 @@ def serve_here(settings: Settings) -> str | None:
 
 
 def serve_apart(settings: Settings, count: int) -> str | None:
-    """Serves HTTP from `count` processes; returns why a model or the device failed, or None."""
+    """Serves HTTP from `count` processes. If a model or the device failed, returns the reason."""
     listeners = listen(settings)
     port = listeners[0].getsockname()[1]
 

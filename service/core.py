@@ -99,7 +99,7 @@ class Core:
         return CoreLease(self, self.admission.reserve(tokens), client)
 
     async def take(self, account: str, limits: RateLimits, characters: int) -> None:
-        """Counts a request against the limits of its key.
+        """Counts a request against the limits of its API key.
 
         Raises:
             RequestTooLargeError: The request alone has more characters than the limit.

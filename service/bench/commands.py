@@ -162,7 +162,7 @@ def load(
 def attention(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that translate")] = 16,
     tokens: Annotated[
-        int, typer.Option(min=2, help="smallest number of tokens of the text sent for attention")
+        int, typer.Option(min=2, help="minimum number of tokens in the text sent for attention")
     ] = 100,
     knockouts: Annotated[
         int, typer.Option(min=0, help="knock-outs in each request; 0 asks for attention values")
@@ -170,7 +170,7 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
     rounds: Annotated[
         int,
         typer.Option(
-            min=1, help="rounds; each is a window without attention, then a window with it"
+            min=1, help="rounds; each has two periods (windows): without attention, then with it"
         ),
     ] = 3,
     duration: Annotated[float, typer.Option(min=0.1, help="measured seconds per window")] = 10.0,
@@ -179,7 +179,7 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
     url: Annotated[str | None, _URL] = None,
     limit: Annotated[
         float,
-        typer.Option(help="largest accepted p99 with attention, divided by p99 without attention"),
+        typer.Option(help="largest accepted ratio: p99 with attention, divided by p99 without it"),
     ] = 1.5,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
@@ -211,7 +211,7 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
     asking: Annotated[int, typer.Option(min=0, help="clients that request attention")] = 1,
     tokens: Annotated[int, typer.Option(min=64, help="number of tokens of the longest text")] = 400,
     long_model: Annotated[
-        str | None, typer.Option(help="model for long texts; by default, the server's first one")
+        str | None, typer.Option(help="model for long texts; by default, the first embedding model")
     ] = None,
     duration: Annotated[
         float, typer.Option(min=0.1, help="seconds of all windows together")
@@ -229,7 +229,7 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
     url: Annotated[str | None, _URL] = None,
     limit: Annotated[
         float,
-        typer.Option(help="largest accepted p99 with long texts, divided by p99 without them"),
+        typer.Option(help="largest accepted ratio of p99 with long texts to p99 without them"),
     ] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
@@ -263,9 +263,9 @@ def alignment(
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure the alignment of numerals and words that a line shares with its translation.
+    """Measure how many numerals and words shared by a line and its translation are aligned.
 
-    False friends are words that exist in both languages, but never translate each other. The
+    False friends are words with the same spelling but different meanings in the two languages. The
     command counts false friends separately; none of them should be aligned.
     """
     with _errors_shown():
@@ -309,7 +309,7 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
     limit: Annotated[
-        float, typer.Option(help="largest accepted p99 with lists, divided by p99 without lists")
+        float, typer.Option(help="largest accepted ratio of p99 with lists to p99 without lists")
     ] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:

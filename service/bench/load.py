@@ -152,7 +152,7 @@ def failure_of(reply: Reply, sign: bytes = TRANSLATED) -> str | None:
         return None if sign in reply.body else f"200 without {sign.decode()}".replace('"', "")
     try:
         return f"{reply.status} {orjson.loads(reply.body)['error_type']}"
-    except (orjson.JSONDecodeError, LookupError, TypeError):  # another server's error body
+    except (orjson.JSONDecodeError, LookupError, TypeError):  # the body has no error type
         return str(reply.status)
 
 
@@ -222,7 +222,8 @@ async def send_until_end(
 
     Args:
         address: Address of the server.
-        requests: Encoded requests; each is sent after the reply to the previous request.
+        requests: Encoded requests; several clients may share the iterator. After each reply, this
+            client sends the next request of the iterator.
         window: Window that counts the requests; no request starts after its end.
         sign: Text that every good reply contains.
     """

@@ -20,7 +20,7 @@ from service.bench.load import Window, increase, percentile, send_until_end
 from service.bench.mixed_texts import ATTENTION, LONG, SHORT, TRANSLATIONS, Traffic, all_traffic
 
 SETTLE_SECONDS = 1.0
-"""Seconds at the start of each window in which clients send, but nothing is measured."""
+"""Seconds at the start of each window. Clients already send, but no latency is measured."""
 
 WINDOW_SECONDS = 10.0
 """Approximate length of a window by default, SETTLE_SECONDS included."""
@@ -36,10 +36,10 @@ class KindFigures:
 
     Attributes:
         clients: Number of clients.
-        requests: Number of requests answered inside the windows.
+        requests: Number of requests that succeeded in the measured seconds of the windows.
         per_second: Number of these requests per measured second.
-        p50_ms: Median latency in milliseconds; None if no request was answered.
-        p99_ms: 99th percentile of the latency in milliseconds; None if no request was answered.
+        p50_ms: Median latency in milliseconds; None if no request succeeded.
+        p99_ms: 99th percentile of the latency in milliseconds; None if no request succeeded.
     """
 
     clients: int
@@ -55,7 +55,7 @@ class Interval:
 
     Attributes:
         seconds: Time since the start of the run.
-        requests: Number of requests of all kinds answered inside the windows.
+        requests: Number of requests of all kinds that succeeded in the measured seconds.
         alone_p99_ms: P99 of short embeddings in windows without long embeddings.
         beside_p99_ms: P99 of short embeddings in windows with long embeddings.
         errors: Number of errors of all kinds of clients.
@@ -145,7 +145,8 @@ class Clients:
         short: Clients that embed short texts.
         long: Clients that embed long texts.
         asking: Clients that request attention.
-        long_model: Name of the model that embeds the long texts; None for the server's first one.
+        long_model: Name of the model that embeds the long texts; None for the server's first
+            embedding model.
     """
 
     translating: int
@@ -168,7 +169,7 @@ class MixedLoad:
         address: Address of the server.
         pair: Language pair of translations and attention requests.
         traffic: Requests of each kind of client.
-        clients: Maps each kind of client to the number of its clients.
+        clients: Maps each kind of client to the number of clients of this kind.
     """
 
     def __init__(

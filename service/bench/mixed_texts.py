@@ -66,7 +66,8 @@ async def all_traffic(
         pair: Language pair of translations and attention requests.
         sentences: Sentences from which the texts are made.
         max_tokens: Approximate number of tokens of the longest text; a model may truncate the text.
-        long_model: Name of the model that embeds the long texts; None for the server's first one.
+        long_model: Name of the model that embeds the long texts; None for the server's first
+            embedding model.
 
     Raises:
         BenchError: The server refuses a request, or the sentences have unsuitable lengths.
@@ -93,7 +94,7 @@ async def count_tokens(address: Address, text: str) -> int:
     """Returns the number of tokens of a text, special tokens included, up to the model's limit.
 
     Raises:
-        BenchError: The server refuses the request. It may have no embedding model.
+        BenchError: The server refuses the request, for example because it has no embedding model.
     """
     body = orjson.dumps({"input": text, "truncate": True, "encoding_format": "base64"})
     reply = await send_once(address, address.request("POST", "/v1/embeddings", body))
@@ -126,7 +127,7 @@ def long_embeddings(
 ) -> Traffic:
     """Returns requests to embed long texts, which are joined sentences.
 
-    Successive texts have different lengths; there are LONG_PARTS lengths.
+    Successive texts have different maximum lengths, which repeat after LONG_PARTS texts.
 
     Raises:
         BenchError: The sentences have too few tokens for the longest text.
@@ -151,8 +152,8 @@ def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
     """Joins sentences up to a number of tokens; returns the text and its number of tokens.
 
     Args:
-        wanted: Largest number of tokens of the text. A sentence that would make the text longer is
-            left out.
+        wanted: Largest number of tokens of the text, without special tokens. A sentence that
+            would make the text exceed this number is left out.
         bare: Number of tokens of each sentence, without special tokens.
         first: Index of the sentence that is tried first.
     """

@@ -124,7 +124,7 @@ def read_parallel(source: Path, other: Path) -> list[str]:
     """Returns the lines of `other`, and checks that `source` has the same number of lines.
 
     Raises:
-        BenchError: The files have different numbers of lines, or a file cannot be read.
+        BenchError: The files have different numbers of lines, or a file is empty or not UTF-8.
     """
     wanted, lines = len(read_lines(source)), read_lines(other)
     if len(lines) != wanted:

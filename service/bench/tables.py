@@ -107,7 +107,7 @@ def mixed_table(report: MixedReport) -> Group:
         f"{report.seconds:.0f} s; memory {first:.0f} to {last:.0f} MiB"
     )
     ratio = f"{report.p99_ratio:.2f} times"
-    notes = [f"p99 of short embeddings is {ratio} as long with long embeddings as without them"]
+    notes = [f"with long embeddings, p99 of short embeddings is {ratio} as long as without them"]
     for kind, counts in report.errors.items():
         notes += [f"{kind}: {n} x {error}" for error, n in sorted(counts.items())]
     return Group(table, *map(escape, notes))

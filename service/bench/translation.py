@@ -88,7 +88,7 @@ def in_lists(sentences: Sequence[str], size: int) -> list[Sequence[str]]:
 def _translations(reply: Reply, num_texts: int) -> list[str]:
     try:
         translations = orjson.loads(reply.body)["translatedText"] if reply.status == 200 else None
-    except (orjson.JSONDecodeError, LookupError, TypeError):  # the error shows the body
+    except (orjson.JSONDecodeError, LookupError, TypeError):  # the error below shows the body
         translations = None
     if not isinstance(translations, list) or len(translations) != num_texts:
         raise unusable(reply, num_texts)

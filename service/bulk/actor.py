@@ -36,7 +36,7 @@ class ActorSpec:
 
     Attributes:
         folder: Output folder.
-        settings: Settings from `take_models`: each local model is a folder or package on the disk.
+        settings: Settings from `take_models`. Each local model is a folder or a Python package.
         cores: Number of CPU cores of the actor.
         engine: Module and class of the engine.
     """
@@ -50,9 +50,9 @@ class ActorSpec:
 class ShardActor:
     """Computes the shards that Ray Data sends.
 
-    If the engine cannot start or a shard cannot be computed, the answer contains the error. The
-    constructor does not raise the error, because Ray would then start the actor again. This holds
-    for a JobError, a ModelError and an OSError. Any other exception reaches Ray.
+    If the engine cannot start or a shard cannot be computed, `__call__` returns the error message.
+    The constructor does not raise the error, because Ray restarts an actor whose constructor fails.
+    Only a JobError, a ModelError or an OSError is returned. Any other exception reaches Ray.
 
     Args:
         spec: Folder and engine of the actor.
@@ -65,7 +65,7 @@ class ShardActor:
         self.work = self._submit(open_work(spec))
 
     async def __call__(self, batch: dict[str, NDArray[np.int64]]) -> dict[str, Any]:
-        """Computes shards; returns their indices, and an error or "" for each."""
+        """Computes shards; returns their indices, and an error message or "" for each shard."""
         shards = [int(index) for index in batch["shard"]]
         errors = [await asyncio.wrap_future(self._submit(self._compute(each))) for each in shards]
         return {"shard": shards, "error": errors}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from service.bulk.rows import Row
 
 WINDOW_CHARS = 16_000_000
-"""Approximate number of characters that are sorted at once, which limits the memory.
+"""Approximate number of characters in the rows that are sorted at once.
 
-A shard with more characters is sorted in parts of about this size.
+To limit the memory, a shard with more characters is sorted in parts of about this size.
 """
 
 

@@ -1,8 +1,8 @@
 """Runs the shards of a job with Ray Data.
 
 Ray Data moves the indices of shards, not rows: an actor reads the rows of a shard and writes their
-results. Memory therefore does not grow with the size of the job. The output folder alone decides
-which shards are computed: Ray's own checkpoints and writers are not used.
+results. Memory therefore does not grow with the size of the job. A shard is computed unless its
+file is in the output folder. Ray's own checkpoints and writers are not used.
 """
 
 import importlib.util
@@ -42,7 +42,7 @@ SHARDS_PER_ACTOR = 2
 START_ATTEMPTS = 3
 POLL_SECONDS = 1.0
 MAX_STARTS = 5
-"""Largest number of starts per actor while no chunk is committed.
+"""Number of starts per actor that are allowed before the next chunk is committed.
 
 `Watch` counts a start when the actor has loaded its models. After more starts, the job ends with an
 error.
@@ -152,12 +152,12 @@ def run(
     options: ClusterOptions,
     advance: Callable[[int], object],
 ) -> None:
-    """Computes shards, and returns when all of them are published.
+    """Computes shards, and returns when the output folder has the file of each shard.
 
     Args:
         spec: Folder and engine of the actors.
         job: The job.
-        shards: Indices of the shards that are not published.
+        shards: Indices of the shards whose files are not in the output folder yet.
         options: Options of Ray.
         advance: Called every POLL_SECONDS with the number of committed rows of the job.
 
@@ -232,12 +232,15 @@ class Consumer(threading.Thread):
 
 
 class Watch:
-    """Measures the progress of a run, and records its machine time and this process's CPU time.
+    """Measures the progress of a run, and records its machine time and its CPU time.
+
+    The machine time is the duration of the run, multiplied by the number of machines. The CPU time
+    is that of this process only.
 
     Args:
         folder: Output folder.
         job: The job.
-        shards: Shards of the run.
+        shards: Indices of the shards that the run computes.
         options: Options of Ray.
     """
 
@@ -258,7 +261,7 @@ class Watch:
         """Records machine time and CPU time, and returns the number of committed rows.
 
         Raises:
-            JobError: Too many actors have ended without a committed chunk.
+            JobError: Too many actors have started since a chunk was last committed.
         """
         seconds = (time.monotonic() - self.started) * self.num_machines
         self.journal.add(machine_seconds=seconds, cpu=time.process_time())
@@ -268,7 +271,7 @@ class Watch:
             self.num_done, self.num_starts = num_done, num_starts
         elif num_starts - self.num_starts > self.max_starts:
             raise JobError(
-                f"{num_starts - self.num_starts} actors have ended without a result; see Ray's "
-                "logs in its folder, by default /tmp/ray"
+                f"{num_starts - self.num_starts} actors were started, but no chunk was committed; "
+                "see Ray's logs in its folder, by default /tmp/ray"
             )
         return num_done

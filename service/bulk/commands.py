@@ -115,7 +115,7 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
     same command to continue. A row that fails gets an error, and the others are translated.
     """
     if bool(target) == bool(to_column):
-        raise stop("name the target language with --to, or its column with --to-column")
+        raise stop("name either the target language with --to, or its column with --to-column")
     cluster = cluster_options(address, actors, cpus, gpus, temp)
     layout = Layout(sources, output, output_format, models, shard_rows, chunk_rows, price, cluster)
     columns = Columns(text_column, id_column, from_column, to_column)
@@ -237,7 +237,7 @@ def check_models(options: JobOptions, settings: Settings) -> None:
     """Checks that a model can translate between the languages of a job, or can embed its texts.
 
     Raises:
-        JobError: No model can embed texts, or the named model cannot.
+        JobError: The job has no embedding model, or the named model cannot embed texts.
         ServiceError: No model can translate between the languages.
         ModelError: The files of a model are damaged.
     """
@@ -253,11 +253,11 @@ def check_models(options: JobOptions, settings: Settings) -> None:
 
 
 def check_reader(options: JobOptions, settings: Settings, catalog: Catalog) -> None:
-    """Checks that the model of a job embeds texts, and has its prompt and its dimensions.
+    """Checks that the model of a job can embed texts with the job's prompt and dimensions.
 
     Raises:
-        JobError: No model can embed texts, or the named model cannot.
-        ServiceError: The model has no such prompt, or fewer dimensions.
+        JobError: The job has no embedding model, or the named model cannot embed texts.
+        ServiceError: The model does not have the prompt, or its vectors have fewer dimensions.
     """
     readers = catalog.readers(settings.max_source_tokens)
     name = catalog.named(options.model) if options.model else next(iter(catalog.embedders), None)
@@ -280,7 +280,8 @@ def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layo
     """
     folder = OutputFolder(layout.output.resolve())
     if is_complete(folder, options, paths):
-        folder.delete_work()  # The run that completed the job may have been killed before this.
+        # The run that completed the job may have been killed before it deleted these files.
+        folder.delete_work()
         say(f"{layout.output} is complete; nothing is computed")
         return
     with folder.locked():

@@ -31,7 +31,7 @@ TIMEOUT_SECONDS = 3600.0
 UNLIMITED = 1_000_000_000
 
 BATCH_ROWS = {False: 48, True: 1024}
-"""Number of rows per batch of a device worker. The key tells whether the worker uses a GPU.
+"""Largest number of rows in a batch of a device worker. The key tells whether it uses a GPU.
 
 The setting REGARD_MAX_ROWS overrides this number. On two cores, batches of 48 rows take 2 % less
 CPU time than batches of 64 rows, the default of a server.
@@ -41,7 +41,7 @@ BATCHES_IN_FLIGHT = 12
 """Number of batches of rows that are in progress at a time for each device worker."""
 
 ROWS_AHEAD = 192
-"""Number of sentences of each model that a device worker may hold beyond its batch.
+"""Number of sentences for each model that a device worker may hold in addition to its batch.
 
 These sentences wait in the worker. Without them, the batch rows of finished sentences would stay
 empty until the actor has sent other sentences. With 48 instead of 192 sentences, workers with short
@@ -54,7 +54,7 @@ class CoreEngine:
 
     Args:
         options: Options of the job.
-        settings: Settings from `take_models`: each local model is a folder or package on the disk.
+        settings: Settings from `take_models`. Each local model is a folder or a Python package.
         cores: Number of CPU cores for the device workers.
 
     Attributes:
@@ -180,7 +180,7 @@ class CoreEngine:
 
 
 def outcome_without_model(row: Row, result: str) -> Outcome | None:
-    """Returns the outcome of a row that no model computes; None for all other rows.
+    """Returns the outcome of a row that needs no model; None if the row needs a model.
 
     A row that cannot be read keeps its error. The translation of a blank text is the same blank
     text. A blank text has no vector.
@@ -200,7 +200,7 @@ def unlimited(settings: Settings) -> Settings:
     the interactive lane. For sentences in the bulk lane, the scheduler would leave some rows of a
     batch free for interactive requests.
 
-    On a CPU, a batch has BATCH_ROWS[False] rows unless the settings name a number.
+    On a CPU, a batch has BATCH_ROWS[False] rows unless REGARD_MAX_ROWS sets another number.
     """
     changed: dict[str, float] = {
         "max_inputs": UNLIMITED,
@@ -216,5 +216,5 @@ def unlimited(settings: Settings) -> Settings:
 
 
 def batch_rows(settings: Settings) -> int:
-    """Returns the number of rows in one batch of a device worker."""
+    """Returns the largest number of rows in a batch of a device worker."""
     return settings.max_rows or BATCH_ROWS[uses_gpu(settings.device)]

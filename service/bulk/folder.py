@@ -187,7 +187,7 @@ class OutputFolder:
         already published the shard and deleted the chunks, the file of that process stays.
 
         Raises:
-            JobError: The chunks do not have each row of the shard once.
+            JobError: The number of different rows in the chunks is not that of the shard.
             FileNotFoundError: A chunk is missing, and the shard is not published.
         """
         final = self.shard_path(job, index)
@@ -198,8 +198,8 @@ class OutputFolder:
                 num_rows = FORMATS[job.options.output_format].merge(paths, file)
             if num_rows != job.shard(index).num_rows:
                 raise JobError(
-                    f"without repeated rows, the chunks of {final.name} have {num_rows} rows, but "
-                    f"the shard has {job.shard(index).num_rows}; delete {self.path} and start again"
+                    f"the chunks of {final.name} have {num_rows} different rows, but the shard has "
+                    f"{job.shard(index).num_rows} rows; delete {self.path} and start again"
                 )
             os.replace(merged, final)
         except FileNotFoundError:

@@ -99,7 +99,7 @@ class TextInput:
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
         """Reads a file once, and finds the offsets of its ranges."""
         if columns != Columns():
-            raise JobError(f"{path} is a text file and has no columns; leave out the columns")
+            raise JobError(f"{path} is a text file and has no columns; omit the column options")
         return scan_lines(path, shard_rows)
 
     def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
@@ -207,7 +207,8 @@ def fields_of(batch: Any) -> list[dict[str, Any] | None]:
 def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
     """Returns the row groups that have rows from `start` to `end` - 1.
 
-    The second value is the number of the row in the file with which the first of them begins.
+    The second value is the position in the file at which the first of these row groups begins,
+    counted in rows from 0.
     """
     found: list[int] = []
     first = begin = 0

@@ -23,16 +23,16 @@ class JobOptions:
     """The options that decide the content of the output. A resumed job needs the same options.
 
     Attributes:
-        result: Name of the column of the results.
+        result: Type of the results, which is also the name of their column.
         input_format: Name of the format of the inputs.
         output_format: Name of the format of the output.
         columns: Columns of the inputs.
-        source: Source language of the rows that have none in a column; None to detect it.
+        source: Source language of each row without a language in its column; None to detect it.
         target: Target language for all rows; "" if a column has the target language of each row,
             or if the job embeds texts.
         model: Served name of the embedding model; None for the first one.
         prompt_name: Name of the prompt in front of each text; None for the model's default.
-        dimensions: Number of leading values kept of each vector; None keeps all.
+        dimensions: Number of leading values to keep of each vector; None to keep all.
         is_normalized: Whether vectors are scaled to length 1.
         models: The models, as in REGARD_MODELS.
         settings: Other settings that change results, and the version of Regard.

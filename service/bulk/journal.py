@@ -45,7 +45,7 @@ class Totals:
         rows_computed: Rows whose computation has begun. If the result of a row is lost, the row is
             computed and counted again.
         cpu_seconds: CPU seconds of the actors, their device workers, and `regard bulk` itself.
-        machine_seconds: Seconds of all runs, each multiplied by its number of machines.
+        machine_seconds: Duration of each run in seconds, multiplied by its number of machines.
         num_runs: Number of runs.
         num_actors: Number of actors that were started.
         failed_rows: Rows with an error.

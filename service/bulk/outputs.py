@@ -20,7 +20,7 @@ ROW_GROUP_ROWS = 8192
 """Number of rows in a row group of a Parquet file. The last group may have fewer rows."""
 
 POSITION = "position"
-"""Name of the column of positions in a chunk of Parquet output, which is an Arrow file."""
+"""Name of the column of positions in a chunk. Only the chunks of Parquet output have columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class OutputColumns:
 
     Attributes:
         value: Name of the column of the results: `translation` or `vector`.
-        has_numbers: Whether all ids are integers. If not, a Parquet file has all ids as strings.
+        has_numbers: Whether all ids are integers. If not, Parquet files store all ids as strings.
     """
 
     value: str
@@ -64,7 +64,10 @@ class OutputFormat(Protocol):
         """
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes the rows of chunks in order, and returns the number of different positions."""
+        """Writes the rows of chunks in the order of their positions, and returns their number.
+
+        Rows with the same position count as one row.
+        """
 
 
 class JsonLinesOutput:
@@ -88,10 +91,10 @@ class JsonLinesOutput:
             file.write(b"%d %b" % (position, line))
 
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
-        """Writes each JSON object at its place, and returns the number of different positions.
+        """Writes each JSON object at its offset, and returns the number of different positions.
 
         The chunks are read twice, because a shard of vectors may be too large for the memory. The
-        first reading finds the size of each object. The sizes determine the place of each object.
+        first reading finds the size of each object. The sizes determine the offsets in the file.
         """
         paths = [*chunks]
         sizes = {position: len(line) for position, line in read_positioned(paths)}

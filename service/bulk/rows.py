@@ -57,9 +57,9 @@ class Outcome:
     """The result of a row.
 
     Attributes:
-        value: Translation or vector. None after an error, for a null text, and for a blank text
-            to embed.
-        error: Reason why the row has no value; "" if it has not failed.
+        value: Translation or vector. It is None after an error and for a null text. The vector of
+            a blank text is also None.
+        error: Reason why the row has failed; "" if it has not failed.
     """
 
     value: str | Vector | None

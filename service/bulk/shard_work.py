@@ -66,13 +66,16 @@ class ShardWork:
         self.folder = folder
         self.job = job
         self.engine = engine
-        # Only one shard at a time begins chunks. The rows of a shard are sorted by length. If
-        # chunks of two shards alternated, a batch would mix long and short rows.
+        # All chunks of one shard begin before the chunks of the next shard. The rows of a shard are
+        # sorted by length. If chunks of two shards alternated, a batch would mix long and short
+        # rows.
         self.turn = asyncio.Lock()
         chunks = math.ceil(engine.rows_in_flight / job.options.chunk_rows)
-        self.places = asyncio.Semaphore(max(2, chunks))  # one begins while another is committed
+        # At least two chunks may be in progress: one is computed while another is committed.
+        self.places = asyncio.Semaphore(max(2, chunks))
         self.journal = Journal(folder.journal, "actor")
-        # One thread, because `complete_file` changes the umask of the process for a moment.
+        # Only one thread writes files. `complete_file` changes the umask of the process for a
+        # moment, and a second thread could read the changed value.
         self.files = ThreadPoolExecutor(1)
 
     async def compute(self, index: int) -> None:

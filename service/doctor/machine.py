@@ -126,7 +126,7 @@ def limits(cgroup: Path = CGROUP) -> Facts:
 
 
 def colon_values(path: Path) -> dict[str, str]:
-    """Returns the lines `key: value` of a file as a dict; for a repeated key, the first value."""
+    """Returns the lines `key: value` of a file as a dict. A repeated key keeps its first value."""
     try:
         text = path.read_text("utf-8", errors="replace")
     except OSError:

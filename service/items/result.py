@@ -43,7 +43,8 @@ class Done:
 class Failed:
     """A worker's report that an item failed.
 
-    A batch that fails is computed again in parts, until the failing item is computed alone.
+    A worker computes a failing batch again in smaller parts, until the failing item is alone. The
+    report therefore names only this item.
 
     Attributes:
         id: Id of the item.

@@ -46,7 +46,7 @@ class ResultStream:
             self.close()
 
     def close(self) -> None:
-        """Ends the stream: all results have arrived, an item failed, or the reader has stopped."""
+        """Ends the stream when all results have arrived, an item failed, or the reader stopped."""
         self.is_closed = True
         self._wake()
 

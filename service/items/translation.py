@@ -16,7 +16,7 @@ class TranslationItem:
     Attributes:
         model: Served name of the model.
         source: Token ids, EOS included.
-        options: Options of the search.
+        options: Options of decoding, such as the beam size.
         first_id: Id of the token that the target begins with; None if the model chooses it.
         is_bulk: Whether the sentence waits in the bulk lane, which has less priority than the lane
             of interactive requests.

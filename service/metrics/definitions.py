@@ -145,7 +145,8 @@ class Metrics:
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
-            "Sentences or texts over the length limit: translation splits, embedding truncates.",
+            "Sentences or texts over the length limit. "
+            "Translation splits them, and embedding truncates them.",
             *kind,
         )
         self.billed_characters = self._counter(
@@ -209,7 +210,7 @@ class Metrics:
         )
         self.inflight_requests = self._gauge("inflight_requests", "Requests in progress.", "task")
         self.admission_limit = self._gauge(
-            "admission_limit", "Largest number of requests or tokens in progress.", "kind"
+            "admission_limit", "Limit on the requests or tokens in progress.", "kind"
         )
 
     def _make_server(self) -> None:

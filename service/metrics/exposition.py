@@ -18,8 +18,8 @@ BURST_SECONDS = 0.5
 OPENMETRICS_END = b"# EOF\n"
 
 SHARE = 0.05
-"""Share of the time that renderings of one format may take after a burst, if a rendering takes more
-than SLICE_SECONDS."""
+"""After a burst, renderings of one format take at most this share of the time. A rendering that
+takes less than SLICE_SECONDS does not count."""
 
 
 class Exposition:

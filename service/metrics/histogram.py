@@ -24,7 +24,7 @@ class Series:
     """The counts of one combination of label values.
 
     Args:
-        bounds: Largest value of each bucket, ascending. A last bucket takes all larger values.
+        bounds: Largest value of each bucket, ascending. One more bucket takes all larger values.
     """
 
     __slots__ = ("bounds", "counts", "exemplars", "total")

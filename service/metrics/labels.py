@@ -23,17 +23,28 @@ CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error")
 """Outcomes of a request to the endpoint of a remote model."""
 
 GUARDS = ("loop", "length", "copy", "digits", "placeholder")
-"""Names of the guards of translations; `service.tasks.translation.guards` has their checks."""
+"""Names of the guards. A guard is a check that finds wrong translations.
+
+Source: `service.tasks.translation.guards`.
+"""
 
 REJECTION_OUTCOMES = ("replaced", "kept")
 """Outcomes of a translation that a guard rejected.
 
-`replaced`: a second translation was better. `kept`: the reply has a warning.
+`replaced`: the reply has a second translation, which was better. `kept`: the reply has the rejected
+translation and a warning.
 """
 
 SHARING = ("running", "cached")
-"""States of a sentence when an equal one arrives later. The later sentence gets its result."""
+"""States of a sentence when an equal sentence arrives.
+
+`running`: the result is not yet computed. `cached`: the result is in the cache. The new sentence
+gets this result and is not computed.
+"""
 
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
-"""Model label of a request that used several models or none, or ended before one was chosen."""
+"""Model label of a request with several models or no model.
+
+A request that ends before a model is chosen also has this label.
+"""

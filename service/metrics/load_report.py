@@ -1,5 +1,7 @@
 """Reports the load of the server to load-balancing proxies, in the format of ORCA.
 
+ORCA (Open Request Cost Aggregation) is a standard that Envoy and gRPC support.
+
 Source: https://github.com/cncf/xds/blob/main/xds/data/orca/v3/orca_load_report.proto
 """
 
@@ -23,8 +25,9 @@ class Load:
     """The load of a server.
 
     Attributes:
-        utilization: Share of the limits of admission that the requests in progress take.
-        work_seconds: Time that the work in progress takes at the measured rate.
+        utilization: Used share of the request limit or of the token limit of admission, whichever
+            share is larger.
+        work_seconds: Estimated time to compute the tokens in progress, at the measured token rate.
         num_ok: Number of successful requests since the start.
     """
 
@@ -37,9 +40,10 @@ class LoadReport:
     """Computes the value of the response header from samples of the load.
 
     The proxy computes the weight of a server as its rate divided by its utilization. The
-    utilization grows with the work in progress. By Little's law the weight is therefore the inverse
-    of the response time, in a unit that is equal for all servers with equal settings. Refused and
-    failed requests do not count in the rate, so a server that refuses fast attracts no load.
+    utilization is proportional to the work in progress. By Little's law, the weight is therefore a
+    constant divided by the response time. Servers with equal settings have the same constant.
+    Refused and failed requests do not count in the rate, so a server that refuses fast attracts no
+    load.
 
     Attributes:
         value: Value of the header. It is empty before the second sample, and the first sample

@@ -35,7 +35,7 @@ class ProcessMetrics:
         registry.register(self)
 
     def watch(self, name: str, pid: int) -> None:
-        """Adds a child under the name that becomes its label."""
+        """Adds a child process; its figures get the label `process` with the value `name`."""
         self.pids[name] = pid
 
     def forget(self, name: str) -> None:
@@ -61,7 +61,7 @@ class ProcessMetrics:
             try:
                 self._read(families, name, self.proc / str(pid))
             except (FileNotFoundError, ProcessLookupError, PermissionError):
-                # The process has ended, or is ending. Its descriptors then belong to root.
+                # The process has ended, or it is ending and its descriptors belong to root.
                 continue
         yield from families
 

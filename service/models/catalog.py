@@ -33,7 +33,7 @@ The first model translates into this language, and the second out of it.
 
 MAX_ROUTES = 1024
 """Largest number of cached routes. A route is a list of the models that translate a pair. A model
-of 200 languages has 40,000 language pairs."""
+of 200 languages has 40,000 language pairs, so the cache needs a limit."""
 
 Served = TypeVar("Served", bound=AnyServed)
 
@@ -43,7 +43,8 @@ class Catalog:
 
     Args:
         served: Models with distinct names. The first embedding model is the default.
-        offered: Codes of the languages to offer; empty for all languages of the models.
+        offered: Codes of the languages to offer. If it is empty, all languages of the models are
+            offered.
         aliases: Maps each alias to a served name. A name that is both a model's name and an alias
             means the model.
 
@@ -115,9 +116,9 @@ class Catalog:
     def _make_caches(self) -> None:
         """Creates empty caches for `route` and `offers`.
 
-        The caches compute from a private copy of this catalog. A later `replace` of this catalog
-        does not change the private copy. A request may use another copy of this catalog, which has
-        the same caches. The routes of the request therefore also stay the same.
+        The cached functions read a private copy of this catalog, which `replace` does not change.
+        A request may work on a copy of this catalog while `replace` changes the catalog itself.
+        The request's copy keeps the earlier caches, so its routes stay the same.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)
@@ -145,7 +146,7 @@ class Catalog:
 
         Args:
             references: Folders, packages and remote models.
-            offered: Codes of the languages to offer; empty for all.
+            offered: Codes of the languages to offer. If it is empty, all languages are offered.
             aliases: Maps each alias to a served name.
 
         Raises:
@@ -326,7 +327,7 @@ def load_served(files: AnyFiles) -> AnyServed:
     """Loads a model without its weights.
 
     Raises:
-        CheckpointError: A file is damaged, or names a part that is not implemented.
+        CheckpointError: A file is damaged, or the model has a part that is not implemented.
     """
     if isinstance(files, RemoteFiles):
         return ServedRemote.load(files)

@@ -1,9 +1,9 @@
 """Loading and unloading of models while the server runs, in the process that owns the workers.
 
-Several searches for models on disk may run at the same time, in threads that can be given up. After
-the search, only one model is loaded or unloaded at a time. A model is loaded in all workers, then
-added to the queues, then announced to the processes that answer HTTP. Unloading takes these steps
-in reverse order.
+Before a model is loaded, a thread searches for its files on disk. Several searches may run at the
+same time, and a search that takes too long is given up. After the search, models are
+loaded and unloaded one at a time. A model is loaded in all workers, then added to the queues, then
+announced to the processes that answer HTTP. Unloading takes these steps in reverse order.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ models."""
 
 
 LOAD_SECONDS = 600.0
-"""Time after which the search for a model, or its load in the workers, is given up."""
+"""Time limit of the search for a model. The load in the workers has the same limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Found:
 
 
 async def announce_to_none(_files: ModelSet) -> None:
-    """Accepts an announcement and does nothing. It is the default of `announce`."""
+    """Ignores the announcement. `ModelChanges` calls this until the server sets `announce`."""
 
 
 class ModelChanges:
@@ -104,7 +104,7 @@ class ModelChanges:
         supervisor.on_lost_model = self._lose
 
     async def load(self, name: str, source: str) -> str:
-        """Loads a model; returns `ready`, or `loading` after the time limit of a request.
+        """Loads a model; returns `ready`, or `loading` if a request's time limit passes first.
 
         Args:
             name: Name of the model, which must be a model of `source`.
@@ -131,7 +131,7 @@ class ModelChanges:
         return state
 
     async def unload(self, name: str) -> str:
-        """Unloads a model; returns `unloaded`, or `unloading` after the time limit of a request.
+        """Unloads a model; returns `unloaded`, or `unloading` if a request's time limit passes.
 
         If the load of the model failed, only its state `failed` is removed.
 
@@ -168,7 +168,7 @@ class ModelChanges:
     async def _within_request(
         self, work: Coroutine[None, None, None], done: str, pending: str
     ) -> str:
-        """Runs work; returns `done`, or `pending` after the time limit of a request."""
+        """Runs work; returns `done`, or `pending` if a request's time limit passes first."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self._end)

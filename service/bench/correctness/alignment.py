@@ -1,4 +1,4 @@
-"""Counts words that a sentence shares with its translation, and how many of them are aligned."""
+"""Counts equal words of a sentence and its translation, and how many of them are aligned."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ NUMERAL = re.compile(r"\d+(?:[.,:]\d+)*")
 FALSE_FRIENDS = {
     frozenset(("en", "pt")): frozenset(("a", "as", "do", "no")),
 }
-"""Words that exist in two languages, but never translate each other.
+"""Words with the same spelling but different meanings in two languages, by language pair.
 
 A correct alignment does not pair such a word with itself. Only words in lower case are compared
 with this list. The four Portuguese words mean "the", "the", "of the" and "in the".

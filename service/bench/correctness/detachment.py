@@ -25,8 +25,9 @@ class DetachmentReport:
         sentences: Number of lines.
         true_median: Median score of the lines with their own translations.
         shuffled_median: Median score of the lines with the translations of other lines.
-        area: Area under the ROC curve. It is the probability that a shuffled pair has a higher
-            score than a true pair. Chance gives 0.5, and perfect separation gives 1.
+        area: Area under the ROC curve. It is the probability that a line with the translation of
+            another line has a higher score than a line with its own translation. Chance gives 0.5,
+            and perfect separation gives 1.
     """
 
     sentences: int
@@ -40,6 +41,9 @@ async def run_detachment(
 ) -> DetachmentReport:
     """Scores true pairs and shuffled pairs.
 
+    A true pair is a line and its own translation. A shuffled pair is a line and the translation of
+    another line.
+
     Args:
         url: Address of the server.
         pair: Source and target language, such as `en-pt`.
@@ -48,7 +52,7 @@ async def run_detachment(
         batch: Number of pairs in a request.
 
     Raises:
-        BenchError: A request failed.
+        BenchError: A request failed, or there are fewer than two sentences.
     """
     if len(sentences) < 2:
         raise BenchError("the detachment needs at least two sentences")

@@ -27,8 +27,8 @@ class QualityReport:
         signatures: SacreBLEU's signatures of BLEU and chrF; only scores with equal signatures
             can be compared.
         compared: Scores of another system's translations; None if no such translations were given.
-        equal: Number of lines that both systems translate alike; None if no translations of another
-            system were given.
+        equal: Number of lines to which both systems give exactly the same translation; None if no
+            translations of another system were given.
     """
 
     pair: str

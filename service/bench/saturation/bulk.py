@@ -15,7 +15,7 @@ from service.bench.translation import LIST_TIMEOUT_SECONDS, translate_request
 WARMUP_SECONDS = 3.0
 RETRY_SECONDS = 1.0
 JOB_LIST = 1000
-"""Number of sentences in each list of the additional client that `run_bulk` describes."""
+"""Number of sentences in each list of the additional client. `run_bulk` starts this client."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ per request. A client that wakes up for each request and each reply takes 0.030 
 
 
 def steady(per_second: float, seconds: float) -> Iterator[float]:
-    """Yields the times of requests at equal intervals, in seconds from the first one."""
+    """Yields the times of requests at equal intervals, in seconds after the first request."""
     return (number / per_second for number in range(int(per_second * seconds)))
 
 

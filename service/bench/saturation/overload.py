@@ -23,7 +23,10 @@ CLIENTS = 64
 
 CAPACITY_SECONDS = 5.0
 RECOVERY_SECONDS = 10.0
-"""Length of the phase after an overload, with requests at half of the capacity."""
+"""Length of the phase after an overload.
+
+In this phase, the client sends requests at half of the capacity.
+"""
 
 GRACE_SECONDS = 0.1
 """A reply that arrives at most this long after its deadline still counts as in time. The server
@@ -63,9 +66,10 @@ class OverloadRun:
             GRACE_SECONDS later.
         share_of_peak: `in_time_per_second` divided by its largest value for this deadline; 1 until
             the report is made.
-        accepted_p99_seconds: P99 of the time of accepted requests; None if no request was accepted.
-            The time of a request that got 504 counts as infinite.
-        late_share: Share of the accepted requests whose reply was late or an error 504.
+        accepted_p99_seconds: P99 latency of accepted requests; None if no request was accepted.
+            The latency of a request that got 504 counts as infinite.
+        late_share: Number of late replies and replies with status 504, divided by the number of
+            accepted requests.
         refused: Number of refused requests.
         refused_p50_ms: Median time until a refusal, in milliseconds; None without a refusal.
         without_retry_after: Number of refusals without the header Retry-After.
@@ -100,7 +104,8 @@ class OverloadReport:
     Attributes:
         pair: Language pair.
         capacity_per_second: Sentences per second of a closed loop of CLIENTS clients.
-        runs: The runs, by deadline and then by offered rate.
+        runs: One entry for each deadline and offered rate. All rates of one deadline follow each
+            other.
     """
 
     pair: str

@@ -1,8 +1,8 @@
 """Turns references (`hf:owner/name`, `firefox:en-de`, a folder) into files of models on disk.
 
 In the list below, each file imports only from the files above it. Only `sources` and `pull` use the
-network. `commands` imports these two inside functions, so a server that starts without REGARD_PULL
-does not load them.
+network. When a server starts, it imports `take`, which imports `commands`. `commands` imports
+`sources` and `pull` inside functions, so a server without REGARD_PULL does not load them.
 
     errors       the error tree
     references   names of models

@@ -1,6 +1,7 @@
 """Errors of finding, fetching and checking the files of a model.
 
 A reference is a text that names a model, such as `hf:NAME`. A manifest is a file that lists models.
+A file is pinned if a manifest gives the checksum that the file must have.
 
 RegistryError
 ├─ UnknownReferenceError   the text is not a valid reference

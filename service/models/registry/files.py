@@ -38,7 +38,8 @@ LOADER_FILES = frozenset(
 """Files that a loader reads in addition to the weights. All other files are ignored."""
 
 MODULE_FOLDER = re.compile(r"\d+_[A-Za-z]+")
-"""Folder of a sentence-transformers module after the encoder, such as `1_Pooling`."""
+"""Pattern of the folder names of a sentence-transformers model, such as `1_Pooling`. Each of these
+folders has a module that runs after the encoder."""
 
 
 def is_sha256(value: object) -> bool:
@@ -70,7 +71,7 @@ class PublishedFile:
         url: Address of the file.
         size: Size on disk in bytes; None if the registry does not publish it.
         sha256: Sha256 checksum of the file on disk; None if the registry does not publish it.
-        git_sha1: Git's blob id, which Hugging Face publishes for small files; None without one.
+        git_sha1: Git's blob id, which Hugging Face publishes for small files; None for other files.
         is_packed: Whether the registry may store the file packed with gzip.
     """
 
@@ -84,8 +85,8 @@ class PublishedFile:
     def __post_init__(self) -> None:
         """Checks the form of the checksum.
 
-        Folders are named after the first digits of checksums, so a checksum must not contain parts
-        of a path.
+        Some folders are named after the first digits of a checksum. A checksum with characters such
+        as `/` could lead to a place outside the cache.
 
         Raises:
             DownloadError: The published value is not a sha256 checksum.
@@ -138,7 +139,7 @@ class PublishedModel:
 
 
 def choose_files(names: Iterable[str]) -> list[str]:
-    """Returns the files of a repository that make up a model; [] without supported weights."""
+    """Returns the files of a repository that a model needs; [] if no weights are supported."""
     folders: dict[str, list[str]] = {}
     for path in map(PurePosixPath, names):
         folder = str(path.parent)

@@ -58,8 +58,8 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
     """Returns one message for each pulled file that is missing or has another size than recorded.
 
-    If the model was never pulled, a single message covers all its files. Models that need no pull
-    have no missing files.
+    If the model was never pulled, a single message covers all its files. For a model that needs no
+    pull, such as a folder, the list is empty.
 
     Raises:
         CacheError: The record of the model is damaged.

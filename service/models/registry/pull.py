@@ -55,8 +55,8 @@ class Puller:
 
         Raises:
             RegistryError: A file cannot be fetched, or a cached file cannot be used. The files that
-            were fetched are kept.
-        CheckpointFormatError: A cached file is too large.
+                were fetched are kept.
+            CheckpointFormatError: A cached file is too large.
         """
         registry = self.hub if entry.reference.source is Source.HUB else self.firefox
         known = self._complete(entry, registry.is_offline)

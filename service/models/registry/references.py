@@ -1,6 +1,7 @@
 """References: texts that name a model by a source, a name and sometimes a revision.
 
-An endpoint is another server with OpenAI's API; its models translate over the network.
+An endpoint is another server with OpenAI's API. Regard sends it texts over the network, and models
+of the endpoint translate them.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Downloads one file: resumes after a failure, checks the file, and renames it when complete.
 
-A partial download is called `NAME.part`. It is renamed to NAME, in the same folder, after its size
-and checksum have been checked.
+A partial download is called `NAME.part`. A complete download is unpacked if it is packed. After its
+size and checksum have been checked, the file is renamed to NAME, in the same folder.
 """
 
 import errno
@@ -87,7 +87,7 @@ class _Transfer:
     furthest: int = 0
 
     def advance(self) -> None:
-        """Makes one try.
+        """Tries once to fetch the rest of the file.
 
         Raises:
             TransientError: The connection broke, or the server has another file now.

@@ -65,8 +65,8 @@ class Hub:
     Args:
         endpoint: Address of the registry.
         http: Client that repeats failed calls.
-        is_offline: Whether only Hugging Face's cache may be read. The variable HF_HUB_OFFLINE has
-            the same effect.
+        is_offline: Whether requests are forbidden, so that all files come from Hugging Face's
+            cache. The variable HF_HUB_OFFLINE also forbids requests.
     """
 
     def __init__(self, endpoint: str, http: HttpClient, is_offline: bool = False) -> None:
@@ -117,7 +117,7 @@ class Hub:
     def require_space(
         self, files: Iterable[PublishedFile], model: PublishedModel, folder: Path
     ) -> None:
-        """Checks that the files missing in Hugging Face's cache fit on its disk.
+        """Checks that the disk of Hugging Face's cache has room for the files missing in the cache.
 
         Raises:
             DiskFullError: The disk has fewer free bytes than needed.
@@ -186,7 +186,7 @@ class Hub:
                 return action()
             except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.RequestError) as error:
                 raise _translated(url, error) from error
-            except (XetDownloadError, RuntimeError, ValueError) as error:  # hf_xet raises some
+            except (XetDownloadError, RuntimeError, ValueError) as error:  # some are from hf_xet
                 raise DownloadError(f"{shown(url)} cannot be fetched: {error}") from error
             except OSError as error:
                 if error.errno is None:  # huggingface_hub found a wrong file length
