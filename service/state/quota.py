@@ -24,11 +24,11 @@ class Quota:
         self.limit = limit
 
     def spent(self, account: str, number: int) -> "Spending":
-        """Returns a context that counts characters, and subtracts them if its block fails.
+        """Returns a context manager that counts characters, and subtracts them if its block fails.
 
         Raises:
-            QuotaExceededError: The account would exceed the limit. The context raises this error
-                before its block begins.
+            QuotaExceededError: The account would exceed the limit. The context manager raises this
+                error before its block begins.
         """
         return Spending(self, account, number)
 

@@ -45,7 +45,7 @@ class Status:
     load: Load = field(default_factory=Load)
 
     def resident(self, name: str) -> Resident | None:
-        """Returns a model as its first worker describes it; None if no worker has loaded it."""
+        """Returns the first worker's description of a model; None if no worker has loaded it."""
         found = self.models.get(name)
         return found[0] if found else None
 
@@ -69,7 +69,7 @@ class Lease(Protocol):
             items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
             total_tokens: Number of tokens of all submissions of the request. Only the first
-                submission uses it. If `items` have more tokens, these are counted instead.
+                submission uses it. If `items` have more tokens, their number is used instead.
 
         Returns:
             The results as they finish. Iterating raises a ServiceError if an item is too late or
@@ -134,7 +134,7 @@ class Backend(Recorder, Admitter, Protocol):
 
         Args:
             account: Account of the key.
-            limits: Limits of the key in a minute.
+            limits: Limits of the key per minute.
             characters: Number of characters of the request's texts.
 
         Raises:

@@ -35,7 +35,8 @@ class RequestContext:
         billed_characters: Characters that the request adds to the usage that /v2/usage reports.
         timeout_seconds: Time limit that the server sets for this request; None for
             REGARD_REQUEST_TIMEOUT_SECONDS.
-        client_seconds: Time limit that the client sets in X-Request-Timeout-Ms; None without one.
+        client_seconds: Time limit that the client sets in X-Request-Timeout-Ms; None if
+            the request has no such header.
         first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
         times: Times of the stages; None if the request is not traced.
     """

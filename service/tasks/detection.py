@@ -20,8 +20,8 @@ SLICE_CHARS = 2048
 """Number of characters that the thread reads before it turns to the texts of another request.
 
 The event loop itself detects the languages of a request with at most SLICE_CHARS characters. `cost`
-counts the characters of each text, and adds CHARS_PER_TEXT. If a request is cancelled or late, the
-thread finishes only the slice in progress, which takes some milliseconds.
+counts the characters of each text, and adds CHARS_PER_TEXT. If a request is cancelled or misses its
+deadline, the thread finishes only the slice in progress, which takes some milliseconds.
 """
 
 CHARS_PER_TEXT = 20
@@ -111,7 +111,10 @@ class DetectionPool:
 
 
 def _slices(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yields the texts in groups of at most SLICE_CHARS characters, or of one text."""
+    """Yields the texts in groups that cost at most SLICE_CHARS.
+
+    A text that costs more is a group of its own.
+    """
     part: list[str] = []
     chars = 0
     for text in texts:

@@ -151,7 +151,7 @@ class KnockoutInspector:
         result of an empty knock-out. An empty knock-out in the request has exactly this result.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         model = await self.inspector.choose_model(request, [request.text], context)
         for options in request.knockouts:  # refuses a wrong layer or head before tokenisation

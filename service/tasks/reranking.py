@@ -109,7 +109,7 @@ class Reranker:
         Texts of equal score keep the order of the request.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         scores, _ = await self.score(query.scores, context)
         order = np.argsort(-scores, kind="stable")
@@ -119,7 +119,7 @@ class Reranker:
         """Returns the score of each input, and the name of the model's only label.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         served = self._model(query.model)
         context.model = served.name

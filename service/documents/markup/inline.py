@@ -184,7 +184,7 @@ class BlockReader:
             yield Block(text, lambda found: _rebuild(first, children, found))
 
     def _trimmed(self, first: Place, children: list[Element]) -> tuple[Place, list[Element]]:
-        """Drops the elements at both ends that have no words of this text.
+        """Drops elements at the start and at the end that contain no words of this text.
 
         Returns the string before the remaining elements, and these elements.
         """

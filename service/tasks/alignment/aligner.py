@@ -79,7 +79,7 @@ class PairAligner:
         """Returns the recorded attention of each pair, or else the attention of a second pass.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         aligners = {name: await self._aligner(name) for name in {pair.model for pair in pairs}}
         missing = [
@@ -120,7 +120,7 @@ class PairAligner:
 
 
 async def resident(backend: Admitter, name: str) -> Resident:
-    """Returns a model as the workers have loaded it.
+    """Returns the first worker's description of a loaded model.
 
     Raises:
         UnavailableError: The model is not loaded yet.
@@ -141,10 +141,10 @@ def use_bulk_lane(items: Sequence[AttentionItem], settings: Settings) -> None:
 async def capture(
     items: list[AttentionItem], backend: Admitter, settings: Settings, context: RequestContext
 ) -> list[Result]:
-    """Captures the attention of items; returns one result each, in order.
+    """Captures the attention of items, and returns one result for each item, in order.
 
     Raises:
-        ServiceError: The items are refused, too late, or failed.
+        ServiceError: The items are refused, miss their deadline, or fail.
     """
     tokens = sum(item.num_tokens for item in items)
     use_bulk_lane(items, settings)

@@ -31,8 +31,8 @@ async def choose_direction(
         UnsupportedLanguageError: A language is unknown, no model translates from the source to the
             target, or the named model of several pairs does not have this pair.
         InvalidRequestError: A language is missing, or differs from that of the named model of a
-            single pair. Without a named model: the languages are the same, or need two models. The
-            error is also raised for a remote model.
+            single pair. If no model is named, the error is also raised if the languages are equal
+            or need two models. A remote model also causes this error.
     """
     if choice.model is not None:
         model = catalog.models.get(catalog.named(choice.model))

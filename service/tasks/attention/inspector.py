@@ -122,7 +122,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         """Returns the attention of every sequence of a request.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         model = await self.choose_model(request, request.texts, context)
         queries = self._queries(model, request)
@@ -144,7 +144,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         """Returns the attention of one token in one head, step by step.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         model = await self.choose_model(request, [request.text], context)
         # A wrong layer or head is refused before any text is tokenised.

@@ -44,7 +44,7 @@ class PairQueries:
 
     @property
     def all(self) -> tuple[Query, ...]:
-        """Queries about each pair, in the order in which its result answers them."""
+        """Queries about each pair, in the order of the answers in a worker's result."""
         scoring = None if self.scoring is None else self.scoring.query
         queries = self.attention, self.aligner.query, scoring, self.detaching
         return tuple(query for query in queries if query is not None)
@@ -77,7 +77,7 @@ class PairQueries:
 
 
 def align_pair(pair: Pair, cross: AttentionMaps, aligner: Aligner) -> Alignment:
-    """Aligns the words of a sentence pair by the cross-attention that `aligner` asked for."""
+    """Aligns the words of a sentence pair by `cross`, the answer to `aligner.query`."""
     return align(weights_of(cross), pair.source, pair.target, aligner.shift)
 
 

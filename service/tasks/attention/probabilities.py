@@ -21,8 +21,8 @@ class Probabilities:
 
     Attributes:
         found: Log-probabilities, ranks, entropies and token ids.
-        likeliest: Spelling of the likeliest tokens at each position; shorter than `top_k` if fewer
-            tokens have a probability above 0.
+        likeliest: Spelling of the likeliest tokens at each position. A list has fewer than `top_k`
+            tokens if fewer tokens have a probability above 0.
         named: Spelling of the named tokens.
         named_ids: Ids of the named tokens.
     """
@@ -108,7 +108,7 @@ def check_size(options: ProbabilityOptions, num_tokens: Sequence[int], limit: in
         limit: Largest number of probabilities in a response.
 
     Raises:
-        RequestTooLargeError: There are too many.
+        RequestTooLargeError: The number of probabilities exceeds the limit.
     """
     count = sum(num_tokens) * (1 + options.top_k + len(options.tokens))
     check_count(count, limit, "lower probabilities.top_k, name fewer tokens, send fewer texts")
@@ -123,7 +123,7 @@ def check_count(count: int, limit: int, way_out: str) -> None:
         way_out: Changes of the request that help, for the error message.
 
     Raises:
-        RequestTooLargeError: There are too many.
+        RequestTooLargeError: The number of probabilities exceeds the limit.
     """
     if count > limit:
         raise RequestTooLargeError(

@@ -54,10 +54,10 @@ class PairAttention:
         source: Labels of the source tokens or words.
         target: Labels of the target tokens or words.
         attentions: Attention of each requested kind.
-        alignment: Word alignment. It gives each word as a span of token indices, also if the labels
+        alignment: Word alignment. It gives each word as a span of token indices, even if the labels
             are words.
         detachment: Score of `service.tasks.alignment.detachment`; None if it is not requested.
-        probabilities: Probabilities of the target tokens, also if the labels are words; None if
+        probabilities: Probabilities of the target tokens, even if the labels are words; None if
             they are not requested.
     """
 

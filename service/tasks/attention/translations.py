@@ -142,7 +142,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         target_texts: Sequence[str | None],
         context: RequestContext,
     ) -> list[Pair]:
-        """Pairs each source with the client's translation, or with the model's own."""
+        """Pairs each source with the client's translation, or else with the model's translation."""
         num_chars = sum(len(text) for text in target_texts if text is not None)
         with context.stage("tokenize"):
             targets = await run_sized(num_chars, self._targets, target_texts, model)

@@ -104,8 +104,8 @@ class DocumentTranslator:
         """Translates a document, and keeps the translation.
 
         Raises:
-            ServiceError: A text could not be translated, or not within the time limit. The error is
-                also raised if the API key has too few characters left this month.
+            ServiceError: A text could not be translated, the time limit was exceeded, or the API
+                key has too few characters left this month.
         """
         state = job.state
         try:
@@ -188,7 +188,7 @@ class DocumentTranslator:
         return min(BATCH_CHARS, self.settings.max_pending_tokens)
 
     async def _detect(self, job: DocumentJob) -> str:
-        """Returns the language of a document; the target language if no language is detected.
+        """Returns the language of a document. If none is detected, returns the target language.
 
         With the target language as source, the texts stay as they are.
         """

@@ -93,7 +93,7 @@ class Embedder:
         """Returns a vector for each input.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         reader = self._reader(query.model)
         if reader.size is not None:
@@ -114,7 +114,7 @@ class Embedder:
         """Returns the vectors of each input's T tokens, (T, D), and the usage.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         reader = self._reader(query.model)
         results, usage = await self._compute(query, reader, context)

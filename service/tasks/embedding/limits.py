@@ -124,7 +124,7 @@ def check_dimensions(dimensions: int | None, size: int) -> int:
         size: Number of dimensions of the model's vectors.
 
     Raises:
-        InvalidRequestError: The model's vectors have fewer dimensions.
+        InvalidRequestError: The request asks for more dimensions than the model's vectors have.
     """
     if dimensions is not None and dimensions > size:
         raise InvalidRequestError(

@@ -26,7 +26,7 @@ async def align_words(
         context: Context of the request.
 
     Raises:
-        ServiceError: The request is refused, too late, or failed.
+        ServiceError: The request is refused, misses its deadline, or fails.
     """
     size = sum(text.num_chars for text in prepared)
     pairs = await run_sized(size, _pairs, prepared, results)

@@ -86,7 +86,7 @@ class PivotPipeline:
         """Translates sentences; returns one result each, in order.
 
         Raises:
-            ServiceError: The sentences are refused, too late, or failed.
+            ServiceError: The sentences are refused, misses its deadline, or fails.
         """
         if not sentences:
             return []

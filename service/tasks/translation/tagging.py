@@ -106,7 +106,7 @@ async def insert_tags(
         context: Context of the request.
 
     Raises:
-        ServiceError: The request is refused, too late, or failed.
+        ServiceError: The request is refused, misses its deadline, or fails.
     """
     if not any(text.tags for text in prepared):
         return

@@ -163,7 +163,7 @@ class Translator:
         """Translates every text of a request.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         work = await self._begin(request, context)
         results = await self._translate(work, work.prepared)
@@ -178,7 +178,7 @@ class Translator:
         Each sentence is yielded as soon as it and all sentences before it are done.
 
         Raises:
-            ServiceError: The request is refused, too late, or failed.
+            ServiceError: The request is refused, misses its deadline, or fails.
         """
         work = await self._begin(request, context)
         parts = [
