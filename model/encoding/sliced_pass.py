@@ -1,6 +1,7 @@
 """Runs forward passes in slices, and groups their jobs into batches.
 
-A slice is about half a layer of a batch. Between two slices a worker can do other work.
+A slice is a part of a pass, such as half a layer of a batch. Between two slices a worker can do
+other work.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +29,7 @@ class SlicedPass(ABC):
 
     @torch.inference_mode()
     def advance(self) -> bool:
-        """Computes the next slice; returns False if no slice is left."""
+        """Computes the next slice; returns False if the pass has ended."""
         for _ in self.slices:
             return True
         self.is_done = True
@@ -65,8 +66,9 @@ def batches(
         jobs: The jobs.
         lengths: Returns one or more lengths of a job in tokens, such as the lengths of its source
             and of its target.
-        max_tokens: Largest sum of each of these lengths over the jobs of a batch. A job with a
-            larger length is a batch by itself.
+        max_tokens: Limit for each kind of length. For example, the source lengths of a batch add
+            up to at most `max_tokens`, and so do its target lengths. A job with a larger length is
+            a batch by itself.
     """
     batch: list[Job] = []
     totals: tuple[int, ...] = ()

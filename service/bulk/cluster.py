@@ -42,10 +42,10 @@ SHARDS_PER_ACTOR = 2
 START_ATTEMPTS = 3
 POLL_SECONDS = 1.0
 MAX_STARTS = 5
-"""Number of starts per actor that are allowed before the next chunk is committed.
+"""Number of starts for each actor that the job allows while no chunk of rows is committed.
 
-`Watch` counts a start when the actor has loaded its models. After more starts, the job ends with an
-error.
+If all actors together start more often than MAX_STARTS times their number, the job ends with an
+error. `Watch` counts a start when the actor has loaded its models.
 """
 
 

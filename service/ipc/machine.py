@@ -110,7 +110,8 @@ def worker_devices(wanted: int, device: str, cores: int) -> list[str]:
         wanted: The setting REGARD_WORKERS, the number of workers on each device. 0 means one
             worker for each GPU. If models compute on the CPU, 0 means one worker for each of the
             `cores`.
-        device: auto, cpu, cuda or cuda:N. With auto and cuda, workers compute on all GPUs.
+        device: auto, cpu, cuda or cuda:N. With cuda, workers compute on all GPUs.
+            With auto, they do the same if the machine has a GPU.
         cores: Number of CPU cores for the workers.
     """
     if not uses_gpu(device):

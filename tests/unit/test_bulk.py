@@ -275,7 +275,7 @@ def test_shard_with_a_row_twice_is_refused(source: Path, output: Path, form: str
     for chunk in [*chunks[:9], replace(chunks[0], number=9)]:
         outcomes = [Outcome((row.text or "").upper()) for row in chunk.rows]
         folder.commit(job, 0, chunk, outcomes)
-    with pytest.raises(JobError, match="have 90 rows, but the shard has 100"):
+    with pytest.raises(JobError, match="have 90 different rows, but the shard has 100"):
         folder.publish(job, 0)
     assert not folder.shard_path(job, 0).exists()
 

@@ -35,7 +35,7 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class EmbedUsage:
-    """Characters and tokens that a model has read for one request.
+    """Numbers of characters and tokens of one request.
 
     Attributes:
         num_chars: Number of characters of all texts as the client sent them. A token id counts as
@@ -60,7 +60,7 @@ class Embeddings:
     Attributes:
         model: Served name.
         vectors: (n, D), one row for each input.
-        usage: Characters and tokens that were read.
+        usage: Numbers of characters and tokens.
     """
 
     model: str

@@ -61,5 +61,6 @@ def parse_fragment(text: str) -> Any:
 
 def new_parser() -> Any:
     """Returns a parser of lxml for one text."""
-    # By default, text below level 256 would be lost, and a document would get a doctype.
+    # By default, the parser would lose text that is nested more than 256 levels deep, and it would
+    # add a doctype to a document.
     return html.HTMLParser(huge_tree=True, default_doctype=False)
