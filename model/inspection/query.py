@@ -70,7 +70,7 @@ class AttentionNorm(StrEnum):
 
     @property
     def merges_heads(self) -> bool:
-        """Returns whether a value belongs to all heads of a layer together."""
+        """Returns whether the norm gives one value for all heads of a layer together."""
         return self in (AttentionNorm.ALTI, AttentionNorm.VALUE_ZEROING)
 
 

@@ -65,13 +65,13 @@ def _check_contributions(
 ) -> None:
     if reduce in (Reduction.NONE, Reduction.MAX_HEADS):
         raise AttentionQueryError(
-            f"{norm} belongs to all heads of a layer together, so it refuses reduce {reduce}: ask "
-            "for mean_heads, mean_layers_heads or rollout"
+            f"{norm} gives one value for all heads of a layer together, so reduce {reduce} is not "
+            "possible: ask for mean_heads, mean_layers_heads or rollout"
         )
     if len(heads) < config.num_heads:
         raise AttentionQueryError(
-            f"{norm} belongs to all heads of a layer together, not to heads {listed(heads)}: ask "
-            "for all heads"
+            f"{norm} gives one value for all heads of a layer together, not for heads "
+            f"{listed(heads)}: ask for all heads"
         )
 
 
@@ -143,7 +143,7 @@ def resolve_edge(
     Args:
         kind: Kind of attention.
         edge: Numbers of the attending and the attended token; they may count from the end.
-        lengths: Numbers of source and target tokens.
+        lengths: Number of source tokens, and number of target tokens.
 
     Raises:
         AttentionQueryError: The source or the target does not have a named token.

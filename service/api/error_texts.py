@@ -1,8 +1,8 @@
 """The texts of errors in parameters, bodies and API keys, and of disabled features.
 
 If LibreTranslate has the same error, the text is exactly LibreTranslate's, because clients may
-compare texts. The details of a text name the value, the limit and the remedy. All other texts are
-written where their errors are raised. Each dialect puts the texts into its own error format.
+compare texts. Details add the value, the limit or the remedy to a text. All other texts are written
+where their errors are raised. Each dialect puts the texts into its own error format.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class ErrorText(NamedTuple):
 
     Attributes:
         text: Names the fault. Clients may compare this text.
-        details: The value, the limit and the remedy; "" if the text has them already.
+        details: The value, the limit or the remedy, if the text does not name it; "" adds nothing.
     """
 
     text: str

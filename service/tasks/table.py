@@ -1,8 +1,8 @@
 """The task table: one row for each kind of work that the server does.
 
-A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. The load
-function of its models (`service/workers/loading.py`) makes the object with which the executor
-computes. The scheduler and the main loop of a worker have no code for particular kinds.
+A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. If it
+has models of its own, their load function needs an entry in `service/workers/loaders.py`. The
+scheduler and the main loop of a worker have no code for particular kinds.
 """
 
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles

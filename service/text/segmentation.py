@@ -4,10 +4,10 @@ A translation model takes one sentence at a time. Everything between sentences i
 the model does not see: line breaks, white space, and punctuation, numbers or emoji that stand
 alone. The text always equals `separators[0] + sentences[0] + separators[1] + ...`.
 
-Sentence boundaries come from `sentencex`, which has rules for about 300 languages. In a whole text,
-`sentencex` merges lines and drops a paragraph break at the end. Where line breaks end sentences,
-this module therefore passes one line at a time to `sentencex`. `chunking` cuts sentences that are
-too long for a model.
+Sentence boundaries come from `sentencex`, which has rules for about 300 languages. If
+`sentencex` gets several lines at once, it merges them, and drops a paragraph break at the end.
+Where line breaks end sentences, this module therefore passes one line at a time to `sentencex`.
+`chunking` cuts sentences that are too long for a model.
 """
 
 import re

@@ -60,7 +60,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"reduce": "rollout", "heads": [0]}, "rollout needs all heads, not only [0]"),
     (
         {"format": "bertviz", "reduce": "max_heads"},
-        "so it refuses reduce max_heads",
+        "so reduce max_heads is not possible",
     ),
     ({"format": "bertviz", "top_k": 2}, "so it refuses top_k 2"),
     ({"format": "bertviz", "kinds": ["encoder", "cross"]}, "not 6 of encoder, 2 of cross"),

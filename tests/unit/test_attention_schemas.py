@@ -132,7 +132,7 @@ CONFLICTS = [
     ({"reduce": "rollout", "heads": [0]}, "rollout needs all heads, not only [0]; leave heads out"),
     (
         {"format": "bertviz", "reduce": "max_heads"},
-        "so it refuses reduce max_heads",
+        "so reduce max_heads is not possible",
     ),
     (
         {"format": "bertviz", "top_k": 3},

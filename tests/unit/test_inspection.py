@@ -74,11 +74,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"reduce": Reduction.NONE, "norm": AttentionNorm.ALTI},
-        "alti belongs to all heads of a layer together, so it refuses reduce none: ask for mean_",
+        "alti gives one value for all heads of a layer together, so reduce none is not possible:",
     ),
     (
         {"heads": [1], "reduce": Reduction.MEAN_HEADS, "norm": AttentionNorm.VALUE_ZEROING},
-        "value_zeroing belongs to all heads of a layer together, not to heads 1: ask for all heads",
+        "value_zeroing gives one value for all heads of a layer together, not for heads 1: ask for",
     ),
     (
         {"kinds": [ENCODER], "reduce": ROLLOUT, "heads": [2, 1]},

@@ -370,7 +370,7 @@ class AttentionRequest(AttentionQuestion):
     def _check_bertviz(self) -> Self:
         if self.format == "bertviz" and self.reduce != "none":
             refuse(
-                f"bertviz shows every head, so it refuses reduce {self.reduce}; "
+                f"bertviz shows every head, so reduce {self.reduce} is not possible; "
                 "leave reduce out or use none"
             )
         for name in ("probabilities", "detachment"):

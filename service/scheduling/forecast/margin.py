@@ -3,9 +3,9 @@
 The margin is added to the predicted time of a request, so that few admitted requests are late. A
 request takes many decode steps, and some steps are slower than others. The error of a prediction
 grows about as the square root of the predicted time, as for every sum of independent errors. Each
-finished request that was long enough (RELEVANT_SHARE) gives a sample: its error divided by this
-root. A high quantile of the latest samples, times the square root of the new predicted time, is the
-main part of the new margin. RATE_ERROR adds a part, and MAX_STRETCH limits the sum.
+request that was long enough (RELEVANT_SHARE) and has ended gives a sample: its error divided by
+this root. The main part of the new margin is a high quantile of the latest samples, times the
+square root of the new predicted time. RATE_ERROR adds a part, and MAX_STRETCH limits the sum.
 """
 
 import math

@@ -6,7 +6,7 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import InvalidRequestError, RequestTooLargeError
 
 LONG_CHARS = 16
-"""If a sequence has at most n tokens, a text of more than LONG_CHARS * n characters is very long.
+"""If the limit is n tokens, a text with more than LONG_CHARS * n characters counts as very long.
 
 The tokens of a very long text are counted first. If there are too many, the text is refused before
 anything else is computed for it.

@@ -67,9 +67,9 @@ def read_html(text: str) -> list[Token]:
 
 
 def _with_late_ends(text: str) -> str:
-    """Returns a text without `</body>` and `</html>` if other text follows them.
+    """Returns a text without `</body>` and `</html>` if other text follows one of them.
 
-    The parser would lose the text that follows them. At the end of the document, the parser itself
+    The parser would lose the text that follows. At the end of the document, the parser itself
     adds these end tags.
     """
     parts: list[str] = []
