@@ -15,13 +15,13 @@ from service.documents.markup.tagged import Block
 from service.documents.markup.xml import XmlDocument, local_name, parse_xml
 
 NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
-"""Inline elements without words. They contain codes, such as the tags of another format.
+"""Inline elements without words. An element contains a code, such as a tag of another format.
 
-Some of these elements are empty, and stand for a code.
+Some elements are empty, and only stand for a code.
 """
 
 PAIRED = frozenset("bpt ept it bx ex sc ec sm em".split())
-"""Elements of NATIVE that mark where a formatting starts or ends."""
+"""Elements of NATIVE that mark where formatting starts or ends."""
 
 _PLACEHOLDER = re.compile(r"\s*[{$%#@]")
 
@@ -110,7 +110,7 @@ def _new_target(unit: Element) -> Element | None:
 
 
 def _set_state(unit: Element, target: Element) -> None:
-    """Marks a unit as translated, and in XLIFF 1 as in need of a review."""
+    """Marks a translation: in XLIFF 2 as translated, and in XLIFF 1 as in need of a review."""
     if local_name(unit) == "segment":
         unit.set("state", "translated")
     else:

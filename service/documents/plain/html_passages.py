@@ -29,7 +29,7 @@ MAX_DEPTH = 100
 """Largest number of inline elements around a word, in a block that can become one passage."""
 
 MAX_TOKENS = 2 * MAX_UNITS
-"""Largest number of texts and tags of a block that can become one passage."""
+"""Largest number of tokens in a block that can become one passage."""
 
 _WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
 
@@ -86,8 +86,8 @@ def _source(tokens: Sequence[Token]) -> str:
 def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
     """Yields the parts of a block. Usually the block has one passage.
 
-    The tags may be unbalanced or nested too deeply, or the block may have more than MAX_TOKENS
-    tokens. In these cases, each text between two tags is a passage of its own.
+    Each text between two tags is a passage of its own if the tags are unbalanced or nested too
+    deeply. The same holds for a block with more than MAX_TOKENS tokens.
     """
     ends = _ends(tokens)
     if ends is None or len(tokens) > MAX_TOKENS:
@@ -146,7 +146,8 @@ def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Pass
         yield before + source + after
         return
     text = TaggedText(nodes)
-    # The white space of the text, such as a no-break space, without that around the source.
+    # `before` and `after` are written separately. `first` and `last` therefore contain only the
+    # other white space at the ends of the text, such as a no-break space.
     first = text.before.removeprefix(_collapsed(before))
     last = text.after.removesuffix(_collapsed(after))
 

@@ -25,7 +25,7 @@ _RAW = re.compile(r"<(?:(pre|script|style|textarea)\b|!--)", re.IGNORECASE)
 """Start of an HTML block that may contain blank lines."""
 
 _DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?")
-"""The row of a table below its head."""
+"""The delimiter row of a table, which follows the header row."""
 
 _CELL_BORDER = re.compile(r"(?<!\\)(\|)")
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
