@@ -20,7 +20,7 @@ from service.settings import Settings
 from service.workers.messages import ExecutorSpec
 from service.workers.model_set import AnyFiles
 
-EMBEDDING_SHARE = 0.47
+EMBEDDING_SHARE = 0.44
 """Share of a worker's time for embedding or reranking while sentences are translated. The share is
 about a half, because the server cannot know which work is more urgent. docs/decisions.md has the
 measurements."""
