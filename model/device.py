@@ -23,7 +23,7 @@ def select_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
-        usable = f"cuda:0 to cuda:{count - 1}, or cpu" if count else "cpu"
+        usable = " or ".join([*(f"cuda:{number}" for number in range(count)), "cpu"])
         raise DeviceError(
             f"device {name!r} does not exist: {count} CUDA devices found; use {usable}"
         )

@@ -49,7 +49,7 @@ def test_a_cuda_device_beyond_those_present_is_refused(monkeypatch: pytest.Monke
     assert select_device("cuda:1") == torch.device("cuda:1")
     assert current == [torch.device("cuda:1")]
     assert select_device("cuda") == CUDA
-    with pytest.raises(DeviceError, match="2 CUDA devices found; use cuda:0 to cuda:1, or cpu"):
+    with pytest.raises(DeviceError, match="2 CUDA devices found; use cuda:0 or cuda:1 or cpu"):
         select_device("cuda:2")
 
 

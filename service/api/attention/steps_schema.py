@@ -65,9 +65,10 @@ class StepsRequest(AttentionQuestion):
     @classmethod
     def _fill(cls, fields: Any) -> Any:
         """Adds the default that depends on the task."""
-        if not isinstance(fields, dict) or has_target(fields.get("task")):
-            return fields
-        return {**fields, "kind": "encoder"} if fields.get("kind") is None else fields
+        if isinstance(fields, dict) and not has_target(fields.get("task")):
+            kind = fields.get("kind")
+            return {**fields, "kind": "encoder" if kind is None else kind}
+        return fields
 
     @model_validator(mode="after")
     def _check_text(self) -> Self:

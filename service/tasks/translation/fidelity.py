@@ -165,7 +165,7 @@ async def complete(
         pipeline: Translates sentences.
 
     Raises:
-        ServiceError: The sentences are refused, misses its deadline, or fails.
+        ServiceError: The sentences are refused, miss their deadline, or fail.
     """
     places = _places(prepared)
     if not places:
@@ -207,7 +207,7 @@ async def guard(
             a remote model translates, rejected translations only get a warning.
 
     Raises:
-        ServiceError: The sentences are refused, misses its deadline, or fails.
+        ServiceError: The sentences are refused, miss their deadline, or fail.
     """
     num_chars = sum([text.num_chars for text in prepared])
     rejected = await run_sized(num_chars, _rejected, prepared, results)

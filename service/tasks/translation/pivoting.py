@@ -86,7 +86,7 @@ class PivotPipeline:
         """Translates sentences; returns one result each, in order.
 
         Raises:
-            ServiceError: The sentences are refused, misses its deadline, or fails.
+            ServiceError: The sentences are refused, miss their deadline, or fail.
         """
         if not sentences:
             return []

@@ -49,7 +49,7 @@ async def use_terms(
         pipeline: Translates sentences.
 
     Raises:
-        ServiceError: The sentences are refused, misses its deadline, or fails.
+        ServiceError: The sentences are refused, miss their deadline, or fail.
     """
     left = list(_termed(prepared, terms))
     for put, is_for_all in ((_as_words, False), (_as_markers, False), (_as_markers, True)):
