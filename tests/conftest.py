@@ -45,6 +45,23 @@ settings.register_profile("regard", deadline=None, suppress_health_check=[Health
 settings.load_profile("regard")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _float32_on_every_cpu() -> Iterator[None]:
+    """Lets `auto` select float32 in PyTorch on a CPU with AMX too, where it selects bfloat16.
+
+    The expected values of the tests are float32. Servers that are processes of their own keep the
+    selection for their CPU.
+    """
+    from model import precision  # only test processes import torch
+
+    on_device = precision.has_fast_bfloat16
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            precision, "has_fast_bfloat16", lambda it: it.type == "cuda" and on_device(it)
+        )
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _log_is_restored() -> Iterator[None]:
     """Restores the log after each test. A handler of the test may write to a closed stream."""

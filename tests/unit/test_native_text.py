@@ -206,7 +206,6 @@ def test_auto_leaves_int8_where_vectors_would_change(
     files = find_embedding_models(str(write_model(tmp_path / "tiny", **ON_DISK)))[0]
     exact = embed(load_embedding_model(files, CPU, "float32"), [EmbeddingJob([1, 7, 2])])
     monkeypatch.setattr(loading, limit, 0.9999999)
-    monkeypatch.setattr("model.precision.has_fast_bfloat16", lambda device: False)
     model = load_embedding_model(files, CPU, "auto")
     assert model.native is None
     assert model.precision == "float32"
