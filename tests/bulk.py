@@ -27,11 +27,13 @@ def layout_of(source: Path, output: Path, **options: Any) -> Layout:
 
 
 def options_of(
-    layout: Layout, columns: Columns | None = None, **wanted: Any
+    layout: Layout,
+    columns: Columns | None = None,
+    settings: Settings = SETTINGS,
+    **wanted: Any,
 ) -> tuple[JobOptions, list[Path]]:
     """Returns the options of a job, and its input files."""
     form, paths = find_files(layout.sources)
-    settings = SETTINGS
     return job_options(layout, columns or Columns(), TRANSLATE | wanted, settings, form), paths
 
 

@@ -31,7 +31,17 @@ INTERRUPTED = "interrupted; committed rows are kept: run the same command to con
 CHUNK_ROWS = 256
 """Number of rows that are committed together, by default."""
 
-RESULT_SETTINGS = ("dtype", "shortlist", "guard_beam_size", "max_source_tokens", "max_batch_tokens")
+RESULT_SETTINGS = (
+    "device",
+    "dtype",
+    "placements",
+    "languages",
+    "shortlist",
+    "max_beam_size",
+    "guard_beam_size",
+    "max_source_tokens",
+    "max_batch_tokens",
+)
 """Settings that can change results."""
 
 Sources = Annotated[list[Path], typer.Argument(help="files, or folders of files")]

@@ -380,6 +380,30 @@ def test_changed_options_are_refused(source: Path, output: Path) -> None:
         open_job(folder, options, paths)
 
 
+@pytest.mark.parametrize(
+    ("changes", "placements"),
+    [
+        ({"device": "cpu"}, {}),
+        ({"max_beam_size": 9}, {}),
+        ({"languages": "en,pt"}, {}),
+        ({}, {"/models/en-pt": ("cpu", "float32")}),
+    ],
+)
+def test_changed_settings_are_refused(
+    source: Path,
+    output: Path,
+    changes: dict[str, Any],
+    placements: dict[str, tuple[str, str]],
+) -> None:
+    folder, _ = started(source, output)
+    layout = layout_of(source, output)
+    settings = Settings.model_validate(changes)
+    changed = settings.with_models(SETTINGS.models, placements)
+    options, paths = options_of(layout, settings=changed)
+    with pytest.raises(JobError, match="the job in this folder has settings"):
+        open_job(folder, options, paths)
+
+
 def test_unknown_files_are_refused(source: Path, output: Path) -> None:
     output.mkdir()
     (output / "thesis.doc").write_text("mine", encoding="utf-8")
