@@ -90,12 +90,7 @@ class CoreEngine:
         self.translator = Translator(self.catalog, admitter, detector, settings)
         self.embedder = Embedder(self.catalog, self.core, settings)
         self.core.start()
-        deadline = time.monotonic() + START_SECONDS
-        while not self.core.supervisor.is_ready:
-            if time.monotonic() > deadline:
-                self._fail(f"the models were not loaded in {START_SECONDS:g} s")
-            self._check()
-            await asyncio.sleep(POLL_SECONDS)
+        await self._until_ready()
         freeze_heap()
 
     async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
@@ -129,10 +124,14 @@ class CoreEngine:
     async def _compute(self, rows: Sequence[Row]) -> list[Outcome]:
         """Computes rows of one language pair in one request.
 
+        If no device worker is running, the rows wait until one has been started again. Otherwise
+        all attempts of a row would fail during the restart.
+
         Raises:
             ServiceError: The request is refused or failed.
-            JobError: The device failed repeatedly.
+            JobError: The device failed repeatedly, or no device worker starts again.
         """
+        await self._until_ready()
         context = RequestContext("bulk")
         texts = [row.text or "" for row in rows]
         try:
@@ -171,6 +170,20 @@ class CoreEngine:
         found = await self.embedder.embed(query, context)
         return [Outcome(vector) for vector in found.vectors]
 
+    async def _until_ready(self) -> None:
+        """Waits until a device worker has loaded the models.
+
+        Raises:
+            JobError: A model cannot be loaded, or is not loaded within START_SECONDS, or the device
+                fails repeatedly.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while not self.core.supervisor.is_ready:
+            if time.monotonic() > deadline:
+                self._fail(f"the models were not loaded in {START_SECONDS:g} s")
+            self._check()
+            await asyncio.sleep(POLL_SECONDS)
+
     def _fail(self, reason: str) -> None:
         self.failure = self.failure or reason
 
@@ -200,7 +213,8 @@ def unlimited(settings: Settings) -> Settings:
     the interactive lane. For sentences in the bulk lane, the scheduler would leave some rows of a
     batch free for interactive requests.
 
-    On a CPU, a batch has BATCH_ROWS[False] rows unless REGARD_MAX_ROWS sets another number.
+    On a CPU, a batch has BATCH_ROWS[False] rows unless REGARD_MAX_ROWS sets another number, or the
+    beam of a rejected sentence needs more.
     """
     changed: dict[str, float] = {
         "max_inputs": UNLIMITED,
@@ -211,7 +225,8 @@ def unlimited(settings: Settings) -> Settings:
         "request_timeout_seconds": TIMEOUT_SECONDS,
     }
     if not uses_gpu(settings.device):
-        changed["max_rows"] = batch_rows(settings)
+        guard_rows = min(settings.guard_beam_size, settings.max_beam_size)
+        changed["max_rows"] = max(batch_rows(settings), guard_rows)
     return settings.model_copy(update=changed)
 
 

