@@ -2,7 +2,7 @@
 
 Some cross-encoders divide the ids of a pair into two segments. Segment 0 consists of the ids before
 the text, and segment 1 consists of all other ids. Each segment has a vector, which is added to the
-embeddings of the ids in the segment.
+embeddings of the ids in the segment. With some tokenizers, all ids are in segment 0.
 """
 
 import json
@@ -24,11 +24,13 @@ class PairTemplate:
         before: Ids in front of the query.
         between: Ids between query and text.
         behind: Ids behind the text.
+        text_segment: Segment of the text and of the ids behind it: 0 or 1.
     """
 
     before: list[int]
     between: list[int]
     behind: list[int]
+    text_segment: int
 
     @property
     def num_special(self) -> int:
@@ -42,14 +44,13 @@ class TokenizedPair:
 
     Attributes:
         ids: Token ids, special tokens included, truncated to the limit.
-        text_start: Index of the first id of the text, where segment 1 begins; `len(ids)` for a
-            single text.
+        segment_start: Index of the first id in segment 1; `len(ids)` if all ids are in segment 0.
         num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
         is_exact: Whether all tokens were counted.
     """
 
     ids: list[int]
-    text_start: int
+    segment_start: int
     num_tokens: int
     is_exact: bool
 
@@ -63,15 +64,19 @@ class PairTokenizer:
         tokenizer: Tokenizer of single texts.
         max_tokens: Largest number of tokens of a pair, special tokens included.
         name: Name of the tokenizer's file, for error messages.
+        has_segments: If False, all ids of a pair are in segment 0, whatever the template says.
 
     Raises:
         CheckpointFormatError: The post-processor has no template of a pair, or the special tokens
             of the template leave no room for a query and a text.
     """
 
-    def __init__(self, tokenizer: TextTokenizer, max_tokens: int, name: str) -> None:
+    def __init__(
+        self, tokenizer: TextTokenizer, max_tokens: int, name: str, has_segments: bool = True
+    ) -> None:
         self.tokenizer = tokenizer
         self.max_tokens = max_tokens
+        self.has_segments = has_segments
         self.template = read_pair_template(tokenizer.tokenizer.post_processor, name)
         if self.template.num_special + 2 > max_tokens:
             raise CheckpointFormatError(
@@ -113,7 +118,9 @@ class PairTokenizer:
         )
         opening = [*template.before, *first, *template.between]
         ids = [*opening, *second, *template.behind]
-        return TokenizedPair(ids, len(opening), num_tokens, query[1] and text[1])
+        has_two = self.has_segments and template.text_segment == 1
+        segment_start = len(opening) if has_two else len(ids)
+        return TokenizedPair(ids, segment_start, num_tokens, query[1] and text[1])
 
     def single(self, text: tuple[list[int], bool], direction: Direction = "right") -> TokenizedPair:
         """Adds special tokens to a text without a query, and truncates it to the limit.
@@ -182,9 +189,9 @@ def _template(options: Mapping[str, Any]) -> PairTemplate | None:
         found = [template for each in options["processors"] if (template := _template(each))]
         return found[0] if len(found) == 1 else None
     if kind == "BertProcessing":
-        return PairTemplate([options["cls"][1]], [options["sep"][1]], [options["sep"][1]])
+        return PairTemplate([options["cls"][1]], [options["sep"][1]], [options["sep"][1]], 1)
     if kind == "RobertaProcessing":
-        return PairTemplate([options["cls"][1]], [options["sep"][1]] * 2, [options["sep"][1]])
+        return PairTemplate([options["cls"][1]], [options["sep"][1]] * 2, [options["sep"][1]], 0)
     if kind == "TemplateProcessing":
         return _of_pieces(options["pair"], options["special_tokens"])
     return None
@@ -192,11 +199,16 @@ def _template(options: Mapping[str, Any]) -> PairTemplate | None:
 
 def _of_pieces(pieces: Sequence[Mapping[str, Any]], special: Mapping[str, Any]) -> PairTemplate:
     parts: list[list[int]] = [[]]
+    segments: list[int] = []
     for piece in pieces:
         if "Sequence" in piece:
             parts.append([])
+            segments.append(piece["Sequence"]["type_id"])
         else:
             parts[-1] += special[piece["SpecialToken"]["id"]]["ids"]
     if len(parts) != 3:
         raise ValueError(f"the template has {len(parts) - 1} sequences, not 2")
-    return PairTemplate(*parts)
+    if segments not in ([0, 0], [0, 1]):
+        raise ValueError(f"the types of the sequences are {segments}, not [0, 0] or [0, 1]")
+    before, between, behind = parts
+    return PairTemplate(before, between, behind, segments[1])

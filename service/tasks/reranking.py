@@ -186,14 +186,14 @@ def tokenize(served: ServedReranker, query: ScoreQuery) -> list[TokenizedPair]:
 def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
     """Returns the ids that the model reads for a pair or a single text.
 
-    The second segment of a pair is the text, and the special tokens behind it. If the model
-    distinguishes segments, the vocabulary size is added to each id of this segment.
+    If the model distinguishes segments, the vocabulary size is added to each id of the second
+    segment.
     The token table has a second row for each token: row `vocab_size + id` is the vector of token
     `id` in the second segment (see `model.checkpoints.cross_encoder`).
     """
     if served.config.num_segments == 1:
         return pair.ids
-    start, offset = pair.text_start, served.config.vocab_size
+    start, offset = pair.segment_start, served.config.vocab_size
     return [*pair.ids[:start], *[offset + token for token in pair.ids[start:]]]
 
 

@@ -48,9 +48,15 @@ def our_scores(folder: Path, query: RerankQuery) -> list[float]:
 
 
 def their_scores(
-    model: Any, family: str, query: str, texts: list[str], limit: int, side: str = "right"
+    model: Any,
+    family: str,
+    query: str,
+    texts: list[str],
+    limit: int,
+    side: str = "right",
+    has_segments: bool | None = None,
 ) -> list[float]:
-    """Scores of transformers, each pair alone."""
+    """Scores of transformers, each pair alone. By default only BERT reads segments."""
     theirs: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer(family), pad_token="<pad>", truncation_side=side
     )
@@ -62,7 +68,7 @@ def their_scores(
             truncation="longest_first",
             max_length=limit,
             return_tensors="pt",
-            return_token_type_ids=family == "bert",
+            return_token_type_ids=family == "bert" if has_segments is None else has_segments,
         )
         with torch.inference_mode():
             scores.append(float(model(**inputs).logits[0, 0]))
@@ -92,6 +98,31 @@ def test_very_long_text_is_cut_at_the_requested_end(
     wanted = RerankQuery(QUERY, texts, truncate=True, direction=side)
     expected = their_scores(theirs, family, QUERY, texts, limit, side)
     np.testing.assert_allclose(our_scores(folder, wanted), expected, atol=1e-4)
+
+
+def test_tokenizer_of_xlm_r_puts_both_parts_in_one_segment(tmp_path: Path) -> None:
+    """Such as the models that were fine-tuned from Multilingual-MiniLM, which is a BERT."""
+    model = write_cross_encoder(tmp_path, "bert")
+    tokenizer("xlm-roberta").save(str(tmp_path / "tokenizer.json"))
+    expected = their_scores(model, "xlm-roberta", QUERY, TEXTS, 40, has_segments=True)
+    found = our_scores(tmp_path, RerankQuery(QUERY, TEXTS, truncate=True))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_tokenizer_without_segments_is_followed(tmp_path: Path) -> None:
+    model = write_cross_encoder(tmp_path, "bert")
+    options = {"model_input_names": ["input_ids", "attention_mask"]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
+    expected = their_scores(model, "bert", QUERY, TEXTS, 40, has_segments=False)
+    found = our_scores(tmp_path, RerankQuery(QUERY, TEXTS, truncate=True))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_truncation_of_the_left_side_is_refused(tmp_path: Path) -> None:
+    write_cross_encoder(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"truncation_side": "left"}')
+    with pytest.raises(UnsupportedModelError, match="truncation_side"):
+        ServedReranker.load(CrossEncoderFiles("tiny", tmp_path))
 
 
 @pytest.mark.parametrize("labels", [3, ["LABEL_0"], "LABEL_0"])

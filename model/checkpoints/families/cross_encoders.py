@@ -16,11 +16,20 @@ from typing import Any
 from model.checkpoints.families import text_encoders
 from model.checkpoints.families.sentence_modules import (
     CONFIG,
+    TOKENIZER_CONFIG,
     read_max_tokens,
     read_transformer_options,
 )
-from model.checkpoints.families.sentence_transformers import TOKENIZER, EmbeddingFiles
-from model.checkpoints.formats.json_files import read_options, read_options_if_there
+from model.checkpoints.families.sentence_transformers import (
+    TOKENIZER,
+    TOKENIZER_SUPPORTED,
+    EmbeddingFiles,
+)
+from model.checkpoints.formats.json_files import (
+    read_options,
+    read_options_if_there,
+    unsupported,
+)
 from model.checkpoints.formats.weight_files import find_weights, revision_of
 from model.embedding_config import DenseConfig, EmbeddingConfig, Pooling
 from model.errors import CheckpointFormatError, UnsupportedModelError
@@ -34,6 +43,9 @@ ARCHITECTURES = (
     "CamembertForSequenceClassification",
     "MPNetForSequenceClassification",
 )
+
+SEGMENTS = "token_type_ids"
+"""Name of the segments in the list of inputs of a tokenizer."""
 
 DEFAULT_LABELS = 2
 """Number of labels if a config gives neither a number nor names of labels."""
@@ -139,9 +151,14 @@ def load_pair_tokenizer(files: CrossEncoderFiles, config: CrossEncoderConfig) ->
     """Loads the tokenizer of a cross-encoder.
 
     Raises:
-        CheckpointError: A file is damaged, or the vocabulary is larger than the encoder's.
+        CheckpointError: A file is damaged, an option is not implemented, or the vocabulary is
+            larger than the encoder's.
     """
     path = files.folder / TOKENIZER
+    own = files.folder / TOKENIZER_CONFIG
+    settings = read_options_if_there(own)
+    if reasons := unsupported(settings, TOKENIZER_SUPPORTED):
+        raise UnsupportedModelError(str(own), reasons)
     is_lowercase = read_transformer_options(files.folder).get("do_lower_case") is True
     tokenizer = TextTokenizer(path, config.model.max_tokens, is_lowercase)
     if tokenizer.vocab_size > config.vocab_size:
@@ -149,7 +166,9 @@ def load_pair_tokenizer(files: CrossEncoderFiles, config: CrossEncoderConfig) ->
             f"{path} has ids up to {tokenizer.vocab_size - 1}; the weights are for "
             f"{config.vocab_size} ids"
         )
-    return PairTokenizer(tokenizer, config.model.max_tokens, str(path))
+    inputs = settings.get("model_input_names")
+    has_segments = not isinstance(inputs, list) or SEGMENTS in inputs
+    return PairTokenizer(tokenizer, config.model.max_tokens, str(path), has_segments)
 
 
 def head_names(options: Mapping[str, Any]) -> list[tuple[str, str]]:
