@@ -25,12 +25,17 @@ class NormPosition(StrEnum):
 
 
 class Activation(StrEnum):
-    """The nonlinearity between the two feed-forward layers."""
+    """The nonlinearity between the two feed-forward layers.
+
+    GELU_TANH and GELU_SIGMOID are the two approximations of GELU by Hendrycks and Gimpel (2016).
+    Marian uses the latter: x · sigmoid(1.702 x).
+    """
 
     RELU = "relu"
     SWISH = "swish"
     GELU = "gelu"
     GELU_TANH = "gelu-tanh"
+    GELU_SIGMOID = "gelu-sigmoid"
 
 
 class Sinusoids(StrEnum):

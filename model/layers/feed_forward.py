@@ -9,11 +9,20 @@ from torch import Tensor, nn
 
 from model.config import Activation, LayerConfig
 
+GELU_SLOPE = 1.702
+
+
+def gelu_sigmoid(x: Tensor) -> Tensor:
+    """Returns x · sigmoid(1.702 x), Marian's GELU. The result has the shape of x."""
+    return x * torch.sigmoid(GELU_SLOPE * x)
+
+
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     Activation.RELU: F.relu,
     Activation.SWISH: F.silu,
     Activation.GELU: F.gelu,
     Activation.GELU_TANH: partial(F.gelu, approximate="tanh"),
+    Activation.GELU_SIGMOID: gelu_sigmoid,
 }
 
 

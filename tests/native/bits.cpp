@@ -189,13 +189,14 @@ int main() {
     }
     Random random;
     const Activation activations[] = {Activation::NONE, Activation::RELU, Activation::SWISH,
-                                      Activation::GELU, Activation::GELU_TANH};
+                                      Activation::GELU, Activation::GELU_TANH,
+                                      Activation::GELU_SIGMOID};
     int number = 0;
     for (DecoderKind decoder : {DecoderKind::SSRU, DecoderKind::SELF_ATTENTION})
         for (bool is_pre_norm : {false, true})
             for (bool has_shortlist : {false, true})
                 for (int width : {64, 256}) {
-                    Activation activation = activations[number++ % 5];
+                    Activation activation = activations[number++ % 6];
                     std::printf("translation: decoder %d, pre-norm %d, shortlist %d, width %d, "
                                 "activation %d\n", (int)decoder, is_pre_norm, has_shortlist, width,
                                 (int)activation);
@@ -203,7 +204,7 @@ int main() {
                 }
     for (bool is_relative : {false, true})
         for (int width : {64, 192}) {
-            Activation activation = activations[3 + number++ % 2];
+            Activation activation = activations[3 + number++ % 3];
             std::printf("texts: relative %d, width %d, activation %d\n", is_relative, width,
                         (int)activation);
             encode(random, width, 4, activation, is_relative);

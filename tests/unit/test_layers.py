@@ -86,6 +86,7 @@ def test_feed_forward_applies_its_activation(activation: Activation) -> None:
         Activation.GELU_TANH: hidden
         * 0.5
         * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (hidden + 0.044715 * hidden**3))),
+        Activation.GELU_SIGMOID: hidden / (1 + (-1.702 * hidden).exp()),
     }[activation]
     assert_close(layer(x), layer.fc2(expected))
 

@@ -72,7 +72,7 @@ def test_ids_come_from_the_vocabulary(write: Write) -> None:
         (PRE_NORM, {"norm": NormPosition.PRE}),
         ({"transformer_postprocess": "an"}, {"norm": NormPosition.POST}),
         ({"transformer_ffn_activation": "swish"}, {"activation": Activation.SWISH}),
-        ({"transformer_ffn_activation": "gelu"}, {"activation": Activation.GELU}),
+        ({"transformer_ffn_activation": "gelu"}, {"activation": Activation.GELU_SIGMOID}),
         ({}, {"shared_embeddings": True, "tied_output": True, "sinusoids": Sinusoids.MARIAN}),
         ({"tied_embeddings_all": False}, {"shared_embeddings": False, "tied_output": False}),
         (

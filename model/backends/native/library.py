@@ -34,6 +34,7 @@ ACTIVATIONS = {
     Activation.SWISH: 2,
     Activation.GELU: 3,
     Activation.GELU_TANH: 4,
+    Activation.GELU_SIGMOID: 5,
 }
 """Mirrors Activation in linear.h."""
 

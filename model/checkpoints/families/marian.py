@@ -22,10 +22,11 @@ from model.errors import UnsupportedModelError
 IGNORED = re.compile(r"_QuantMultA$")
 
 DECODERS = {"rnn": DecoderKind.SSRU, "self-attention": DecoderKind.SELF_ATTENTION}
+# Source: marian-dev, src/graph/expression_operators.cpp.
 ACTIVATIONS = {
     "relu": Activation.RELU,
     "swish": Activation.SWISH,
-    "gelu": Activation.GELU,
+    "gelu": Activation.GELU_SIGMOID,
 }
 # Keys are values of transformer-preprocess, -postprocess and -postprocess-top. The letter `d`
 # (dropout) is removed from these values, because only training uses dropout.

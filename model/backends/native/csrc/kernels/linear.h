@@ -5,7 +5,7 @@
 
 namespace regard {
 
-enum class Activation : int32_t { NONE, RELU, SWISH, GELU, GELU_TANH };
+enum class Activation : int32_t { NONE, RELU, SWISH, GELU, GELU_TANH, GELU_SIGMOID };
 
 // GELU: x Φ(x) = max(x, 0) - h(|x|), where h(a) = a · erfc(a / √2) / 2 vanishes beyond 5.5. The
 // polynomial for h was fitted at Chebyshev's points up to 5.5; its error is at most 7e-7.
@@ -29,6 +29,7 @@ inline Floats activate(Floats x) {
     if (A == Activation::GELU) return gelu(x);
     if (A == Activation::GELU_TANH)  // (1 + tanh(u)) / 2 is sigmoid(2 u)
         return x * sigmoid(x * fma(x * x, broadcast(0.0713548162726f), broadcast(1.59576912161f)));
+    if (A == Activation::GELU_SIGMOID) return x * sigmoid(x * broadcast(1.702f));
     return x;
 }
 
@@ -113,6 +114,8 @@ public:
             case Activation::GELU: return run<Activation::GELU>(x, rows, y, stride, first, end);
             case Activation::GELU_TANH:
                 return run<Activation::GELU_TANH>(x, rows, y, stride, first, end);
+            case Activation::GELU_SIGMOID:
+                return run<Activation::GELU_SIGMOID>(x, rows, y, stride, first, end);
         }
     }
 
