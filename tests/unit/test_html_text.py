@@ -23,6 +23,12 @@ SAME = [
     "<!-- c -->text<br>more",
     "<script>if(a<b){}</script>ok",
     '<p translate="no">Keep <b>this</b></p>',
+    'Press <span class="ui notranslate">Save <b>now</b></span>.',
+    " <b>Hello</b> world ",
+    "\n\n<p>Hello</p>\n",
+    "\u00a0<b>Hello</b>",
+    "\u00a0",
+    " \n",
     "{name} has 5 &lt; 6 {{ x }}",
 ]
 
@@ -39,6 +45,7 @@ REPAIRED = {
     "<<<": "&lt;&lt;&lt;",
     "<p>one<p>two": "<p>one</p><p>two</p>",
     "Caf&eacute;&nbsp;x": "Caf\u00e9\u00a0x",
+    "&nbsp;<b>Hello</b>": "\u00a0<b>Hello</b>",
 }
 
 
@@ -52,6 +59,13 @@ def test_document_keeps_its_doctype_and_head() -> None:
     text = "<!DOCTYPE html>\n<html><head><title>Hi</title></head><body><p>x</p></body></html>"
     found = protect_html(text, set())
     assert found.restore(found.text) == text
+
+
+def test_doctype_without_a_space_begins_a_document() -> None:
+    """Some minifiers write such a doctype."""
+    text = "<!doctypehtml><html><head><title>Hi</title></head><body><p>x</p></body></html>"
+    found = protect_html(text, set())
+    assert found.restore(found.text).endswith(text.removeprefix("<!doctypehtml>"))
 
 
 def test_blocks_end_sentences_and_line_breaks_do_not() -> None:

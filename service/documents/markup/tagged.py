@@ -14,9 +14,9 @@ from html import escape
 from itertools import count, groupby
 from typing import Any
 
-from lxml import etree
+from lxml import etree, html
 
-from service.text.html.elements import parse_fragment
+from service.text.html.elements import new_parser, parse_fragment, without_controls
 from service.text.letters import has_letters
 
 MAX_UNITS = 500
@@ -218,7 +218,7 @@ class _Reader:
 
     def read(self, translation: str) -> list[Node]:
         """Returns the translation as a tree."""
-        root = parse_fragment(translation)
+        root = _parsed(translation)
         open_: list[tuple[Any, Unit | None]] = [(root, None)]
         for event, element in etree.iterwalk(root, events=("start", "end", "comment", "pi")):
             inside = self._children(open_[-1][1])
@@ -345,3 +345,18 @@ def _distance(place: float, start: int, length: int) -> float:
 def is_translated(nodes: Sequence[Node]) -> bool:
     """Reports whether a text has words to translate."""
     return has_letters(words_of(nodes))
+
+
+def _parsed(text: str) -> Any:
+    """Returns an element with the content of a text in HTML.
+
+    A text that the parser refuses becomes the text of the element. Elements that are nested more
+    than about 2,000 levels deep are left out.
+    """
+    text = without_controls(text)
+    try:
+        return parse_fragment(text, new_parser())
+    except (etree.ParserError, etree.XMLSyntaxError):
+        refused = html.Element("div")
+        refused.text = text
+        return refused

@@ -17,7 +17,7 @@ from service.documents.markup.inline import Element, Role
 from service.documents.markup.xml import local_name
 from service.documents.plain.html_passages import Kind, Token, passages
 from service.documents.plain.passages import Passage, PassageDocument
-from service.text.html.elements import INLINE, VOID
+from service.text.html.elements import INLINE, VOID, is_untranslated
 
 KEPT_INSIDE = frozenset("code kbd samp var math svg".split())
 """Elements that can be part of a sentence, and whose content is not translated."""
@@ -52,9 +52,7 @@ def xhtml_role(element: Element) -> Role:
 
 
 def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
-    classes = (attributes.get("class") or "").split()
-    is_marked = attributes.get("translate") == "no" or "notranslate" in classes
-    return is_marked or tag in KEPT_INSIDE or tag in KEPT_APART
+    return is_untranslated(attributes) or tag in KEPT_INSIDE or tag in KEPT_APART
 
 
 def _is_inside(tag: str) -> bool:

@@ -1,10 +1,11 @@
 """The elements of HTML, by their role in a sentence, and the parser of HTML texts."""
 
 import re
+from collections.abc import Mapping
 from html import unescape
 from typing import Any
 
-from lxml import etree, html
+from lxml import html
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark math meter nobr "
@@ -44,19 +45,31 @@ def without_controls(text: str) -> str:
     return _REFERENCE.sub(kept, CONTROLS.sub("", text))
 
 
-def parse_fragment(text: str) -> Any:
-    """Returns a `div` with the content of an HTML fragment. Malformed HTML is repaired.
+def parse_fragment(text: str, parser: Any) -> Any:
+    """Returns a `body` with the content of an HTML fragment. Malformed HTML is repaired.
 
-    A text that the parser refuses becomes the text of the `div`. Elements that are nested more than
-    about 2,000 levels deep are left out.
+    `lxml.html.fragment_fromstring` is not used, because it drops white space at the start of a
+    fragment, and the head of a fragment that begins with a doctype.
+
+    Args:
+        text: The fragment. It has no characters that XML does not allow (`without_controls`).
+        parser: A parser from `new_parser`. Elements that are nested more than about 2,000 levels
+            deep are left out; the parser's log then has a fatal error.
+
+    Raises:
+        etree.ParserError: The parser refuses the text.
+        etree.XMLSyntaxError: The parser refuses the text.
     """
-    text = without_controls(text)
-    try:
-        return html.fragment_fromstring(text, create_parent="div", parser=new_parser())
-    except (etree.ParserError, etree.XMLSyntaxError):
-        refused = html.Element("div")
-        refused.text = text
-        return refused
+    return html.document_fromstring(f"<html><body>{text}</body></html>", parser=parser).find("body")
+
+
+def is_untranslated(attributes: Mapping[str, str | None]) -> bool:
+    """Returns whether an element's attributes say that its content is not translated.
+
+    Source: HTML, attribute `translate`; DeepL and browsers also respect the class `notranslate`.
+    """
+    classes = (attributes.get("class") or "").split()
+    return attributes.get("translate") == "no" or "notranslate" in classes
 
 
 def new_parser() -> Any:

@@ -3,7 +3,8 @@
 lxml parses the HTML and repairs it, so malformed HTML is translated too. The tags of blocks, such
 as paragraphs and list items, end a sentence. Inline tags do not end a sentence. In the text to
 translate, a marker (one private-use character) stands for each tag and each other protected span.
-Opaque elements stay as they are: the elements in OPAQUE, and all elements with `translate="no"`.
+Opaque elements stay as they are: the elements in OPAQUE, and all elements with `translate="no"` or
+the class `notranslate`.
 """
 
 import re
@@ -14,11 +15,19 @@ from typing import Any
 from lxml import etree, html
 
 from service.errors import InvalidRequestError
-from service.text.html.elements import INLINE, OPAQUE, VOID, new_parser, without_controls
+from service.text.html.elements import (
+    INLINE,
+    OPAQUE,
+    VOID,
+    is_untranslated,
+    new_parser,
+    parse_fragment,
+    without_controls,
+)
 from service.text.markup import Kind, MarkupText, Token, protect_markup
 
 _DOCUMENT = re.compile(
-    r"\s*+(?:(?><\?xml[^>]*>|<!--.*?-->)\s*+)*+<(?:!doctype|html|head|body)\b",
+    r"\s*+(?:(?><\?xml[^>]*>|<!--.*?-->)\s*+)*+<(?:!doctype|(?:html|head|body)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _MARK = "\ufeff"
@@ -54,9 +63,7 @@ def read_html(text: str) -> list[Token]:
             before, after = root.itersiblings(preceding=True), root.itersiblings()
             tokens = [*start, *_comments(reversed([*before])), *_tokens(root), *_comments(after)]
         else:
-            text = mark + text
-            root = html.fragment_fromstring(text, create_parent="div", parser=parser)
-            tokens = list(_tokens(root))[1:-1]
+            tokens = list(_tokens(parse_fragment(mark + text, parser)))[1:-1]
     except (etree.ParserError, etree.XMLSyntaxError):
         return [Token(Kind.OPAQUE, text)]
     if parser.error_log.filter_from_fatals():
@@ -118,7 +125,7 @@ def _tokens(root: Any) -> Iterator[Token]:
 
 
 def _is_opaque(element: Any) -> bool:
-    return element.tag in OPAQUE or element.get("translate") == "no"
+    return element.tag in OPAQUE or is_untranslated(element.attrib)
 
 
 def _kind(name: str, inline: Kind) -> Kind:
