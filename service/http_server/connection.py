@@ -75,13 +75,11 @@ class Connection(RefusingProtocol):
     Attributes:
         last_active: Time of the event loop at which bytes last arrived or a reply was last written.
         answered: Time at which the last reply was written.
-        is_head: Whether the first line and the headers of a request are incomplete.
         is_open: Whether a request has begun to arrive and is incomplete.
         head_began: Time at which the first line and the headers of a request began to arrive.
         head_bytes: Number of bytes of an incomplete first line and headers.
         num_body: Number of bytes of bodies that have arrived.
-        overhead: Number of bytes outside the body, such as the sizes of chunks. The count starts
-            again at 0 when bytes of the body arrive.
+        overhead: Number of bytes outside the body, since bytes of the body last arrived.
         running: The request whose reply is computed or written. `cycle` is the newest request.
         writer: Writes the reply to the request `running`.
         held: Size in bytes of the values that a reply is made from, such as arrays.
@@ -104,7 +102,6 @@ class Connection(RefusingProtocol):
         self.limits = config.pool.limits
         self.last_active = self.answered = self.loop.time()
         self.is_refused = False
-        self.is_head = False
         self.is_open = False
         self.head_began = 0.0
         self.head_bytes = 0
@@ -252,7 +249,7 @@ class Connection(RefusingProtocol):
         """Begins a request."""
         super().on_message_begin()
         self.scope["state"][STATE_KEY] = self
-        self.is_open = self.is_head = True
+        self.is_open = True
         self.head_began = self.last_active
         self.head_bytes = self.overhead = 0
 
@@ -312,11 +309,14 @@ class Connection(RefusingProtocol):
     def _refuse(self, refusal: Refusal) -> None:
         """Sends an error response and closes the connection.
 
-        If the reply to an earlier request is not complete, this method only closes the connection.
+        If a reply has begun, or an earlier request has no reply yet, only closes the connection.
         """
+        cycle = self.cycle
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:
+        if cycle and cycle is self.running and self.is_open and not self.is_head:
+            cycle.disconnected = not cycle.response_started  # so the application sends no reply
+        if cycle is None or cycle.response_complete or cycle.disconnected:
             self.transport.write(refusal.response())
         self.transport.close()
 

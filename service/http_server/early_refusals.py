@@ -116,6 +116,7 @@ class RefusingProtocol(HttpToolsProtocol):
     Attributes:
         refusal: Template of the response to a request that is being read; None if the application
             gets the request.
+        is_head: Whether the first line and the headers of a request are incomplete.
     """
 
     def __init__(
@@ -129,6 +130,20 @@ class RefusingProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.early = early
         self.refusal: Template | None = None
+        self.is_head = False
+
+    def on_message_begin(self) -> None:
+        """Begins a request."""
+        super().on_message_begin()
+        self.is_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Adds a header. The trailer of a body is ignored.
+
+        Source: RFC 9110, section 6.5.1. A proxy may remove keys and addresses from headers only.
+        """
+        if self.is_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Begins the application for a request, unless the request is refused early."""

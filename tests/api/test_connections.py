@@ -315,3 +315,33 @@ def test_malformed_request_gets_400(serve_live: ServeLive) -> None:
     assert error_of(found)["error_type"] == "invalid_request"
     url = f"http://127.0.0.1:{server.port}/health/live"
     assert httpx.get(url, trust_env=False).status_code == 200
+
+
+def test_malformed_chunk_gets_400(serve_live: ServeLive) -> None:
+    server = serve_live()
+    start = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with server.connect() as connection:
+        connection.sendall(start + b"%x\r\n%s\r\nzz\r\n" % (len(BODY), BODY))
+        found = received(connection)
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert found.count(b"content-length: ") == 1
+    assert error_of(found)["error_type"] == "invalid_request"
+    until(lambda: cancelled_requests(server, "none") == 1)
+
+
+KEY = b"X-API-Key: secret\r\n"
+
+
+@pytest.mark.parametrize("is_sent_at_once", [True, False])
+def test_trailer_adds_no_header(serve_live: ServeLive, is_sent_at_once: bool) -> None:
+    """A proxy checks only the headers of a request."""
+    server = serve_live(api_keys="secret")
+    start = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    body = b"%x\r\n%s\r\n0\r\n" % (len(BODY), BODY)
+    with server.connect() as connection:
+        connection.sendall(start + (b"" if is_sent_at_once else body))
+        connection.sendall((body if is_sent_at_once else b"") + KEY + b"\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 400"
+    with server.connect() as connection:
+        connection.sendall(start.removesuffix(b"\r\n") + KEY + b"\r\n" + body + b"\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 200"
