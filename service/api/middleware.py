@@ -23,6 +23,7 @@ from service.api.access.rules import AccessRules
 from service.api.dialect import OWN, Dialect, DialectOf, Endpoint
 from service.api.errors import error_response, handle_service_error
 from service.api.request.body_reader import RESERVATION_KEY
+from service.api.responses import LengthSender
 from service.api.served_models import OpenRequests
 from service.api.tracing.setup import RequestSpan, Tracing
 from service.errors import (
@@ -109,8 +110,10 @@ class RequestMiddleware:
         state["context"], state["error_shape"] = context, dialect.error_shape
         state["scope"] = dialect.scope
         cors = self.access.origins.response_headers(scope["headers"])
+        if scope.get("http_version") == "1.0" and method != "HEAD":
+            send = LengthSender(send)
         response = ResponseSender(send, context, dialect, self.drain, cors)
-        if scope["method"] == "HEAD":
+        if method == "HEAD":
             scope, response.has_body = {**scope, "method": "GET"}, False
         span = self._begin(scope, context, context.task) if context.task else None
         try:

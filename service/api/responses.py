@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from service.http_server.request_connection import connection_of
 
@@ -72,6 +72,44 @@ class ComputedResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             connection.let_go(self.num_bytes)
+
+
+WITHOUT_BODY = (204, 304)
+"""Statuses of responses that have neither a body nor a length."""
+
+
+class LengthSender:
+    """Sends a response to a client of HTTP/1.0, which knows no chunks.
+
+    A response without a length is kept until it is complete, and is then sent with its length.
+
+    Args:
+        send: Sends a message to the client.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.start: Message | None = None
+        self.parts: list[bytes] = []
+
+    async def __call__(self, message: Message) -> None:
+        """Sends one message of the response, or keeps it."""
+        if message["type"] == "http.response.start":
+            if message["status"] in WITHOUT_BODY or b"content-length" in dict(message["headers"]):
+                await self.send(message)
+            else:
+                self.start = message
+        elif self.start is None:
+            await self.send(message)
+        else:
+            self.parts.append(message.get("body", b""))
+            if not message.get("more_body"):
+                await self._send_whole(self.start, b"".join(self.parts))
+
+    async def _send_whole(self, start: Message, body: bytes) -> None:
+        length = (b"content-length", str(len(body)).encode())
+        await self.send({**start, "headers": [*start["headers"], length]})
+        await self.send({"type": "http.response.body", "body": body})
 
 
 def json_response(

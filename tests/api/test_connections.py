@@ -9,6 +9,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from service.api import responses
 from service.http_server.connection import Connection
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
@@ -304,6 +305,41 @@ def test_pipelined_requests_are_answered(serve_live: ServeLive) -> None:
         found = b""
         while found.count(ANSWER) < 20:
             found += connection.recv(65536)
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "status"),
+    [
+        (b"/translate", {"q": ["Hello."] * 3, "source": "en", "target": "pt"}, b"200"),
+        (b"/embed", {"inputs": ["cat"] * 1000}, b"200"),
+        (b"/languages", None, b"200"),
+        (b"/absent", None, b"404"),
+    ],
+    ids=["stream", "vectors", "languages", "error"],
+)
+def test_reply_to_http_1_0_has_a_length_and_no_chunks(
+    serve_live: ServeLive,
+    both: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    target: bytes,
+    fields: dict[str, Any] | None,
+    status: bytes,
+) -> None:
+    monkeypatch.setattr(responses, "PART_VALUES", 100)
+    monkeypatch.setattr(responses, "CHUNK_BYTES", 1000)
+    server = serve_live(models=both, max_inputs=1000)
+    body = b"" if fields is None else json.dumps(fields).encode()
+    method = b"GET" if fields is None else b"POST"
+    kind = b"Content-Type: application/json\r\nAccept: application/x-ndjson\r\n"
+    length = b"Content-Length: %d\r\n\r\n" % len(body)
+    with server.connect() as connection:
+        connection.sendall(method + b" " + target + b" HTTP/1.0\r\n" + kind + length + body)
+        start, _, content = received(connection).partition(b"\r\n\r\n")
+    first, *headers = start.lower().split(b"\r\n")
+    assert status in first
+    assert b"content-length: %d" % len(content) in headers
+    assert not any(line.startswith(b"transfer-encoding") for line in headers)
+    json.loads(content.splitlines()[0])
 
 
 def test_malformed_request_gets_400(serve_live: ServeLive) -> None:
