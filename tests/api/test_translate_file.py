@@ -197,6 +197,16 @@ def test_late_document_gets_504_and_leaves_no_work(serve: Serve, script: Script)
     assert fetch(server, send(server, "a.txt", "Hi.")).text == "Hi."
 
 
+def test_client_may_set_the_time_limit_of_a_document(serve: Serve, script: Script) -> None:
+    server = serve(files=True)
+    script.may_finish.clear()
+    limit = {"X-Request-Timeout-Ms": "300"}
+    late = server.post("/translate_file", headers=limit, **form("a.txt", "Hi."))
+    words = ("the document was not translated in 0.3 s", "raise X-Request-Timeout-Ms")
+    assert_error(late, DeadlineExceededError, *words)
+    server.until_released()
+
+
 def test_document_may_take_longer_than_a_request(serve: Serve, script: Script) -> None:
     server = serve(files=True, request_timeout_seconds=0.2)
     script.may_finish.clear()

@@ -223,14 +223,16 @@ class DocumentTranslator:
             is_bulk=True,
             terms=job.terms,
         )
-        deadline = job.context.started + self.settings.file_timeout_seconds
+        limit = self.settings.file_timeout_seconds
+        deadline = job.context.deadline(limit)
         while True:
             context = RequestContext(
                 job.context.request_id,
                 job.context.started,
                 address=job.context.address,
                 account=job.context.account,
-                timeout_seconds=self.settings.file_timeout_seconds,
+                timeout_seconds=limit,
+                client_seconds=job.context.client_seconds,
             )
             try:
                 results = await self.translator.translate(request, context)
@@ -241,9 +243,11 @@ class DocumentTranslator:
                 context.release()  # other requests may be admitted meanwhile
                 await asyncio.sleep(pause)
             except DeadlineExceededError:
+                given = job.context.client_seconds or limit
+                name = "X-Request-Timeout-Ms" if given < limit else "REGARD_FILE_TIMEOUT_SECONDS"
                 raise DeadlineExceededError(
-                    f"the document was not translated in {self.settings.file_timeout_seconds:g} s; "
-                    "split it, or raise REGARD_FILE_TIMEOUT_SECONDS"
+                    f"the document was not translated in {min(given, limit):g} s; split it, or "
+                    f"raise {name}"
                 ) from None
             else:
                 job.context.model = context.model
