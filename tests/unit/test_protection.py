@@ -39,6 +39,16 @@ SPANS = {
     "Say &nbsp; twice": ["&nbsp;"],
     "At 25 °C, open C:\\temp with #tag or @user": ["25 °C", "C:\\temp", "#tag", "@user"],
     "A lone % sign, but 5 % and 5% stay": ["%"],
+    "Read the [guide](docs/first-steps.md) and ![a house](house.png)": [
+        "(docs/first-steps.md)",
+        "(house.png)",
+    ],
+    'The [house](images/house.png "A house") of [a friend][friend]': [
+        "(images/house.png",
+        "[friend]",
+    ],
+    'The [river](river_(north)), [yes](maybe no) [no](all "names" here)': ["(river_(north))"],
+    "A note[1](see below) and [a] (b)": ["[1]"],
     "An ordinary sentence, with: punctuation (and more) - it's fine.": [],
 }
 
@@ -63,7 +73,18 @@ def test_text_is_restored(text: str) -> None:
     assert "".join(split_at_markers(found.text)) == found.text
 
 
-FRAGMENTS = [*"{}<>[]`@_#°%:/\\$&.aZ5ñ (~-", "www.", "mailto:", "x.com", "://", "http", "%s", " :"]
+FRAGMENTS = [
+    *"{}<>[]`@_#°%:/\\$&.aZ5ñ (~-",
+    "www.",
+    "mailto:",
+    "x.com",
+    "://",
+    "http",
+    "%s",
+    " :",
+    "](a)",
+    "][a]",
+]
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
@@ -73,7 +94,27 @@ def test_quick_search_misses_no_span(text: str) -> None:
     assert list(protect(text, ()).spans) == spans
 
 
-@pytest.mark.parametrize("part", ["{", "{{", "<!--", "<a", "a", "a_", "a.", "/a", "%(", "`", "[A"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "{",
+        "{{",
+        "<!--",
+        "<a",
+        "a",
+        "a_",
+        "a.",
+        "/a",
+        "%(",
+        "`",
+        "[A",
+        "](a",
+        "](",
+        "](a(",
+        "][a",
+        '](a "',
+    ],
+)
 def test_search_is_linear(part: str) -> None:
     start = time.process_time()
     protect(part * 100_000 + "ğ", {"ğ"})
