@@ -1,12 +1,9 @@
 """Finds translation models in folders and packages, and loads their vocabularies."""
 
-import math
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-
-import yaml
 
 from model.checkpoints.families import multilingual_folder
 from model.checkpoints.families.hf_config import (
@@ -29,7 +26,7 @@ from model.checkpoints.families.unserved import translator_advice
 from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
 from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.weight_files import WEIGHTS, revision_of, weight_files
-from model.checkpoints.formats.yaml_errors import YAML_ERRORS
+from model.checkpoints.formats.yaml_text import YAML_ERRORS, load_yaml
 from model.checkpoints.languages import LanguageTokens, pair_in
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
@@ -40,6 +37,10 @@ from model.tokenization.tokenizer import Tokenizer
 # model.enpt.intgemm.alphas.bin.
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
 MARIAN_MAX_LENGTH_FACTOR = 3.0
+
+LARGEST_LENGTH_FACTOR = 100.0
+"""Largest accepted factor. A larger one would need tables of gigabytes for the positions."""
+
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"
 
@@ -267,13 +268,14 @@ def _length_factor(folder: Path) -> float:
     for path in sorted(folder.glob("config*.yml")):
         try:
             check_file(path)
-            options = yaml.safe_load(path.read_text(encoding="utf-8"))
+            options = load_yaml(path.read_text(encoding="utf-8"))
             factor = float(options.get("max-length-factor", MARIAN_MAX_LENGTH_FACTOR))
         except (OSError, OverflowError, TypeError, *YAML_ERRORS) as error:
             raise CheckpointFormatError(f"{path.name} is not a settings file: {error}") from error
-        if not 0 < factor < math.inf:
+        if not 0 < factor <= LARGEST_LENGTH_FACTOR:
             raise CheckpointFormatError(
-                f"{path.name}: max-length-factor {factor} is not a positive number"
+                f"{path.name}: max-length-factor {factor} is not above 0 and at most "
+                f"{LARGEST_LENGTH_FACTOR:g}"
             )
         return factor
     return MARIAN_MAX_LENGTH_FACTOR

@@ -101,6 +101,12 @@ def test_the_length_factor_is_marians_own_where_none_is_set(
     assert read_folder(make_folder(*SHARED, settings=settings)).max_length_factor == factor
 
 
+# Ten aliases of ten aliases, and so on: 10^9 values.
+BOMB = "\n".join(
+    ["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))]
+)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -117,6 +123,9 @@ def test_the_length_factor_is_marians_own_where_none_is_set(
         "max-length-factor: 0",
         "max-length-factor: -2",
         "max-length-factor: !!bool maybe",
+        "max-length-factor: 100.5",
+        "a: &a [*a]",
+        BOMB,
     ],
 )
 def test_settings_of_no_use_are_refused(make_folder: MakeFolder, settings: str) -> None:

@@ -244,3 +244,10 @@ def test_folder_of_a_training_is_read(tmp_path: Path, vocabulary: str) -> None:
     (files,) = find_models(str(tmp_path))
     assert (files.name, files.weights.name) == ("en-de", "model.npz")
     load_model(files, torch.device("cpu"), "float32")
+
+
+def test_archive_that_unpacks_to_far_more_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    np.savez_compressed(path, values=np.zeros(1_000_000, np.float32))
+    with pytest.raises(CheckpointFormatError, match=r"unpacks to 4\d{6} bytes, more than 20 times"):
+        MarianNpz(path)

@@ -13,7 +13,7 @@ from model.checkpoints.families.hf_config import CONFIG, FAMILIES, read_model_op
 from model.checkpoints.folder_names import name_of, title_of
 from model.checkpoints.formats.json_files import read_options, read_options_if_there
 from model.checkpoints.formats.weight_files import find_weights
-from model.checkpoints.formats.yaml_errors import YAML_ERRORS
+from model.checkpoints.formats.yaml_text import YAML_ERRORS
 from model.checkpoints.languages import (
     LanguageTokens,
     Sides,

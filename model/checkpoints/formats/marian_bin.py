@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from model.checkpoints.formats.huge_pages import copy_of
 from model.checkpoints.formats.mapped_files import map_file
-from model.checkpoints.formats.yaml_errors import YAML_ERRORS
+from model.checkpoints.formats.yaml_text import YAML_ERRORS, load_yaml
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.quantization.int8 import QuantizedMatrix, quantize_matrix
 
@@ -119,7 +118,7 @@ class MarianFile:
             raise CheckpointFormatError(f"{self.path.name} has no {OPTIONS_ITEM}")
         text = self.data[item.offset : item.offset + item.num_bytes].rstrip(b"\0")
         try:
-            options = yaml.safe_load(text)
+            options = load_yaml(text)
         except YAML_ERRORS as error:
             raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM}: {error}") from error
         if not isinstance(options, dict):

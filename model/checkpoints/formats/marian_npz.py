@@ -24,6 +24,10 @@ DAMAGE = (
 """Errors for a file that is missing or damaged, is not an archive, or has Python objects."""
 
 
+MAX_RATIO = 20
+"""Largest ratio of the unpacked size to the size of the file. Real weights do not reach 2."""
+
+
 class MarianNpz(MarianFile):
     """The items of an `.npz` file, with the names and the layout of a `.bin` file.
 
@@ -60,6 +64,13 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise CheckpointFormatError(f"{path.name} is one array, not an archive of several")
+            infos = archive.zip.infolist() if archive.zip is not None else []
+            num_bytes = sum(info.file_size for info in infos)
+            if num_bytes > MAX_RATIO * path.stat().st_size:
+                raise CheckpointFormatError(
+                    f"{path.name} unpacks to {num_bytes} bytes, more than {MAX_RATIO} times its "
+                    "size"
+                )
             arrays = {name: archive[name] for name in archive.files}
     except DAMAGE as error:
         raise CheckpointFormatError(

@@ -98,7 +98,9 @@ def _read_pickle(path: Path) -> Any:
 
 
 def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex():
+    is_plain = tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_complex())
+    # A tensor of many values may be a view of a few bytes.
+    if not is_plain or tensor.nbytes > tensor.untyped_storage().nbytes():
         raise CheckpointFormatError(f"{path}: {name} is not a plain array of numbers")
     try:
         array: NDArray[np.float32] = tensor.detach().float().contiguous().numpy()
