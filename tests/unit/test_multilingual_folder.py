@@ -137,6 +137,46 @@ def test_language_tokens_may_stand_beside_the_tokenizers_options(tmp_path: Path)
     assert read_folder(folder).targets == ["af", "en", "pt"]
 
 
+def write_added(folder: Path, ids: dict[str, int], is_old: bool) -> None:
+    """Lists ids of added tokens, as one of two versions of transformers does."""
+    if is_old:
+        (folder / "added_tokens.json").write_text(json.dumps(ids), encoding="utf-8")
+        return
+    decoder = {str(number): {"content": token} for token, number in ids.items()}
+    content = json.dumps({"added_tokens_decoder": decoder})
+    (folder / "tokenizer_config.json").write_text(content, encoding="utf-8")
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_added_language_has_the_id_that_the_folder_lists(tmp_path: Path, is_old: bool) -> None:
+    """In a fine-tuned NLLB-200, `<mask>` comes before the added language."""
+    languages = [*LANGUAGES["nllb"], "tyv_Cyrl"]
+    start = write_multilingual(tmp_path / "nllb", "nllb", languages)
+    tokens = [*LANGUAGES["nllb"], "<mask>", "tyv_Cyrl"]
+    ids = {token: start + number for number, token in enumerate(tokens)}
+    write_added(tmp_path / "nllb", ids, is_old)
+    found = codes.read_ids(tmp_path / "nllb")
+    assert [found[token] for token in languages] == [ids[token] for token in languages]
+    assert sorted(found.values()) == list(range(len(found)))
+    assert found[f"<unused {ids['<mask>']}>"] == ids["<mask>"]
+
+
+@pytest.mark.parametrize("number", [5, 10**9])
+def test_id_of_another_token_is_refused(tmp_path: Path, number: int) -> None:
+    write_folder(tmp_path / "nllb", "nllb")
+    write_added(tmp_path / "nllb", {"por_Latn": number}, is_old=True)
+    with pytest.raises(CheckpointFormatError, match="two tokens the same id, or has more than"):
+        codes.read_ids(tmp_path / "nllb")
+
+
+def test_damaged_list_of_added_tokens_is_refused(tmp_path: Path) -> None:
+    write_folder(tmp_path / "nllb", "nllb")
+    content = '{"added_tokens_decoder": {"x": {"content": "por_Latn"}}}'
+    (tmp_path / "nllb" / "tokenizer_config.json").write_text(content, encoding="utf-8")
+    with pytest.raises(CheckpointFormatError, match="ids of added tokens cannot be read"):
+        codes.read_ids(tmp_path / "nllb")
+
+
 def test_list_of_languages_may_be_named_alone(tmp_path: Path) -> None:
     """As transformers 5 saves M2M100's tokenizer: it was refused."""
     folder = tmp_path / "m2m100"

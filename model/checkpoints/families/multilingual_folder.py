@@ -7,7 +7,6 @@ Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-1
 """
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from model.checkpoints.families.hf_config import CONFIG, read_model_options
@@ -68,6 +67,8 @@ language tokens.
 
 Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES.
 """
+
+ADDED_TOKENS = "added_tokens.json"
 
 SMALL_100 = re.compile(r"small-?100(?![0-9k])", re.I)
 SMALL_100_CODE = "tokenization_small100.py"
@@ -162,11 +163,12 @@ def read_ids(folder: Path) -> dict[str, int]:
 
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
     because this file has only three of the four special tokens. The ids of the language tokens
-    follow the ids of the pieces. The vocabulary size in the config may be larger by up to
-    MAX_UNUSED ids. Unused ids then fill the rest.
+    follow the ids of the pieces, unless the folder lists other ids: a language that a fine-tuned
+    NLLB-200 has added comes after `<mask>`. The vocabulary size in the config may be larger by up
+    to MAX_UNUSED ids. Unused ids then fill the rest.
 
     Raises:
-        CheckpointFormatError: A file is damaged.
+        CheckpointFormatError: A file is damaged, or two tokens have the same id.
     """
     vocabulary = folder / VOCAB
     if vocabulary.is_file():
@@ -175,13 +177,37 @@ def read_ids(folder: Path) -> dict[str, int]:
         pieces = Tokenizer(folder / PIECES)
         names = pieces.pieces(list(range(len(SIGNS) - 1, pieces.vocab_size)))
         ids = {name: number for number, name in enumerate([*SIGNS, *names])}
+    listed = added_ids(folder)
     for token in language_tokens(folder):
-        ids.setdefault(token, len(ids))
-    size = read_model_options(folder).get("vocab_size")
-    unused: Iterable[int] = ()
+        ids.setdefault(token, listed.get(token, len(ids)))
+    used = set(ids.values())
+    end, size = max(used) + 1, read_model_options(folder).get("vocab_size")
+    if len(used) < len(ids) or end > len(ids) + MAX_UNUSED:
+        raise CheckpointFormatError(
+            f"{folder} gives two tokens the same id, or has more than {MAX_UNUSED} unused ids; "
+            f"check the added tokens in {TOKENIZER_CONFIG} and {ADDED_TOKENS}"
+        )
     if type(size) is int and size <= len(ids) + MAX_UNUSED:
-        unused = range(len(ids), size)
+        end = max(end, size)
+    unused = [number for number in range(end) if number not in used]
     return {**ids, **{f"<unused {number}>": number for number in unused}}
+
+
+def added_ids(folder: Path) -> dict[str, int]:
+    """Maps tokens to the ids that the folder lists for added tokens. Most folders list none.
+
+    Raises:
+        CheckpointFormatError: A file is damaged.
+    """
+    decoder = read_options_if_there(folder / TOKENIZER_CONFIG).get("added_tokens_decoder", {})
+    try:
+        ids = {str(token["content"]): int(number) for number, token in decoder.items()}
+        older = read_options_if_there(folder / ADDED_TOKENS)
+        return ids | {token: int(number) for token, number in older.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointFormatError(
+            f"{folder}: the ids of added tokens cannot be read: {error!r}"
+        ) from error
 
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
