@@ -226,8 +226,9 @@ class Worker:
                 for item in message.items:
                     self.shares[item.kind].executors[item.model].add((item,))
             case Abort():
+                ids = {*message.ids}  # as a list, 2,048 ids among 4,000 items would take 0.05 s
                 for _, executor in self._executors():
-                    executor.abort(message.ids)
+                    executor.abort(ids)
             case Load():
                 begin = partial(load, self.loaders, message)
                 self.loads.begin(message.files.name, begin)
