@@ -28,7 +28,7 @@ class Activation(StrEnum):
     """The nonlinearity between the two feed-forward layers.
 
     GELU_TANH and GELU_SIGMOID are the two approximations of GELU by Hendrycks and Gimpel (2016).
-    Marian uses the latter: x · sigmoid(1.702 x).
+    Marian uses GELU_SIGMOID, which is x · sigmoid(1.702 x).
     """
 
     RELU = "relu"

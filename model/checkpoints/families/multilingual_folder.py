@@ -163,9 +163,9 @@ def read_ids(folder: Path) -> dict[str, int]:
 
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
     because this file has only three of the four special tokens. The ids of the language tokens
-    follow the ids of the pieces, unless the folder lists other ids: a language that a fine-tuned
-    NLLB-200 has added comes after `<mask>`. The vocabulary size in the config may be larger by up
-    to MAX_UNUSED ids. Unused ids then fill the rest.
+    follow the ids of the pieces, unless the folder lists other ids. In a fine-tuned NLLB-200, for
+    example, an added language comes after `<mask>`. The vocabulary size in the config may be larger
+    by up to MAX_UNUSED ids. Unused ids then fill the rest.
 
     Raises:
         CheckpointFormatError: A file is damaged, or two tokens have the same id.

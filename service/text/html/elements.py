@@ -48,8 +48,8 @@ def without_controls(text: str) -> str:
 def parse_fragment(text: str, parser: Any) -> Any:
     """Returns a `body` with the content of an HTML fragment. Malformed HTML is repaired.
 
-    `lxml.html.fragment_fromstring` is not used, because it drops white space at the start of a
-    fragment, and the head of a fragment that begins with a doctype.
+    `lxml.html.fragment_fromstring` would drop white space at the start of a fragment, and the head
+    of a fragment that begins with a doctype.
 
     Args:
         text: The fragment. It has no characters that XML does not allow (`without_controls`).
