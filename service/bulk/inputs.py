@@ -6,8 +6,10 @@ rows of a shard when the shard is computed.
 
 import hashlib
 import importlib.util
+import json
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -130,6 +132,10 @@ class JsonLinesInput:
             except ValueError:
                 fields = None
             if isinstance(fields, dict):
+                if isinstance(fields.get(columns.id), float):
+                    # orjson rounds integers of more than 64 bits.
+                    with suppress(RecursionError):  # a line that is nested 1,000 levels deep
+                        fields = json.loads(line, parse_int=str)
                 yield row_of(number, fields, columns)
             else:
                 error = f"row {number} is no JSON object"

@@ -135,6 +135,16 @@ def test_json_lines_give_ids_and_languages(tmp_path: Path) -> None:
     ]
 
 
+def test_long_ids_of_json_lines_keep_their_digits(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    ids = ["12345678901234567890123", "18446744073709551615", "1.5", "-9", '"7"']
+    nested = "[" * 1010 + "]" * 1010
+    lines = [f'{{"key": {each}, "text": "a"}}' for each in ids]
+    path.write_text("\n".join([*lines, f'{{"key": 1.5, "text": "a", "x": {nested}}}']))
+    found = [row.id for row in read_rows(planned(path, Columns(id="key")))]
+    assert found == ["12345678901234567890123", 2**64 - 1, 1.5, -9, "7", 1.5]
+
+
 @pytest.mark.parametrize("shard_rows", [3, 10, 64, 1000])
 def test_parquet_is_read_across_row_groups(tmp_path: Path, shard_rows: int) -> None:
     path = tmp_path / "in.parquet"
