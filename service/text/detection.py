@@ -28,6 +28,9 @@ from service.text.languages.function_words import unserved_language
 MAX_TEXT_CHARS = 2_000
 MAX_DETECTIONS = 3
 
+_ISO_CODES = {"no": "nb", "fil": "tl", "iw": "he"}
+"""Maps other codes of a language to the code of `lingua`: Norwegian, Filipino, Hebrew."""
+
 
 @dataclass(frozen=True, slots=True)
 class Detection:
@@ -142,6 +145,7 @@ def _codes_by_iso(codes: Collection[str]) -> dict[str, str]:
     by_iso: dict[str, str] = {}
     for code in sorted(codes, key=lambda code: (len(code), code)):
         primary = normalize_code(code).partition("-")[0]
+        primary = _ISO_CODES.get(primary, primary)
         try:
             lingua.IsoCode639_1.from_str(primary)
         except ValueError:

@@ -96,6 +96,18 @@ def test_regional_codes_are_candidates_by_their_language() -> None:
     assert detector.detect(SENTENCES["en"])[0].language == "EN"
 
 
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("no", "Været er fint i dag, så vi skal gå til markedet."),
+        ("fil", "Maganda ang panahon ngayon, kaya maglalakad kami papunta sa palengke."),
+        ("iw", "מזג האוויר יפה היום ולכן נלך ברגל לשוק."),
+    ],
+)
+def test_other_code_of_a_language_is_found(code: str, text: str) -> None:
+    assert LanguageDetector(["en", code]).detect(text)[0].language == code
+
+
 def test_shortest_code_stands_for_several_of_one_language() -> None:
     detector = LanguageDetector(["PT-PT", "pt", "pt-BR"])
     assert detector.detect(SENTENCES["pt"]) == [Detection("pt", 100.0)]
