@@ -97,6 +97,12 @@ def test_large_glossary_is_fast() -> None:
     assert len(terms.find("word49999 of the glossary " * 1_000)) == 1_000
 
 
+def test_terms_with_the_same_first_word_are_found_fast() -> None:
+    """Such as the products of one brand. It would take a minute to compare each with each."""
+    terms = Terms({f"Acme {number}": "x" for number in range(50_000)})
+    assert len(terms.find("Acme X and Acme 49999 " * 2_000)) == 2_000
+
+
 @pytest.mark.parametrize("order", [("turkey", "Turkey"), ("Turkey", "turkey")])
 def test_term_with_capitals_goes_before_the_same_word_without(order: tuple[str, str]) -> None:
     targets = {"turkey": "peru", "Turkey": "Turquia"}

@@ -44,12 +44,6 @@ class Place:
         """The sentence with markers for its spans; `terminology` may have replaced terms in it."""
         return self.text.segments.sentences[self.index]
 
-    @sentence.setter
-    def sentence(self, changed: str) -> None:
-        segments = self.text.segments
-        sentences = segments.sentences
-        segments.sentences = (*sentences[: self.index], changed, *sentences[self.index + 1 :])
-
     @property
     def tagged_sentence(self) -> str:
         """The sentence with the markers of its spans and of its inline tags."""

@@ -1,6 +1,6 @@
 """A text that is ready to be translated: its route, its sentences and their tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from model.sequence import DecodingOptions, Hypothesis
@@ -117,6 +117,13 @@ class Prepared:
         sentence = source.tokenize(carrier.text if carrier else self.segments.sentences[index])
         pair = Pair(sentence, target.detokenize(hypothesis.tokens))
         return TranslatedPair(direction.name, pair, hypothesis.attention)
+
+    def change(self, sentences: Mapping[int, str], spans: Sequence[str]) -> None:
+        """Replaces sentences, given by their index, and adds protected spans."""
+        old = self.segments.sentences
+        changed = tuple(sentences.get(index, sentence) for index, sentence in enumerate(old))
+        self.segments.sentences = changed
+        self.carriage.protected = self.carriage.protected.extended(spans)
 
     def tagged_sentence(self, index: int) -> str:
         """Returns a source sentence with its tags."""

@@ -15,13 +15,14 @@ markers by stand-ins. A marker is one private-use character for a protected span
 model must not change. Here target terms become such spans.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from model.sequence import DecodingOptions
 from service.items.result import Result
+from service.tasks.threads import run_sized
 from service.tasks.translation.fidelity import Place
-from service.tasks.translation.pivoting import PivotPipeline
+from service.tasks.translation.pivoting import PivotPipeline, Sentence
 from service.tasks.translation.prepared import Prepared
 from service.text.glossary.terms import Match, Terms, capitalized, lacking
 from service.text.letters import has_words
@@ -51,16 +52,12 @@ async def use_terms(
     Raises:
         ServiceError: The sentences are refused, miss their deadline, or fail.
     """
-    left = list(_termed(prepared, terms))
+    num_chars = sum(text.num_chars for text in prepared)
+    left = await run_sized(num_chars, lambda: [*_termed(prepared, terms)])
     for put, is_for_all in ((_as_words, False), (_as_markers, False), (_as_markers, True)):
-        lacks = [lacking(one.matches, _decoded(one.place, results)) for one in left]
-        left = [one for one, missing in zip(left, lacks, strict=True) if missing]
-        wanted = [one.matches for one in left] if is_for_all else list(filter(None, lacks))
-        loaded = []
-        for one, matches in zip(left, wanted, strict=True):
-            one.rewrite(matches, put(one, matches))
-            if again := one.place.load(0, options):
-                loaded.append((one.place.position, again))
+        left, loaded = await run_sized(
+            num_chars, _rewritten, left, results, options, put, is_for_all
+        )
         if not loaded:
             return
         translated = await pipeline.run([again for _, again in loaded])
@@ -84,8 +81,8 @@ class _Termed:
     tags: Sequence[Tag]
     matches: Sequence[Match]
 
-    def rewrite(self, matches: Sequence[Match], words: Sequence[str]) -> None:
-        """Replaces source terms by `words`, and adapts the places of the tags.
+    def rewritten(self, matches: Sequence[Match], words: Sequence[str]) -> str:
+        """Returns the sentence with `words` for source terms, and adapts the places of the tags.
 
         A word is a target term, or the marker of a target term.
         """
@@ -94,7 +91,6 @@ class _Termed:
         for match, word in zip(matches, words, strict=True):
             parts += (self.sentence[end : match.start], word)
             end = match.end
-        self.place.sentence = "".join([*parts, self.sentence[end:]])
         changes = [
             (match.end, len(word) - match.end + match.start)
             for match, word in zip(matches, words, strict=True)
@@ -104,6 +100,48 @@ class _Termed:
                 replace(tag, place=_moved(tag.place, changes), partner=_moved(tag.partner, changes))
                 for tag in self.tags
             ]
+        return "".join([*parts, self.sentence[end:]])
+
+
+Put = Callable[[_Termed, Sequence[Match], list[str]], list[str]]
+"""Returns the words in place of matches. Adds the protected spans of the words to the list."""
+
+
+def _rewritten(
+    left: Sequence[_Termed],
+    results: Sequence[Result],
+    options: DecodingOptions,
+    put: Put,
+    is_for_all: bool,
+) -> tuple[list[_Termed], list[tuple[int, Sentence]]]:
+    """Rewrites the sentences whose translations lack target terms.
+
+    Args:
+        left: Sentences with source terms.
+        results: Results of the sentences of all texts.
+        options: Options of the search.
+        put: Chooses the words in place of source terms.
+        is_for_all: Whether all terms of such a sentence are replaced, or only the terms whose
+            target terms are missing.
+
+    Returns:
+        The sentences that lacked target terms, and the position and the sentence of each new
+        translation.
+    """
+    lacks = [lacking(one.matches, _decoded(one.place, results)) for one in left]
+    left = [one for one, missing in zip(left, lacks, strict=True) if missing]
+    wanted = [one.matches for one in left] if is_for_all else list(filter(None, lacks))
+    texts = {id(one.place.text): one.place.text for one in left}
+    sentences: dict[int, dict[int, str]] = {key: {} for key in texts}
+    spans: dict[int, list[str]] = {key: [] for key in texts}
+    for one, matches in zip(left, wanted, strict=True):
+        key = id(one.place.text)
+        words = put(one, matches, spans[key])
+        sentences[key][one.place.index] = one.rewritten(matches, words)
+    for key, text in texts.items():
+        text.change(sentences[key], spans[key])
+    again = [(one.place.position, one.place.load(0, options)) for one in left]
+    return left, [(position, sentence) for position, sentence in again if sentence]
 
 
 def _moved(place: int, changes: Sequence[tuple[int, int]]) -> int:
@@ -142,8 +180,8 @@ def _decoded(place: Place, results: Sequence[Result]) -> str:
     return decoded if restored is None else place.text.carriage.protected.restore(restored)
 
 
-def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
-    """Returns the target terms of matches.
+def _as_words(one: _Termed, matches: Sequence[Match], spans: list[str]) -> list[str]:
+    """Returns the target terms of matches, which need no spans.
 
     If a source term at the start of the sentence begins with a capital letter, so does the target
     term.
@@ -156,8 +194,8 @@ def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
     ]
 
 
-def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
-    """Returns a marker for each target term, and makes the target terms protected spans.
+def _as_markers(one: _Termed, matches: Sequence[Match], spans: list[str]) -> list[str]:
+    """Returns a marker for each target term, and adds the target terms to the new spans.
 
     Each term has two spans with consecutive markers: the term itself, and the term with a capital
     letter at its start. If no marker is left for a target term, the result has the target term in
@@ -165,7 +203,7 @@ def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
     """
     carriage = one.place.text.carriage
     starts_with_capital = next(filter(str.isalpha, one.sentence), "").isupper()
-    first = FIRST_MARKER + len(carriage.protected.spans)
+    first = FIRST_MARKER + len(carriage.protected.spans) + len(spans)
     words = []
     for number, match in enumerate(matches):
         marker = first + 2 * number
@@ -175,6 +213,5 @@ def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
         words.append(chr(marker))
         if starts_with_capital:
             carriage.capitals[chr(marker)] = chr(marker + 1)
-    spans = [form for match in matches for form in (match.target, capitalized(match.target))]
-    carriage.protected = carriage.protected.extended(spans)
+    spans += [form for match in matches for form in (match.target, capitalized(match.target))]
     return words

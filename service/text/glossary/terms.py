@@ -64,23 +64,29 @@ class Terms:
     """
 
     def __init__(self, entries: Mapping[str, str]) -> None:
-        self._by_first: dict[str, list[_Term]] = {}
+        self._by_words: dict[tuple[str, ...], list[_Term]] = {}  # keys: words in lower case
+        lengths: dict[str, set[int]] = {}
         for source, target in entries.items():
             words = tuple(token.text for token in _tokens(source))
             if words:
-                self._by_first.setdefault(words[0].casefold(), []).append(_Term(words, target))
-        for terms in self._by_first.values():
-            # The first term that matches is taken. Among terms of equally many words, those with
-            # capitals come first, because they match fewer spellings.
-            terms.sort(key=lambda term: (-len(term.source), is_lower(term.source)))
+                folded = tuple(word.casefold() for word in words)
+                self._by_words.setdefault(folded, []).append(_Term(words, target))
+                lengths.setdefault(folded[0], set()).add(len(words))
+        for terms in self._by_words.values():
+            # The first term that matches is taken. Terms with capitals come first, because they
+            # match fewer spellings.
+            terms.sort(key=lambda term: is_lower(term.source))
+        # Numbers of words of the terms that begin with a word, the largest first.
+        self._lengths = {word: sorted(found, reverse=True) for word, found in lengths.items()}
 
     def find(self, sentence: str) -> list[Match]:
         """Returns the terms of a sentence, in order; they do not overlap."""
         tokens = _tokens(sentence)
+        folded = tuple(token.folded for token in tokens)
         found: list[Match] = []
         at = 0
         while at < len(tokens):
-            match = self._match(sentence, tokens, at)
+            match = self._match(sentence, tokens, folded, at)
             if match is None:
                 at += 1
                 continue
@@ -89,14 +95,17 @@ class Terms:
                 at += 1
         return found
 
-    def _match(self, sentence: str, tokens: Sequence[_Token], at: int) -> Match | None:
-        """Returns the longest term that begins at a token."""
-        for term in self._by_first.get(tokens[at].folded, ()):
-            given = tokens[at : at + len(term.source)]
-            is_first = not has_words(sentence[: tokens[at].start])
-            target = _target(term, [token.text for token in given], is_first)
-            if target is not None and _is_whole(sentence, given[0].start, given[-1].end):
-                return Match(given[0].start, given[-1].end, target)
+    def _match(
+        self, sentence: str, tokens: Sequence[_Token], folded: tuple[str, ...], at: int
+    ) -> Match | None:
+        """Returns the longest term at a token; `folded` has all tokens in lower case."""
+        for length in self._lengths.get(folded[at], ()):
+            given = tokens[at : at + length]
+            for term in self._by_words.get(folded[at : at + length], ()):
+                is_first = not has_words(sentence[: given[0].start])
+                target = _target(term, [token.text for token in given], is_first)
+                if target is not None and _is_whole(sentence, given[0].start, given[-1].end):
+                    return Match(given[0].start, given[-1].end, target)
         return None
 
 
