@@ -83,6 +83,36 @@ def test_life_of_a_glossary_of_version_3(server: Server) -> None:
     assert server.get("/v3/glossaries").json() == {"glossaries": []}
 
 
+def form_of(*dictionaries: dict[str, str]) -> dict[str, str]:
+    """The fields of dictionaries, as DeepL's clients for Node.js, Java and .NET send them."""
+    return {
+        f"dictionaries[{index}].{name}": value
+        for index, dictionary in enumerate(dictionaries)
+        for name, value in dictionary.items()
+    }
+
+
+def test_form_has_the_dictionaries_of_version_3(server: Server) -> None:
+    response = server.post("/v3/glossaries", data={"name": "Both", **form_of(ENPT, PTEN)})
+    assert response.status_code == 201
+    glossary = response.json()
+    assert [each["entry_count"] for each in glossary["dictionaries"]] == [2, 1]
+    path = f"/v3/glossaries/{glossary['glossary_id']}"
+    more = form_of({**PTEN, "entries": "mar\tsea"})
+    assert call(server, "PATCH", path, data=more).json()["dictionaries"][1]["entry_count"] == 2
+    assert call(server, "PATCH", path, data={"name": "New"}).json()["name"] == "New"
+    refused = server.post("/v3/glossaries", data={"name": "a", **form_of({"source_lang": "en"})})
+    assert refused.status_code == 400
+    assert "target_lang" in refused.text
+
+
+def test_change_of_nothing_is_refused(server: Server) -> None:
+    glossary = create(server)["glossary_id"]
+    response = call(server, "PATCH", f"/v3/glossaries/{glossary}", json={"dictionary": [PTEN]})
+    assert response.status_code == 400
+    assert "send name, dictionaries, or both" in response.text
+
+
 def test_version_2_shows_glossaries_with_one_dictionary(server: Server) -> None:
     glossary = create(server)["glossary_id"]
     call(server, "PATCH", f"/v3/glossaries/{glossary}", json={"dictionaries": [PTEN]})

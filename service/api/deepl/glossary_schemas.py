@@ -5,11 +5,16 @@ In version 2 of the API, a glossary has one dictionary. In version 3, it has one
 Source: https://developers.deepl.com/api-reference/multilingual-glossaries.
 """
 
+import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from service.api.request.parameters import ListOf, Parameters
+
+FORM_FIELD = re.compile(
+    r"dictionaries\[(?P<index>[0-9]{1,4})\]\.(?P<name>source_lang|target_lang|entries_format|entries)"
+)
 
 
 class KeyOnly(Parameters):
@@ -46,14 +51,38 @@ class GlossaryRequest(DictionaryRequest):
     name: str = Field(description="Name of the glossary.")
 
 
-class GlossariesRequest(KeyOnly):
+class WithDictionaries(KeyOnly):
+    """A request with a list of dictionaries, as JSON or as a form.
+
+    A form has a field for each parameter of each dictionary, such as `dictionaries[0].entries`.
+
+    Source: deepl-node, src/utils.ts, `appendDictionaryEntries`; the clients for Java and .NET send
+    the same fields.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect(cls, fields: Any) -> Any:
+        """Collects the fields of a form in the list `dictionaries`."""
+        if not isinstance(fields, dict) or "dictionaries" in fields:
+            return fields
+        found: dict[int, dict[str, Any]] = {}
+        for name, value in fields.items():
+            if field := FORM_FIELD.fullmatch(name):
+                found.setdefault(int(field["index"]), {})[field["name"]] = value
+        if not found:
+            return fields
+        return {**fields, "dictionaries": [found[index] for index in sorted(found)]}
+
+
+class GlossariesRequest(WithDictionaries):
     """The body of `POST /v3/glossaries`: a glossary with one dictionary or more."""
 
     name: str = Field(description="Name of the glossary.")
     dictionaries: ListOf[DictionaryRequest] = Field(description="At least one dictionary.")
 
 
-class GlossaryChange(KeyOnly):
+class GlossaryChange(WithDictionaries):
     """The body of `PATCH /v3/glossaries/{glossary_id}`: a new name, and entries to add."""
 
     name: str | None = Field(None, description="New name.")

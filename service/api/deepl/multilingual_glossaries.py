@@ -90,6 +90,13 @@ async def change_glossary(request: Request, glossary_id: str) -> Response:
     """Renames a glossary, and adds entries to its dictionaries."""
     services = services_of(request)
     body = await read_parameters(request, GlossaryChange, services.settings.max_body_bytes)
+    if body.name is None and not body.dictionaries:
+        await asyncio.to_thread(services.glossaries.get, glossary_id)  # an unknown id gets 404
+        raise InvalidRequestError(
+            error_texts.missing("dictionaries").text,
+            details="send name, dictionaries, or both",
+            param="dictionaries",
+        )
     name = None if body.name is None else checked_name(body.name)
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
     glossary = await asyncio.to_thread(services.glossaries.change, glossary_id, name, dictionaries)
