@@ -11,6 +11,8 @@ from lxml import etree
 from service.documents.base import Document, DocumentError, DocumentTooLargeError
 from service.documents.formats import read_document
 from service.documents.markup import archive as limits
+from service.documents.markup import epub as book_format
+from service.documents.markup.xml import XmlDocument
 from tests.archives import archive, docx, epub, members, odt, pptx, run, upper
 
 BOLD = "<w:b/>"
@@ -254,6 +256,36 @@ def test_archive_with_many_files_is_refused() -> None:
             file.writestr(f"{number}", b"")
     with pytest.raises(DocumentTooLargeError, match="10001 files"):
         read_document("a.docx", output.getvalue())
+
+
+def test_chapter_that_is_listed_often_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    book = members(epub(c="<p>one</p>"))
+    item = b'<item id="c" href="text/c.xhtml" media-type="application/xhtml+xml"/>'
+    again = item.replace(b'"c"', b'"d"') + item.replace(b'"c"', b'"e"').replace(
+        b"text/", b"./text/"
+    )
+    book["OPS/book.opf"] = book["OPS/book.opf"].replace(item, item + again)
+    names = []
+    read_part = book_format._read_part
+
+    def counting(data: bytes, name: str) -> XmlDocument:
+        names.append(name)
+        return read_part(data, name)
+
+    monkeypatch.setattr(book_format, "_read_part", counting)
+    assert read_document("a.epub", archive(book)).texts().count("one") == 1
+    assert sorted(names) == ["OPS/book.opf", "OPS/text/c.xhtml"]
+
+
+def test_elements_in_odd_places_do_no_harm() -> None:
+    field = (
+        '<w:r><w:x w:fldCharType="begin"/></w:r><w:r><w:instrText>PAGE</w:instrText></w:r>'
+        '<w:r><w:x w:fldCharType="end"/></w:r>'
+    )
+    document = read_document("a.docx", docx(f"<w:p>{field}{run('one')}</w:p>"))
+    assert any("one" in text for text in document.texts())
+    with pytest.raises(DocumentError):
+        read_document("a.odt", archive({"content.xml": "<style/>"}))
 
 
 def test_damaged_lzma_is_refused() -> None:

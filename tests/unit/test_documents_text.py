@@ -274,6 +274,14 @@ def test_extensions_are_read_in_any_case() -> None:
         ),
         (".html", "I <3 you", ["I <3 you"]),
         (".html", "<p>one</p>rest with <3 hearts", ["one", "rest with <3 hearts"]),
+        (".html", "<p>Item &# one</p><p>two</p>", ["Item &# one", "two"]),
+        (
+            ".html",
+            "<p>They&#39d go.</p><p>She&#39d stay &amp; wait.</p><p>End</p>",
+            ["They'd go.", "She'd stay & wait.", "End"],
+        ),
+        (".html", "<p>one <![ns::is_x]> two</p>", ["one  two"]),
+        (".html", "<p>one</p><!-- two <p>three</p>", ["one"]),
         (".json", '{"a": "hello \\ud800 world", "b": "hi"}', ["hi"]),
         (".po", 'msgid ""\n"foo\u2028bar baz"\nmsgstr ""\n', ["foo\u2028bar baz"]),
     ],
@@ -319,13 +327,44 @@ def test_wrapped_line_does_not_begin_with_a_mark() -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ('<meta charset="iso-8859-1">', "&#233; &lt;"),
+        (
+            '<meta http-equiv="Content-Type" content="text/html; charset=windows-1252">',
+            "&#233; &lt;",
+        ),
+        ('<meta charset="UTF-8">', "é &lt;"),
+        ("<!-- é --><meta charset=latin1>", "é &lt;"),
+        ("", "é &lt;"),
+    ],
+)
+def test_page_of_ascii_is_read_alike_with_its_own_charset(head: str, expected: str) -> None:
+    written = rewrite(".html", f"{head}<p>open</p>", lambda _: "é &lt;")
+    assert written == f"{head}<p>{expected}</p>"
+
+
+def test_only_plural_form_is_the_plural() -> None:
+    entry = 'msgid "One message"\nmsgid_plural "%d messages"\nmsgstr[0] ""\n'
+    assert rewrite(".po", entry, str.upper) == entry.replace('[0] ""', '[0] "%D MESSAGES"')
+
+
+def test_joined_lines_of_subtitles_need_linear_time() -> None:
+    start = time.process_time()
+    cue = f"{CUE}<i>\n<{'a' * 200_000}>Hello\n"
+    assert rewrite(".srt", cue, lambda _: "Hi").startswith(CUE)
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize(
     ("suffix", "text"),
     [
         (".md", "# a" + " " * 200_000 + "b"),
         (".md", "`" * 200_000 + " x `"),
         (".md", "a | b\n" + "-" * 100_000 + " |\n" + "| " * 50_000),
-        (".srt", f"{CUE}hi {'</i>' * 30_000}\n"),
+        (".srt", f"{CUE}hi {'</i>' * 1_000_000}\n"),
         (".html", "<" * 100_000),
+        (".html", "<!--a>" * 160_000),
     ],
 )
 def test_reading_is_linear(suffix: str, text: str) -> None:

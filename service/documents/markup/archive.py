@@ -16,6 +16,7 @@ _DAMAGED = (
     LZMAError,
     EOFError,
     NotImplementedError,
+    OverflowError,
     ValueError,
     OSError,
 )

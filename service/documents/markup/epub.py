@@ -54,7 +54,8 @@ def _chapters(package: Element, name: str) -> list[str]:
     }
     order = [each.get("idref") for each in package.iter() if local_name(each) == "itemref"]
     ids = dict.fromkeys([*(each for each in order if each in items), *items])
-    return [normpath(join(dirname(name), unquote(items[each].get("href", "")))) for each in ids]
+    names = (normpath(join(dirname(name), unquote(items[each].get("href", "")))) for each in ids)
+    return [*dict.fromkeys(names)]
 
 
 def _read_part(data: bytes, name: str) -> XmlDocument:

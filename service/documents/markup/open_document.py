@@ -84,7 +84,8 @@ def _role(element: Element, trivial: Container[str | None]) -> Role:
 
 def _is_trivial(style: Element) -> bool:
     """Reports whether a style only marks the language or the editing session of its text."""
-    if local_name(style) != "style" or not local_name(style.getparent()) == "automatic-styles":
+    parent = style.getparent()
+    if parent is None or local_name(parent) != "automatic-styles" or local_name(style) != "style":
         return False
     properties = [child for child in style if local_name(child)]
     names = [name.rpartition("}")[2] for child in properties for name in child.attrib]

@@ -147,9 +147,11 @@ def _kept_field(start: Element) -> list[Element]:
     for element in islice(chain([start], start.itersiblings()), MAX_FIELD_PARTS):
         elements.append(element)
         for child in element if local_name(element) == "r" else ():
-            kinds = [value for key, value in child.items() if key.endswith("}fldCharType")]
-            depth += kinds.count("begin") - kinds.count("end")
-            instruction += (child.text or "") if local_name(child) == "instrText" else ""
+            if local_name(child) == "fldChar":
+                kinds = [value for key, value in child.items() if key.endswith("}fldCharType")]
+                depth += kinds.count("begin") - kinds.count("end")
+            elif local_name(child) == "instrText":
+                instruction += child.text or ""
         if depth <= 0:
             is_field = len(elements) > 1 and _is_kept_field(instruction)
             return elements if is_field and not _has_text_around(elements) else []

@@ -77,7 +77,8 @@ def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
     """Yields the lines of an entry.
 
     If all translations of the entry are empty, each of them becomes a passage to translate. A
-    translation whose source has no letters stays empty.
+    translation whose source has no letters stays empty. If a language has only one plural form, the
+    form is the translation of the plural.
     """
     try:
         sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
@@ -86,8 +87,9 @@ def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
         raise DocumentError(f"an entry of the catalogue cannot be read: {error}") from None
     singular = sources.get("msgid", "")
     plural = sources.get("msgid_plural", singular)
+    has_one_form = sum(each.keyword == "msgstr" for each in entry) == 1
     for each in entry:
-        source = plural if each.number else singular
+        source = plural if each.number or has_one_form else singular
         if each.keyword == "msgstr" and is_open and has_letters(source):
             yield _passage(each, source)
         else:

@@ -27,6 +27,10 @@ KEPT_APART = frozenset("script style pre textarea iframe template".split())
 
 _CLOSED_BY_THE_NEXT = frozenset("p li td th tr dt dd option".split())
 _ROOT_LANGUAGE = re.compile(r"(<html\b[^<>]*?\slang=)([\"']?)[\w-]*\2(?=[\s>/])", re.IGNORECASE)
+_CHARSET = re.compile(r"""<meta\b[^<>]*?charset\s*=\s*["']?([^\s"'/>;]+)""", re.IGNORECASE)
+CHARSET_CHARS = 1024
+"""Number of characters in which a browser searches for the charset of a page."""
+
 _TAG_START = re.compile(r"<[a-zA-Z/!?]")
 _LINE_START = re.compile(r"\n|$")
 
@@ -37,8 +41,12 @@ def read_html(data: bytes) -> PassageDocument:
     Raises:
         DocumentError: The file is not UTF-8.
     """
-    tokenizer = _Tokenizer(decode(data))
-    return PassageDocument(tokenizer.parts(), _set_language, is_html=True)
+    page = decode(data)
+    charset = _CHARSET.search(page, 0, CHARSET_CHARS)
+    is_other = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
+    is_ascii = is_other and page.isascii()  # so the page is read alike with its own charset
+    parts = _Tokenizer(page).parts()
+    return PassageDocument(parts, _set_language, is_html=True, is_ascii=is_ascii)
 
 
 def xhtml_role(element: Element) -> Role:
@@ -78,7 +86,9 @@ class _Tokenizer(HTMLParser):
     def parts(self) -> list[str | Passage]:
         """Returns the kept strings and the passages of the page."""
         end = self.page.rfind(">") + 1  # HTMLParser needs quadratic time for an unclosed tag.
-        self.feed(self.page[:end])
+        # Only the places of the tokens are used. HTMLParser would end at some references and marked
+        # sections; with a letter in place of their first characters, they are text and comments.
+        self.feed(self.page[:end].replace("&", "_").replace("<![", "<!x"))
         self.close()
         if end < len(self.page):
             is_text = not _TAG_START.search(self.page, end) and not self._is_inside_kept
@@ -146,14 +156,6 @@ class _Tokenizer(HTMLParser):
         """Begins a text token."""
         self._begin(Kind.TEXT)
 
-    def handle_entityref(self, name: str) -> None:
-        """Begins a text token."""
-        self._begin(Kind.TEXT)
-
-    def handle_charref(self, name: str) -> None:
-        """Begins a text token."""
-        self._begin(Kind.TEXT)
-
     def handle_comment(self, data: str) -> None:
         """Begins a token for a comment."""
         self._begin(Kind.EMPTY)
@@ -166,9 +168,16 @@ class _Tokenizer(HTMLParser):
         """Begins a token for a processing instruction."""
         self._begin(Kind.EMPTY)
 
-    def unknown_decl(self, data: str) -> None:
-        """Begins a token for an unknown declaration."""
-        self._begin(Kind.EMPTY)
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """Reads a comment, which extends to the end of the page if it is not closed.
+
+        HTMLParser would search the rest of the page at each comment that is not closed.
+        """
+        end = super().parse_comment(i, report)
+        if end < 0:
+            self._begin(Kind.EMPTY)
+            return len(self.rawdata)
+        return end
 
 
 def _set_language(written: str, language: str) -> str:

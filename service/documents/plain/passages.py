@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _TAG = re.compile(r"<[^<>]*>")
-_EMPTY_ELEMENT = re.compile(r"<([a-zA-Z]+)[^<>]*></\1>")
+_EMPTY_ELEMENT = re.compile(r"<([a-zA-Z]++)[^<>]*+></\1>")
 _WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s)")
 """Space at which a text may be wrapped: no mark of a list, a quote or a heading follows."""
 
@@ -35,6 +35,7 @@ class PassageDocument:
             a text that states this language. The argument is None if the format does not state a
             language.
         is_html: Whether the texts and their translations are HTML.
+        is_ascii: Whether characters outside ASCII are written as references of HTML (`&#233;`).
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class PassageDocument:
         parts: Sequence[str | Passage],
         set_language: Callable[[str, str], str] | None = None,
         is_html: bool = False,
+        is_ascii: bool = False,
     ) -> None:
         self.parts = parts
         self.set_language = set_language
         self.is_html = is_html
+        self.is_ascii = is_ascii
 
     def texts(self) -> list[str]:
         """Returns the texts to translate, in order."""
@@ -59,7 +62,8 @@ class PassageDocument:
         )
         if language and self.set_language is not None:
             written = self.set_language(written, language)
-        return written.encode("utf-8", errors="replace")
+        data = written.encode("utf-8", errors="replace")
+        return data.decode().encode("ascii", "xmlcharrefreplace") if self.is_ascii else data
 
 
 @dataclass(frozen=True, slots=True)

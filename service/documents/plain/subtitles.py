@@ -99,7 +99,9 @@ def _without_tags(line: Line) -> Line:
         start = line.content.rfind("<", begin, end)
         if start < 0 or not _CLOSING.fullmatch(line.content, start, end):
             break
-        end = begin + len(line.content[begin:start].rstrip())
+        end = start
+        while end > begin and line.content[end - 1].isspace():
+            end -= 1
     return Line(
         line.prefix + line.content[:begin],
         line.content[begin:end],
