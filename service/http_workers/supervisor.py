@@ -75,7 +75,7 @@ class HttpWorkerLink:
         self.core = core
         self.outbox = Outbox(writer)
         self.on_listening = on_listening
-        self.is_listening = False
+        self.is_listening = self.is_lost = False
         self.leases: dict[int, CoreLease] = {}
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.inflight: Counter[str] = Counter()
@@ -123,6 +123,7 @@ class HttpWorkerLink:
 
     def lose(self) -> None:
         """Cancels the work of an HTTP worker that has ended; no client can receive the replies."""
+        self.is_lost = True
         for task in self.tasks.values():
             task.cancel()
         for lease in self.leases.values():
@@ -137,13 +138,18 @@ class HttpWorkerLink:
         """Replaces the served models.
 
         Returns the reason why the HTTP worker cannot serve the models. Returns None if the HTTP
-        worker serves them or has ended.
+        worker serves them or has ended. An HTTP worker that does not listen yet replaces the models
+        later, because a disk that hangs may delay its start for ever.
         """
+        if self.is_lost:
+            return None
         number = next(self.ids)
         future = self.served[number] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda _: self.served.pop(number))
         self.outbox.send(Serve(number, models))
+        if not self.is_listening:
+            return None
         await asyncio.wait({future})
-        del self.served[number]
         return None if future.cancelled() else future.result()
 
     def _submit(self, message: Submit) -> None:

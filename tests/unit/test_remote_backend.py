@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,10 +16,20 @@ from service.errors import (
     UnavailableError,
 )
 from service.http_workers import remote_backend
-from service.http_workers.messages import Admit, Release, Submit
+from service.http_workers.messages import Admit, Listening, Release, Served, Submit
+from service.http_workers.supervisor import HttpWorkerLink
 from service.items.base import WorkItem
+from service.workers.model_set import ModelSet
 from tests.unit.remote import Ends, begin, compute, run
-from tests.unit.scheduling import deadline, numbers, pairs, sentences, texts
+from tests.unit.scheduling import (
+    core_of,
+    deadline,
+    make_scheduler,
+    numbers,
+    pairs,
+    sentences,
+    texts,
+)
 
 SECRET = "Rumpelstiltskin"
 
@@ -275,6 +286,36 @@ def test_lost_http_worker_drops_its_requests() -> None:
         lease.release()
 
     run(test, is_closed=True)
+
+
+def test_change_of_models_does_not_wait_for_a_lost_or_starting_worker() -> None:
+    """The disk of a starting worker may hang; a lost worker never answers."""
+
+    async def serve(link: HttpWorkerLink) -> str | None:
+        return await asyncio.wait_for(link.serve(ModelSet(())), 5)
+
+    async def change() -> None:
+        link = HttpWorkerLink(core_of(make_scheduler()), Mock(), lambda: None)
+        assert await serve(link) is None
+        (number,) = link.served
+        link.receive(Served(number, None))
+        await asyncio.sleep(0)
+        assert not link.served
+        link.receive(Listening())
+        waiting = asyncio.create_task(serve(link))
+        while not link.served:
+            await asyncio.sleep(0)
+        link.receive(Served(number + 1, "no"))
+        assert await waiting == "no"
+        assert not link.served
+        waiting = asyncio.create_task(serve(link))
+        while not link.served:
+            await asyncio.sleep(0)
+        link.lose()
+        assert await waiting is None
+        assert await serve(link) is None
+
+    asyncio.run(change())
 
 
 def test_requests_fail_when_the_main_process_is_gone() -> None:
