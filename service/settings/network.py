@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from pydantic import BaseModel, Field, SecretStr, field_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validator
 
 from service.settings.keys import KEYS_FILE, listed_keys, read_keys
 from service.settings.types import NO_SECRET, Names, split_names
@@ -22,6 +22,7 @@ class NetworkSettings(BaseModel):
     )
     admin_port: int = Field(
         0,
+        validate_default=True,
         ge=0,
         le=65535,
         description="Second port. If it is set, only this port serves /metrics and the routes that "
@@ -96,6 +97,14 @@ class NetworkSettings(BaseModel):
             if not ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin} is no origin; write it as https://example.org")
         return origins
+
+    @field_validator("admin_port")
+    @classmethod
+    def _has_port(cls, port: int, info: ValidationInfo) -> int:
+        """Refuses an address for an admin port that does not exist."""
+        if not port and info.data.get("admin_host"):
+            raise ValueError("REGARD_ADMIN_HOST needs a port; set REGARD_ADMIN_PORT too")
+        return port
 
     @field_validator("api_keys")
     @classmethod

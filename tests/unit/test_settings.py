@@ -111,6 +111,14 @@ def test_bad_value_is_refused_by_name(
     assert [fault["loc"] for fault in told.value.errors()] == [(field,)]
 
 
+def test_admin_host_needs_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_ADMIN_HOST", "127.0.0.1")
+    with pytest.raises(ValidationError, match="set REGARD_ADMIN_PORT too"):
+        read()
+    monkeypatch.setenv("REGARD_ADMIN_PORT", "9000")
+    assert read().admin_port == 9000
+
+
 def test_start_cannot_pull_where_nobody_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_OFFLINE", "true")
     assert read().offline
