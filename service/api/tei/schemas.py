@@ -26,6 +26,11 @@ def check_text(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def check_texts(value: Any, info: ValidationInfo) -> Any:
+    """Refuses an empty list. An empty text beside a query gets a score, as in TEI."""
+    return check_text(value, info) if value == [] else value
+
+
 class ScoreParameters(Parameters):
     """The parameters that `/rerank` and `/predict` have in common."""
 
