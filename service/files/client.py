@@ -36,6 +36,14 @@ class ServerError(Exception):
     """The server refused a request or could not be reached. The message gives the reason."""
 
 
+class RefusedError(ServerError):
+    """The server refused a request for its content: its status is one of REFUSED."""
+
+
+REFUSED = (400, 413, 422)
+"""Statuses of requests that the server would refuse again."""
+
+
 class Reply(NamedTuple):
     """The headers of a reply with status 200, and the value of the JSON in its body."""
 
@@ -117,7 +125,7 @@ class Client:
             ServerError: The server refused the request, did not answer with JSON, or could not be
                 reached.
         """
-        body = json.dumps(fields).encode()
+        body = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
         pause = 0.5
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -134,6 +142,8 @@ class Client:
                 if status == 200:
                     return Reply(headers, self._parse(data))
                 message = f"{self.url} answered {status}: {error_of(data)}"
+                if status in REFUSED:
+                    raise RefusedError(message)
                 if status not in BUSY:
                     raise ServerError(message)
                 retry_after = headers.get("Retry-After", "")

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from service.console import console, stop
 from service.documents.base import DocumentError
 from service.documents.formats import read_document
-from service.files.client import Client, ServerError, in_requests
+from service.files.client import Client, RefusedError, ServerError, in_requests
 from service.files.complete_file import complete_file
 from service.files.jobs import Job, default_target, jobs_of
 from service.files.lines import STANDARD_INPUT, opened_lines, read_lines
@@ -176,14 +176,14 @@ def _translate_files(translator: TextTranslator, jobs: Sequence[Job]) -> None:
 
     Raises:
         typer.Exit: A file could not be translated.
-        ServerError: The server refused a request, or cannot be reached.
+        ServerError: The server cannot be reached, or refuses all requests.
     """
     num_faults = 0
     with progress_bar() as progress:
         for job in jobs:
             try:
                 _translate_file(translator, job, progress)
-            except (DocumentError, OSError) as error:
+            except (DocumentError, RefusedError, OSError) as error:
                 num_faults += 1
                 say(f"{job.source}: {error}")
     if num_faults:

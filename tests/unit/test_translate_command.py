@@ -17,9 +17,12 @@ from tests.archives import upper
 class Capitals(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     refused: list[int]
+    bodies: list[bytes]
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        self.bodies.append(data)
+        body = json.loads(data)
         reply: dict[str, object]
         change = upper if body.get("format") == "html" else str.upper
         status, reply = 200, {"translatedText": [change(text) for text in body["q"]]}
@@ -38,7 +41,7 @@ class Capitals(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    Capitals.refused = []
+    Capitals.refused, Capitals.bodies = [], []
     with ThreadingHTTPServer(("127.0.0.1", 0), Capitals) as server:
         server.daemon_threads = True
         server.block_on_close = False
@@ -143,6 +146,24 @@ def test_refusal_of_the_server_ends_the_command(url: str, tmp_path: Path) -> Non
     assert result.exit_code == 1
     assert "answered 400: refused; too bad" in result.output
     assert not (tmp_path / "a.pt.txt").exists()
+
+
+def test_files_after_a_refused_file_are_translated(url: str, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.txt").write_text(name)
+    Capitals.refused = [413]
+    result = run(url, str(tmp_path), "-o", str(tmp_path / "pt"), "--requests", "1")
+    assert result.exit_code == 1
+    assert "a.txt: " in result.output
+    assert "1 of 3 files could not be translated" in result.output
+    assert sorted(path.name for path in (tmp_path / "pt").iterdir()) == ["b.txt", "c.txt"]
+
+
+def test_letters_are_sent_in_their_own_bytes(url: str, tmp_path: Path) -> None:
+    """Escapes would need three times as many bytes, and the server limits the bytes of a body."""
+    (tmp_path / "a.txt").write_text("дом \U0001f600", encoding="utf-8")
+    assert run(url, str(tmp_path / "a.txt")).exit_code == 0
+    assert "дом \U0001f600".encode() in Capitals.bodies[-1]
 
 
 def test_requests_stay_within_their_limits() -> None:
