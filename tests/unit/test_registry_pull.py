@@ -254,6 +254,9 @@ class TestHub:
         registry.publish_repository("Helsinki-NLP/opus-mt-en-de", changed, commit=OTHER_COMMIT)
         new = pull(OPUS)
         assert (old.revision, new.revision) == (COMMIT, OTHER_COMMIT)
+        pinned = pull.cache.record(parse_reference(f"{OPUS}@{COMMIT}"))
+        assert pinned is not None
+        assert (pinned.folder, pinned.files) == (old.folder, old.files)
         assert pull.files(new) == changed
         assert pull.files(old) == opus
         assert pull.cache.record(parse_reference(OPUS)) == new

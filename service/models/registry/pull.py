@@ -1,6 +1,6 @@
 """Pulls a model: fetches the files of its reference into the cache."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from service.models.registry.cache import CachedFile, ModelCache, Record
@@ -77,6 +77,7 @@ class Puller:
         for file in missing:
             record = record.with_file(registry.fetch(file, remote, folder))
             self._save_progress(record, entry.reference)
+        self._keep_commit(entry.reference, record)
         self.cache.save(record)
         return record
 
@@ -94,6 +95,13 @@ class Puller:
         is_commit = COMMIT.fullmatch(entry.reference.revision)
         is_final = is_offline or is_commit or sums.keys() <= entry.pins.keys()
         return record if is_final and is_as_pinned and not self.cache.damaged(record) else None
+
+    def _keep_commit(self, reference: Reference, newer: Record) -> None:
+        """Gives an older commit a record of its own, because a manifest may name this commit."""
+        known = self.cache.record(reference)
+        if known and known.revision != newer.revision and COMMIT.fullmatch(known.revision):
+            commit = replace(reference, revision=known.revision)
+            self.cache.save(replace(known, reference=str(commit)))
 
     def _save_progress(self, record: Record, reference: Reference) -> None:
         """Records which files are on disk, unless an older version of the model is complete.
