@@ -147,6 +147,8 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     async def with_endpoints(app: FastAPI) -> AsyncIterator[None]:
         try:
             async with services.endpoints, services.keys.watched(), lifespan(app):
+                if services.documents:
+                    services.documents.remove_all_later()
                 yield
         finally:
             if tracing:

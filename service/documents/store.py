@@ -124,6 +124,11 @@ class DocumentStore:
         (self.folder / (id_ + _CONTENT)).unlink(missing_ok=True)
         return True
 
+    def states(self) -> list[DocumentState]:
+        """Returns the states of all documents that have not expired."""
+        found = [self.load(path.stem) for path in self.folder.glob(f"*{_STATE}")]
+        return [state for state in found if state is not None]
+
     def remove_expired(self) -> None:
         """Removes every document that has expired."""
         for path in self.folder.glob(f"*{_STATE}"):

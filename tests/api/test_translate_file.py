@@ -2,15 +2,17 @@
 
 import asyncio
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+import service.server
 from service.documents.formats import FORMATS
 from service.documents.markup.archive import FREE_BYTES
-from service.documents.store import DocumentStore
+from service.documents.store import DocumentState, DocumentStore, TemporaryFolder
 from service.errors import (
     DeadlineExceededError,
     ForbiddenError,
@@ -174,6 +176,21 @@ def test_document_is_deleted_when_its_time_is_over(serve: Serve) -> None:
     assert [*documents.store.folder.iterdir()]
     until(lambda: not [*documents.store.folder.iterdir()])
     assert_error(fetch(server, sent), NotFoundError, "translate the document again")
+
+
+def test_process_removes_documents_of_one_that_has_ended(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class WithDocument(TemporaryFolder):
+        def __init__(self) -> None:
+            super().__init__()
+            state = DocumentState("a.txt", 1, time.time() + 0.3)
+            DocumentStore(self.name).finish(state, b"A")
+
+    monkeypatch.setattr(service.server, "TemporaryFolder", WithDocument)
+    documents = serve(files=True).services.documents
+    assert documents is not None
+    until(lambda: not [*documents.store.folder.iterdir()])
 
 
 def test_folder_of_the_documents_ends_with_the_server(serve: Serve) -> None:

@@ -152,6 +152,15 @@ class DocumentTranslator:
         self._save(state)
         self._remove_later(state)
 
+    def remove_all_later(self) -> None:
+        """Schedules the removal of all kept documents.
+
+        A process calls this method when it starts, because it may replace a process that has ended
+        and had scheduled some of these removals.
+        """
+        for state in self.store.states():
+            self._remove_later(state)
+
     def _remove_later(self, state: DocumentState) -> None:
         delay = state.expires - time.time() + 1
         asyncio.get_running_loop().call_later(delay, self.store.remove_expired)
