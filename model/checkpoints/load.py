@@ -39,7 +39,7 @@ LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]
 MARIAN_MAX_LENGTH_FACTOR = 3.0
 
 LARGEST_LENGTH_FACTOR = 100.0
-"""Largest accepted factor. A larger one would need tables of gigabytes for the positions."""
+"""Largest accepted factor. A larger one would need position tables of several gigabytes."""
 
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"

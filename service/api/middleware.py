@@ -111,7 +111,7 @@ class RequestMiddleware:
         state["scope"] = dialect.scope
         cors = self.access.origins.response_headers(scope["headers"])
         if scope.get("http_version") == "1.0" and method != "HEAD":
-            send = LengthSender(send)
+            send = LengthSender(scope, send)
         response = ResponseSender(send, context, dialect, self.drain, cors)
         if method == "HEAD":
             scope, response.has_body = {**scope, "method": "GET"}, False

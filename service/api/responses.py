@@ -81,13 +81,17 @@ WITHOUT_BODY = (204, 304)
 class LengthSender:
     """Sends a response to a client of HTTP/1.0, which knows no chunks.
 
-    A response without a length is kept until it is complete, and is then sent with its length.
+    A response without a length is kept until it is complete, and is then sent with its length. Its
+    bytes are reserved in the memory budget of the HTTP process. A stream is not kept, so a proxy
+    such as nginx, which sends requests of HTTP/1.0 and knows chunks, passes on each event at once.
 
     Args:
+        scope: Scope of the request.
         send: Sends a message to the client.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.connection = connection_of(scope)
         self.send = send
         self.start: Message | None = None
         self.parts: list[bytes] = []
@@ -95,21 +99,29 @@ class LengthSender:
     async def __call__(self, message: Message) -> None:
         """Sends one message of the response, or keeps it."""
         if message["type"] == "http.response.start":
-            if message["status"] in WITHOUT_BODY or b"content-length" in dict(message["headers"]):
+            headers = dict(message["headers"])
+            is_stream = headers.get(b"x-accel-buffering") == b"no"
+            if is_stream or b"content-length" in headers or message["status"] in WITHOUT_BODY:
                 await self.send(message)
             else:
                 self.start = message
         elif self.start is None:
             await self.send(message)
         else:
-            self.parts.append(message.get("body", b""))
+            part = message.get("body", b"")
+            self.parts.append(part)
+            if self.connection is not None:
+                self.connection.hold(len(part))
             if not message.get("more_body"):
                 await self._send_whole(self.start, b"".join(self.parts))
 
     async def _send_whole(self, start: Message, body: bytes) -> None:
+        self.parts.clear()
         length = (b"content-length", str(len(body)).encode())
         await self.send({**start, "headers": [*start["headers"], length]})
         await self.send({"type": "http.response.body", "body": body})
+        if self.connection is not None:
+            self.connection.let_go(len(body))
 
 
 def json_response(

@@ -135,7 +135,7 @@ class JsonLinesInput:
                 if isinstance(fields.get(columns.id), float):
                     # orjson rounds integers of more than 64 bits.
                     with suppress(RecursionError):  # a line that is nested 1,000 levels deep
-                        fields = json.loads(line, parse_int=str)
+                        fields[columns.id] = json.loads(line, parse_int=str)[columns.id]
                 yield row_of(number, fields, columns)
             else:
                 error = f"row {number} is no JSON object"

@@ -37,11 +37,7 @@ class ServerError(Exception):
 
 
 class RefusedError(ServerError):
-    """The server refused a request for its content: its status is one of REFUSED."""
-
-
-REFUSED = (400, 413, 422)
-"""Statuses of requests that the server would refuse again."""
+    """The server refused the texts of a request. It may accept other texts."""
 
 
 class Reply(NamedTuple):
@@ -122,6 +118,7 @@ class Client:
         """Sends a request. Repeats it after a pause if the server is busy or cannot be reached.
 
         Raises:
+            RefusedError: The server refused the texts of the request.
             ServerError: The server refused the request, did not answer with JSON, or could not be
                 reached.
         """
@@ -142,7 +139,7 @@ class Client:
                 if status == 200:
                     return Reply(headers, self._parse(data))
                 message = f"{self.url} answered {status}: {error_of(data)}"
-                if status in REFUSED:
+                if status == 413 or error_type_of(data) == "invalid_request":
                     raise RefusedError(message)
                 if status not in BUSY:
                     raise ServerError(message)
@@ -196,6 +193,15 @@ def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
         request.append(text)
     if request:
         yield request
+
+
+def error_type_of(data: bytes) -> str | None:
+    """Returns the field `error_type` of a reply; None if the reply does not have it."""
+    try:
+        body = orjson.loads(data)
+    except ValueError:
+        return None
+    return body.get("error_type") if isinstance(body, dict) else None
 
 
 def error_of(data: bytes) -> str:

@@ -176,7 +176,7 @@ def _translate_files(translator: TextTranslator, jobs: Sequence[Job]) -> None:
 
     Raises:
         typer.Exit: A file could not be translated.
-        ServerError: The server cannot be reached, or refuses all requests.
+        ServerError: The server cannot be reached, or refuses the languages or the key.
     """
     num_faults = 0
     with progress_bar() as progress:

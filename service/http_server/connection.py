@@ -307,16 +307,15 @@ class Connection(RefusingProtocol):
             self._start_asgi_task(*self.pipeline.pop())
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Sends an error response and closes the connection.
-
-        If a reply has begun, or an earlier request has no reply yet, only closes the connection.
-        """
-        cycle = self.cycle
+        """Sends an error response unless another reply has begun or is due, then closes."""
         if self.transport.is_closing():
             return
-        if cycle and cycle is self.running and self.is_open and not self.is_head:
-            cycle.disconnected = not cycle.response_started  # so the application sends no reply
-        if cycle is None or cycle.response_complete or cycle.disconnected:
+        cycle = self.cycle
+        may_write = cycle is None or cycle.response_complete
+        if cycle and cycle is self.running and cycle.more_body and not self.is_head:
+            may_write = not cycle.response_started
+            cycle.disconnected = True  # so the application sends no reply
+        if may_write:
             self.transport.write(refusal.response())
         self.transport.close()
 

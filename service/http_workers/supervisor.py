@@ -138,8 +138,8 @@ class HttpWorkerLink:
         """Replaces the served models.
 
         Returns the reason why the HTTP worker cannot serve the models. Returns None if the HTTP
-        worker serves them or has ended. An HTTP worker that does not listen yet replaces the models
-        later, because a disk that hangs may delay its start for ever.
+        worker serves them or has ended. The method does not wait for an HTTP worker that is still
+        starting, because a disk that hangs may delay the start for ever.
         """
         if self.is_lost:
             return None

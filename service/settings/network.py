@@ -18,7 +18,9 @@ class NetworkSettings(BaseModel):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
     admin_host: str = Field(
-        "", description="Address to listen on for the admin port. Empty means REGARD_HOST."
+        "",
+        description="Address to listen on for the admin port; needs REGARD_ADMIN_PORT. Empty means "
+        "REGARD_HOST.",
     )
     admin_port: int = Field(
         0,

@@ -187,9 +187,8 @@ def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
     """Returns the ids that the model reads for a pair or a single text.
 
     If the model distinguishes segments, the vocabulary size is added to each id of the second
-    segment.
-    The token table has a second row for each token: row `vocab_size + id` is the vector of token
-    `id` in the second segment (see `model.checkpoints.cross_encoder`).
+    segment. The token table has a second row for each token: row `vocab_size + id` is the vector of
+    token `id` in the second segment (see `model.checkpoints.cross_encoder`).
     """
     if served.config.num_segments == 1:
         return pair.ids

@@ -226,7 +226,7 @@ class Worker:
                 for item in message.items:
                     self.shares[item.kind].executors[item.model].add((item,))
             case Abort():
-                ids = {*message.ids}  # as a list, 2,048 ids among 4,000 items would take 0.05 s
+                ids = {*message.ids}  # each waiting item is looked up
                 for _, executor in self._executors():
                     executor.abort(ids)
             case Load():

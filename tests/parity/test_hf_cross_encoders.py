@@ -101,7 +101,7 @@ def test_very_long_text_is_cut_at_the_requested_end(
 
 
 def test_tokenizer_of_xlm_r_puts_both_parts_in_one_segment(tmp_path: Path) -> None:
-    """Such as the models that were fine-tuned from Multilingual-MiniLM, which is a BERT."""
+    """Models that were fine-tuned from Multilingual-MiniLM are BERTs with such a tokenizer."""
     model = write_cross_encoder(tmp_path, "bert")
     tokenizer("xlm-roberta").save(str(tmp_path / "tokenizer.json"))
     expected = their_scores(model, "xlm-roberta", QUERY, TEXTS, 40, has_segments=True)

@@ -143,6 +143,9 @@ def test_long_ids_of_json_lines_keep_their_digits(tmp_path: Path) -> None:
     path.write_text("\n".join([*lines, f'{{"key": 1.5, "text": "a", "x": {nested}}}']))
     found = [row.id for row in read_rows(planned(path, Columns(id="key")))]
     assert found == ["12345678901234567890123", 2**64 - 1, 1.5, -9, "7", 1.5]
+    path.write_text('{"key": 1.5, "text": 5}')
+    (row,) = read_rows(planned(path, Columns(id="key")))
+    assert row.error == "the column text has a int, not a string"
 
 
 @pytest.mark.parametrize("shard_rows", [3, 10, 64, 1000])

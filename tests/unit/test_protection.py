@@ -48,6 +48,7 @@ SPANS = {
         "[friend]",
     ],
     'The [river](river_(north)), [yes](maybe no) [no](all "names" here)': ["(river_(north))"],
+    "[Music][Applause] [x](a 'title')": ["(a"],
     "A note[1](see below) and [a] (b)": ["[1]"],
     "An ordinary sentence, with: punctuation (and more) - it's fine.": [],
 }

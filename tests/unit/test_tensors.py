@@ -187,6 +187,6 @@ def test_tensor_without_values_is_refused(tmp_path: Path) -> None:
 
 def test_view_of_a_few_bytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "pytorch_model.bin"
-    torch.save({"w": torch.zeros(1).expand(1_000_000_000, 1_000)}, path)
+    torch.save({"w": torch.zeros(1).expand(1_000, 1_000)}, path)
     with pytest.raises(CheckpointFormatError, match="w is not a plain array"):
         read_tensors(path)

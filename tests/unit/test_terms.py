@@ -1,5 +1,7 @@
 """Terms of a glossary: their places and their case in a sentence, and the missing ones."""
 
+import time
+
 import pytest
 
 from service.text.glossary.terms import Terms, lacking
@@ -98,9 +100,11 @@ def test_large_glossary_is_fast() -> None:
 
 
 def test_terms_with_the_same_first_word_are_found_fast() -> None:
-    """Such as the products of one brand. It would take a minute to compare each with each."""
+    """The products of one brand have such names."""
     terms = Terms({f"Acme {number}": "x" for number in range(50_000)})
+    start = time.process_time()
     assert len(terms.find("Acme X and Acme 49999 " * 2_000)) == 2_000
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize("order", [("turkey", "Turkey"), ("Turkey", "turkey")])

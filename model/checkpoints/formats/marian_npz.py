@@ -25,7 +25,7 @@ DAMAGE = (
 
 
 MAX_RATIO = 20
-"""Largest ratio of the unpacked size to the size of the file. Real weights do not reach 2."""
+"""Largest ratio of the unpacked size to the size of the file."""
 
 
 class MarianNpz(MarianFile):

@@ -17,8 +17,8 @@ MAX_VALUES = 100_000
 def load_yaml(text: str | bytes) -> Any:
     """Returns the content of a YAML text.
 
-    An alias repeats an earlier part of the text. A few nested aliases stand for billions of values,
-    whose error message would use up the memory. Such a text is refused.
+    An alias repeats an earlier part of the text. Nested aliases can stand for billions of values.
+    An error message that prints them would use up the memory, so such a text is refused.
 
     Raises:
         ValueError: With its aliases, the text has more than MAX_VALUES values.

@@ -31,6 +31,8 @@ _CHARSET = re.compile(r"""<meta\b[^<>]*?charset\s*=\s*["']?([^\s"'/>;]+)""", re.
 CHARSET_CHARS = 1024
 """Number of characters in which a browser searches for the charset of a page."""
 
+_EMPTY_COMMENT = re.compile(r"<!---?>")
+_COMMENT_END = re.compile(r"--!?>")
 _TAG_START = re.compile(r"<[a-zA-Z/!?]")
 _LINE_START = re.compile(r"\n|$")
 
@@ -44,7 +46,7 @@ def read_html(data: bytes) -> PassageDocument:
     page = decode(data)
     charset = _CHARSET.search(page, 0, CHARSET_CHARS)
     is_other = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
-    is_ascii = is_other and page.isascii()  # so the page is read alike with its own charset
+    is_ascii = is_other and page.isascii()  # ASCII bytes mean the same in both charsets
     parts = _Tokenizer(page).parts()
     return PassageDocument(parts, _set_language, is_html=True, is_ascii=is_ascii)
 
@@ -82,16 +84,18 @@ class _Tokenizer(HTMLParser):
         self.open: list[tuple[str, bool]] = []  # tag, and whether its content is kept
         self.num_open: Counter[str] = Counter()
         self.starts: list[tuple[int, Kind]] = []
+        self.is_in_comment = False
 
     def parts(self) -> list[str | Passage]:
         """Returns the kept strings and the passages of the page."""
         end = self.page.rfind(">") + 1  # HTMLParser needs quadratic time for an unclosed tag.
-        # Only the places of the tokens are used. HTMLParser would end at some references and marked
-        # sections; with a letter in place of their first characters, they are text and comments.
+        # HTMLParser fails at some `&` and `<![`. They are replaced by strings of the same length,
+        # so all positions stay correct.
         self.feed(self.page[:end].replace("&", "_").replace("<![", "<!x"))
         self.close()
         if end < len(self.page):
-            is_text = not _TAG_START.search(self.page, end) and not self._is_inside_kept
+            is_kept = self.is_in_comment or self._is_inside_kept
+            is_text = not (is_kept or _TAG_START.search(self.page, end))
             self.starts.append((end, Kind.TEXT if is_text else Kind.APART))
         starts = self._joined([(0, Kind.APART), *self.starts])
         ends = [start for start, _ in starts[1:]] + [len(self.page)]
@@ -172,12 +176,13 @@ class _Tokenizer(HTMLParser):
         """Reads a comment, which extends to the end of the page if it is not closed.
 
         HTMLParser would search the rest of the page at each comment that is not closed.
+
+        Source: HTML, section 13.2.5 (tokenization), comment states.
         """
-        end = super().parse_comment(i, report)
-        if end < 0:
-            self._begin(Kind.EMPTY)
-            return len(self.rawdata)
-        return end
+        self._begin(Kind.EMPTY)
+        found = _EMPTY_COMMENT.match(self.rawdata, i) or _COMMENT_END.search(self.rawdata, i + 4)
+        self.is_in_comment = found is None
+        return found.end() if found else len(self.rawdata)
 
 
 def _set_language(written: str, language: str) -> str:
