@@ -7,7 +7,7 @@ embeddings of the ids in the segment. With some tokenizers, all ids are in segme
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from model.errors import CheckpointFormatError
@@ -76,8 +76,8 @@ class PairTokenizer:
     ) -> None:
         self.tokenizer = tokenizer
         self.max_tokens = max_tokens
-        self.has_segments = has_segments
-        self.template = read_pair_template(tokenizer.tokenizer.post_processor, name)
+        template = read_pair_template(tokenizer.tokenizer.post_processor, name)
+        self.template = template if has_segments else replace(template, text_segment=0)
         if self.template.num_special + 2 > max_tokens:
             raise CheckpointFormatError(
                 f"{name} adds {self.template.num_special} special tokens to a pair, and the limit "
@@ -118,8 +118,7 @@ class PairTokenizer:
         )
         opening = [*template.before, *first, *template.between]
         ids = [*opening, *second, *template.behind]
-        has_two = self.has_segments and template.text_segment == 1
-        segment_start = len(opening) if has_two else len(ids)
+        segment_start = len(opening) if template.text_segment else len(ids)
         return TokenizedPair(ids, segment_start, num_tokens, query[1] and text[1])
 
     def single(self, text: tuple[list[int], bool], direction: Direction = "right") -> TokenizedPair:

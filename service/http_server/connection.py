@@ -307,7 +307,7 @@ class Connection(RefusingProtocol):
             self._start_asgi_task(*self.pipeline.pop())
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Sends an error response unless another reply has begun or is due, then closes."""
+        """Sends an error response unless a reply has begun or is due; closes the connection."""
         if self.transport.is_closing():
             return
         cycle = self.cycle

@@ -22,14 +22,11 @@ from dataclasses import dataclass, replace
 
 import lingua
 
-from service.text.language_codes import normalize_code
+from service.text.language_codes import OTHER_NAMES, normalize_code
 from service.text.languages.function_words import unserved_language
 
 MAX_TEXT_CHARS = 2_000
 MAX_DETECTIONS = 3
-
-_ISO_CODES = {"no": "nb", "fil": "tl", "iw": "he"}
-"""Maps other codes of a language to the code of `lingua`: Norwegian, Filipino, Hebrew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +142,20 @@ def _codes_by_iso(codes: Collection[str]) -> dict[str, str]:
     by_iso: dict[str, str] = {}
     for code in sorted(codes, key=lambda code: (len(code), code)):
         primary = normalize_code(code).partition("-")[0]
-        primary = _ISO_CODES.get(primary, primary)
-        try:
-            lingua.IsoCode639_1.from_str(primary)
-        except ValueError:
-            continue
-        by_iso.setdefault(primary, code)
+        for name in (primary, OTHER_NAMES.get(primary, "").partition("-")[0]):
+            if _is_known(name):
+                by_iso.setdefault(name, code)
+                break
     return by_iso
+
+
+def _is_known(code: str) -> bool:
+    """Returns whether `lingua` knows an ISO 639-1 code."""
+    try:
+        lingua.IsoCode639_1.from_str(code)
+    except ValueError:
+        return False
+    return True
 
 
 def _iso_code(language: lingua.Language) -> str:

@@ -21,7 +21,7 @@ _LOCALES = frozenset(localedata.locale_identifiers())
 
 # Maps a code to another code of the same language. Each of these languages has two codes in BCP 47,
 # or a code that only LibreTranslate uses.
-_OTHER_NAMES = {
+OTHER_NAMES = {
     "pb": "pt-BR",
     "zt": "zh-Hant",
     "tl": "fil",
@@ -82,7 +82,7 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     by_code = {normalize_code(entry): entry for entry in offered}
     found = _match(wanted, by_code)
     primary, dash, rest = wanted.partition("-")
-    other = f"{_OTHER_NAMES[primary]}{dash}{rest}" if primary in _OTHER_NAMES else ""
+    other = f"{OTHER_NAMES[primary]}{dash}{rest}" if primary in OTHER_NAMES else ""
     return found or _match(other, by_code)
 
 

@@ -51,7 +51,7 @@ class GlossaryRequest(DictionaryRequest):
     name: str = Field(description="Name of the glossary.")
 
 
-class WithDictionaries(KeyOnly):
+class DictionaryList(KeyOnly):
     """A request with a list of dictionaries, as JSON or as a form.
 
     A form has a field for each parameter of each dictionary, such as `dictionaries[0].entries`.
@@ -75,14 +75,14 @@ class WithDictionaries(KeyOnly):
         return {**fields, "dictionaries": [found[index] for index in sorted(found)]}
 
 
-class GlossariesRequest(WithDictionaries):
+class GlossariesRequest(DictionaryList):
     """The body of `POST /v3/glossaries`: a glossary with one dictionary or more."""
 
     name: str = Field(description="Name of the glossary.")
     dictionaries: ListOf[DictionaryRequest] = Field(description="At least one dictionary.")
 
 
-class GlossaryChange(WithDictionaries):
+class GlossaryChange(DictionaryList):
     """The body of `PATCH /v3/glossaries/{glossary_id}`: a new name, and entries to add."""
 
     name: str | None = Field(None, description="New name.")

@@ -15,7 +15,7 @@ from service.api.request.parameters import ListOf, not_empty, read_parameters
 from service.api.responses import JSONResponse
 from service.api.services import context_of, services_of
 from service.api.tei.errors import TEI_ERRORS
-from service.api.tei.schemas import ScoreParameters, check_text, check_texts
+from service.api.tei.schemas import ScoreParameters, check_list, check_text
 from service.tasks.reranking import Reranker, RerankQuery
 
 router = APIRouter(tags=["reranking"])
@@ -36,7 +36,7 @@ class RerankRequest(ScoreParameters):
     query: Annotated[str, BeforeValidator(check_text)] = Field(
         description="Query that the texts are compared with.", json_schema_extra=not_empty
     )
-    texts: Annotated[ListOf[str], BeforeValidator(check_texts)] = Field(
+    texts: Annotated[ListOf[str], BeforeValidator(check_list)] = Field(
         description="Texts to rank. An empty text also gets a score.",
         json_schema_extra=not_empty,
     )

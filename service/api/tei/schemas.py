@@ -14,21 +14,22 @@ from service.models.text_reader import Input
 from service.tasks.embedding.query import EmbedQuery
 
 
-def check_text(value: Any, info: ValidationInfo) -> Any:
-    """Refuses an empty text, an empty list, and a list with an empty text."""
+def check_list(value: Any, info: ValidationInfo) -> Any:
+    """Refuses an empty list."""
     if value == []:
         refuse(f"{info.field_name} parameter is an empty list; send one text or more")
+    return value
+
+
+def check_text(value: Any, info: ValidationInfo) -> Any:
+    """Refuses an empty text, an empty list, and a list with an empty text."""
+    check_list(value, info)
     if value == "":
         refuse(f"{info.field_name} parameter is empty; send a text")
     if isinstance(value, list) and "" in value:
         where = f"{info.field_name}[{value.index('')}]"
         refuse(f"{where} parameter is empty; send a text, or leave it out")
     return value
-
-
-def check_texts(value: Any, info: ValidationInfo) -> Any:
-    """Refuses an empty list. An empty text beside a query gets a score, as in TEI."""
-    return check_text(value, info) if value == [] else value
 
 
 class ScoreParameters(Parameters):

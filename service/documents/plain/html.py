@@ -45,8 +45,8 @@ def read_html(data: bytes) -> PassageDocument:
     """
     page = decode(data)
     charset = _CHARSET.search(page, 0, CHARSET_CHARS)
-    is_other = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
-    is_ascii = is_other and page.isascii()  # ASCII bytes mean the same in both charsets
+    has_other_charset = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
+    is_ascii = has_other_charset and page.isascii()  # ASCII bytes mean the same in both charsets
     parts = _Tokenizer(page).parts()
     return PassageDocument(parts, _set_language, is_html=True, is_ascii=is_ascii)
 

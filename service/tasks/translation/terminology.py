@@ -15,6 +15,7 @@ markers by stand-ins. A marker is one private-use character for a protected span
 model must not change. Here target terms become such spans.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -114,7 +115,7 @@ def _rewritten(
     put: Put,
     is_for_all: bool,
 ) -> tuple[list[_Termed], list[tuple[int, Sentence]]]:
-    """Rewrites the sentences whose translations lack target terms.
+    """Rewrites each sentence whose translation does not have all target terms.
 
     Args:
         left: Sentences with source terms.
@@ -125,23 +126,26 @@ def _rewritten(
             target terms are missing.
 
     Returns:
-        The sentences that lacked target terms, and the position and the sentence of each new
-        translation.
+        The sentences whose target terms are missing, and the position and the tokens of each
+        sentence to translate again.
     """
-    lacks = [lacking(one.matches, _decoded(one.place, results)) for one in left]
-    left = [one for one, missing in zip(left, lacks, strict=True) if missing]
-    wanted = [one.matches for one in left] if is_for_all else list(filter(None, lacks))
-    texts = {id(one.place.text): one.place.text for one in left}
-    sentences: dict[int, dict[int, str]] = {key: {} for key in texts}
-    spans: dict[int, list[str]] = {key: [] for key in texts}
-    for one, matches in zip(left, wanted, strict=True):
-        key = id(one.place.text)
-        words = put(one, matches, spans[key])
-        sentences[key][one.place.index] = one.rewritten(matches, words)
+    incomplete: list[_Termed] = []
+    texts: dict[int, Prepared] = {}
+    sentences: dict[int, dict[int, str]] = defaultdict(dict)
+    spans: dict[int, list[str]] = defaultdict(list)
+    for one in left:
+        missing = lacking(one.matches, _decoded(one.place, results))
+        if not missing:
+            continue
+        incomplete.append(one)
+        text, matches = one.place.text, one.matches if is_for_all else missing
+        texts[id(text)] = text
+        words = put(one, matches, spans[id(text)])
+        sentences[id(text)][one.place.index] = one.rewritten(matches, words)
     for key, text in texts.items():
         text.change(sentences[key], spans[key])
-    again = [(one.place.position, one.place.load(0, options)) for one in left]
-    return left, [(position, sentence) for position, sentence in again if sentence]
+    again = [(one.place.position, one.place.load(0, options)) for one in incomplete]
+    return incomplete, [(position, sentence) for position, sentence in again if sentence]
 
 
 def _moved(place: int, changes: Sequence[tuple[int, int]]) -> int:

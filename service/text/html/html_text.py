@@ -65,7 +65,7 @@ def read_html(text: str) -> list[Token]:
         else:
             tokens = list(_tokens(parse_fragment(mark + text, parser)))[1:-1]
     except (etree.ParserError, etree.XMLSyntaxError):
-        return [Token(Kind.OPAQUE, text)]
+        return [Token(Kind.OPAQUE, mark + text)]
     if parser.error_log.filter_from_fatals():
         raise InvalidRequestError(
             "Invalid request: tags are nested more than 2,000 levels deep; send the text in parts"
