@@ -1,10 +1,10 @@
 """Implements symmetric int8 products, whose integer sums do not depend on the summing order.
 
-Weights are the int8 integers of the checkpoint, or are rounded from its float weights. The weights
-of each output have a scale, and each input row has a scale of its own. Marian's files have one
-scale for all outputs of a matrix. They also contain one multiplier for all inputs of a matrix,
-which this module does not use. On the built-in models, a scale for each input row loses 0.1 BLEU
-against float32. Marian's multiplier loses 0.1 to 0.4 BLEU. The other rows of the batch and the
+Weights are the int8 integers of the checkpoint, or are rounded from its float weights. There is one
+scale for the weights of each output, and one for each input row. In Marian's files, all outputs of
+a matrix have the same scale. The files also have one multiplier for all inputs of a matrix. This
+module does not use the multiplier. On the built-in models, a scale for each input row loses 0.1
+BLEU against float32. Marian's multiplier loses 0.1 to 0.4 BLEU. The other rows of the batch and the
 choice of kernel do not change a row's products.
 """
 

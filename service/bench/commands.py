@@ -51,8 +51,8 @@ from service.private_server import ServerStartError, running_server
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
 """Yields the given address of a running server, or the address of a new private server.
 
-The commands send the same sentences again and again. A server with default settings computes only
-one of several equal sentences in progress. A private server of these commands computes them all.
+The commands send the same sentences again and again. If equal sentences are in progress together, a
+server with default settings computes only one of them. A private server computes all of them.
 """
 
 app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
@@ -263,7 +263,7 @@ def alignment(
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure how many numerals and words shared by a line and its translation are aligned.
+    """Measure how many equal numerals and words of a line and its translation are aligned.
 
     False friends are words with the same spelling but different meanings in the two languages. The
     command counts false friends separately; none of them should be aligned.
@@ -347,8 +347,8 @@ def overload(
     """Measure a server that receives more requests than it can compute.
 
     Requests are sent at fixed times, each with a deadline. The capacity is measured first. Goodput
-    is the number of translations per second that arrive in time. Exits with 1 if, for any
-    deadline, the goodput at the highest offered rate is below 90 % of the largest goodput.
+    is the number of translations per second that arrive in time. Exits with 1 if,
+    for any deadline, goodput at the highest offered rate is below 90 % of its largest value.
     """
     with _errors_shown():
         language, _ = split_pair(pair)

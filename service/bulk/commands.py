@@ -267,7 +267,8 @@ def check_reader(options: JobOptions, settings: Settings, catalog: Catalog) -> N
 
     Raises:
         JobError: The job has no embedding model, or the named model cannot embed texts.
-        ServiceError: The model does not have the prompt, or its vectors have fewer dimensions.
+        ServiceError: The model does not have the prompt, or its vectors have fewer dimensions than
+            the job needs.
     """
     readers = catalog.readers(settings.max_source_tokens)
     name = catalog.named(options.model) if options.model else next(iter(catalog.embedders), None)
@@ -290,7 +291,7 @@ def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layo
     """
     folder = OutputFolder(layout.output.resolve())
     if is_complete(folder, options, paths):
-        # The run that completed the job may have been killed before it deleted these files.
+        # The run that completed the job may have been killed before it deleted its work files.
         folder.delete_work()
         say(f"{layout.output} is complete; nothing is computed")
         return

@@ -37,7 +37,7 @@ def malformed() -> Refusal:
 
 
 def header_too_large(fault: str, limit: int) -> Refusal:
-    """Returns the refusal of headers, or bytes outside the body, that are larger than the limit."""
+    """Returns the refusal of a request with too many bytes of headers, or outside its body."""
     return Refusal(
         431,
         "header_too_large",

@@ -13,13 +13,13 @@ SLICE_SECONDS = 0.001
 """Time after which a rendering lets other work run."""
 
 BURST_SECONDS = 0.5
-"""Rendering time that a burst of scrapes may take before SHARE limits further renderings."""
-
-OPENMETRICS_END = b"# EOF\n"
+"""Rendering time that a burst of scrapes may take. Then SHARE limits the renderings."""
 
 SHARE = 0.05
 """After a burst, renderings of one format take at most this share of the time. A rendering that
 takes less than SLICE_SECONDS does not count."""
+
+OPENMETRICS_END = b"# EOF\n"
 
 
 class Exposition:

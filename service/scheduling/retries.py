@@ -20,7 +20,7 @@ def retry(jobs: Sequence[Job], queue_of: Callable[[Job], Queue]) -> None:
         queue_of: Returns the queue of a job.
     """
     for job in reversed(jobs):
-        # An earlier pass of this loop closes it if another job of the same submission fails.
+        # The receiver is closed if this loop has failed another job of the same submission.
         if job.receiver.is_closed:
             continue
         if job.attempts < MAX_ATTEMPTS:

@@ -12,7 +12,7 @@ from service.scheduling.job import Job
 
 
 class Listener(Protocol):
-    """Receives the results of a submission, in addition to the code that reads the stream."""
+    """A second receiver of a submission's results, beside the code that reads the stream."""
 
     def finish(self, index: int, result: Result) -> None:
         """Takes the result of the item with the given index."""

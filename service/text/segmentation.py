@@ -1,8 +1,8 @@
 """Splits a text into sentences for translation and joins the translations again.
 
-A translation model takes one sentence at a time. Everything between sentences is a separator, which
-the model does not see: line breaks, white space, and punctuation, numbers or emoji that stand
-alone. The text always equals `separators[0] + sentences[0] + separators[1] + ...`.
+A translation model takes one sentence at a time. Everything between sentences is a separator: line
+breaks and white space, and also punctuation, numbers and emoji that stand alone. The model does not
+see separators. The text always equals `separators[0] + sentences[0] + separators[1] + ...`.
 
 Sentence boundaries come from `sentencex`, which has rules for about 300 languages. If
 `sentencex` gets several lines at once, it merges them, and drops a paragraph break at the end.
@@ -82,9 +82,9 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
 
     Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
     White space (`str.isspace`) around a sentence belongs to a separator. White space inside a
-    sentence stays there. Text without a letter ("...", "🎉", "12.") belongs to a separator. If the
-    whole text is one piece, without a sentence end inside, it is one sentence even if it has only a
-    digit.
+    sentence stays there. Text without a letter ("...", "🎉", "12.") belongs to a separator. There
+    is one exception. A text that is not split at all is one sentence even if it has digits and no
+    letters.
 
     Args:
         text: Any text. Lone surrogates are kept.
@@ -157,8 +157,9 @@ def _sentence_ends(line: str, language: str) -> Iterator[int]:
 
     The line is read in windows of WINDOW_CHARS characters. The last sentence of a window may be
     cut, so the next window starts where that sentence starts. A window without a complete sentence
-    gives no end, so a sentence that is longer than a window stays whole. After such a window, the
-    next one starts after the last space, so that no abbreviation is cut.
+    gives no end, so a sentence that is longer than a window stays whole. The window after it starts
+    behind the last space of this window, so that no abbreviation is cut. Without a space, it starts
+    at the end of this window.
     """
     start = 0
     while start < len(line):

@@ -68,9 +68,9 @@ class Defaults:
     """The properties in which the families of this module differ.
 
     Attributes:
-        pad_id: Padding id, after which positions begin. MPNet always has this id. In RoBERTa,
-            XLM-RoBERTa and CamemBERT, an option can replace it. The value is None for BERT, whose
-            positions begin at 0.
+        pad_id: Padding id. The first token has the position after this id. MPNet always has this
+            id. In RoBERTa, XLM-RoBERTa and CamemBERT, an option can replace it. The value is None
+            for BERT, whose positions begin at 0.
         token_types: Default of `type_vocab_size`; 0 if the family has no token types.
         relative_buckets: The fixed `relative_attention_num_buckets`; 0 if the family has no
             relative positions.
@@ -139,8 +139,8 @@ def read_bert(defaults: Defaults, options: Options, name: str) -> TextEncoderCon
 
     Raises:
         UnsupportedModelError: Options are not implemented or have wrong values. The error lists
-            all of them. Two faults are found only if there is no other: a wrong padding id, and
-            sizes that do not fit together.
+            all of them, with two exceptions. A wrong padding id is reported only if there is no
+            other fault. Sizes that do not fit together are reported only if the id is right too.
     """
     reasons = unsupported(options, SUPPORTED)
     activation = ACTIVATIONS.get(str(options.get("hidden_act", "gelu")))

@@ -91,7 +91,11 @@ def _passage(speech: Sequence[Line]) -> Iterator[str | Passage]:
 
 
 def _without_tags(line: Line) -> Line:
-    """Moves tags, positions and dashes at the ends of a line out of its content."""
+    """Moves the parts of a line that are not speech out of its content.
+
+    At the start of the content, these are tags, dashes, and codes for the place on the screen. At
+    the end, these are closing tags.
+    """
     opening = _OPENING.match(line.content)
     begin = opening.end() if opening else 0
     end = len(line.content)

@@ -30,9 +30,9 @@ class Attention:
         kind: `encoder` (source to source), `decoder` (target to decoder input) or `cross` (target
             to source).
         layers: Numbers of the layers.
-        heads: Numbers of the heads, or `mean`, `max`, `rollout`, or `all` for contributions.
+        heads: Numbers of the heads, or `mean`, `max` or `rollout`. It is `all` for contributions.
         reduce: Reduction of the request.
-        norm: Values in `data`, one of `model.inspection.query.AttentionNorm`.
+        norm: Kind of the values in `data`: a member of `model.inspection.query.AttentionNorm`.
         data: Values (layers, heads, rows, columns); a dimension that was reduced has size 1.
         indices: Column of each value if `data` has only the largest values of each row; else None.
     """

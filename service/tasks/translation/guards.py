@@ -75,9 +75,9 @@ def loops(reading: Reading) -> bool:
     tokens = reading.hypothesis.tokens
     if len(tokens) - len(set(tokens)) < MIN_REPEATED_TOKENS:
         return False
-    # A loop of n repeated tokens has at least n - 1 repeated pairs of neighbouring tokens.
-    # The translation has one pair fewer than it has tokens. The number of tokens minus the number
-    # of different pairs is therefore at least n.
+    # A loop of n repeated tokens has at least n - 1 repeated pairs of neighbouring tokens. There
+    # are thus at least n - 1 fewer different pairs than pairs. There is also one pair fewer than
+    # there are tokens. Therefore there are at least n fewer different pairs than tokens.
     if len(tokens) - len({*pairwise(tokens)}) < MIN_REPEATED_TOKENS:
         return False
     return has_loop(tokens) and not has_loop(reading.source_ids)
@@ -120,7 +120,8 @@ def loses_numbers(reading: Reading) -> bool:
     Separators do not count: `1,500` is found in `1.500` and in `1500`. Zeros at the start of a
     group of digits do not count either: `24,000` may become `24 mil`, and `11:00` may become `11h`.
     A number below 40 may become a Roman numeral: `19th century` may become `século XIX`. The check
-    is not strict: `5` is also found in `15`, and in the digits of two adjacent numbers.
+    is not strict. `5` is also found in `15`. `15` is also found in `1 5`, because the digits of all
+    numbers are joined.
     """
     if NUMBER.search(reading.source) is None:  # this takes half of the time of `findall`
         return False

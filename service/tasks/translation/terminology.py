@@ -4,15 +4,16 @@ A sentence is first translated unchanged. If target terms are missing in the tra
 replace their source terms in the sentence, and the sentence is translated again. This works because
 models mostly copy words of the target language.
 
-A stand-in is a short word such as `XYZ1`. In the translation, the target term replaces the
-stand-in. Models copy stand-ins more reliably than target terms, but a stand-in hides the meaning of
-the term from the model. If target terms are still missing in the second translation, stand-ins
-replace the source terms of these target terms. If target terms are missing even in the third
-translation, stand-ins replace all source terms.
+A stand-in is a short word, such as `XYZ1`, that replaces a source term in the sentence. The model
+copies it, and the target term then replaces it in the translation. Models copy stand-ins more
+reliably than target terms, but a stand-in hides the meaning of the term from the model. If target
+terms are still missing in the second translation, stand-ins replace the source terms of these
+target terms. If target terms are missing even in the third translation, stand-ins replace all
+source terms.
 
 This module first puts a marker in place of a source term; `fidelity.Place.load` then replaces the
-markers by stand-ins. A marker is one private-use character for a protected span, a text that the
-model must not change. Here target terms become such spans.
+markers by stand-ins. A protected span is a text that the model must not change. A marker is one
+private-use character that stands for such a span. Here target terms become protected spans.
 """
 
 from collections import defaultdict
@@ -105,7 +106,7 @@ class _Termed:
 
 
 Put = Callable[[_Termed, Sequence[Match], list[str]], list[str]]
-"""Returns the words in place of matches. Adds the protected spans of the words to the list."""
+"""Returns the words that replace matches, and adds the spans of these words to the list."""
 
 
 def _rewritten(
