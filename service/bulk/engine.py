@@ -213,8 +213,9 @@ def unlimited(settings: Settings) -> Settings:
     the interactive lane. For sentences in the bulk lane, the scheduler would leave some rows of a
     batch free for interactive requests.
 
-    On a CPU, a batch has BATCH_ROWS[False] rows unless REGARD_MAX_ROWS sets another number, or the
-    beam of a rejected sentence needs more.
+    On a CPU, a batch has REGARD_MAX_ROWS rows, or BATCH_ROWS[False] rows if that setting is 0. If a
+    guard rejects a translation, the sentence is decoded again with a beam. A batch has at least as
+    many rows as this beam.
     """
     changed: dict[str, float] = {
         "max_inputs": UNLIMITED,

@@ -278,7 +278,7 @@ class Supervisor:
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
     def _expects_message(self, link: WorkerLink) -> bool:
-        """Returns whether a message of the worker is due; without this message, the worker hangs.
+        """Returns whether the worker should send a message. If it sends none, it counts as hanging.
 
         A worker with work sends statistics several times a second. A worker that loads a model in
         the background may have nothing to report, so this method sends a Ping to the worker.

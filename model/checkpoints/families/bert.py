@@ -139,8 +139,8 @@ def read_bert(defaults: Defaults, options: Options, name: str) -> TextEncoderCon
 
     Raises:
         UnsupportedModelError: Options are not implemented or have wrong values. The error lists
-            all of them, with two exceptions. A wrong padding id is reported only if there is no
-            other fault. Sizes that do not fit together are reported only if the id is right too.
+            all of them, except two that are checked afterwards: first the padding id, then whether
+            the sizes fit together. Each is reported only if everything before it is right.
     """
     reasons = unsupported(options, SUPPORTED)
     activation = ACTIVATIONS.get(str(options.get("hidden_act", "gelu")))

@@ -164,8 +164,8 @@ def read_ids(folder: Path) -> dict[str, int]:
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
     because this file has only three of the four special tokens. The ids of the language tokens
     follow the ids of the pieces, unless the folder lists other ids. In a fine-tuned NLLB-200, for
-    example, an added language comes after `<mask>`. The vocabulary size in the config may be larger
-    by up to MAX_UNUSED ids. Unused ids then fill the rest.
+    example, an added language comes after `<mask>`. The vocabulary size in the config may exceed
+    the number of these pieces and tokens by up to MAX_UNUSED. Unused ids then fill the difference.
 
     Raises:
         CheckpointFormatError: A file is damaged, or two tokens have the same id.
