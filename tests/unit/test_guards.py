@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
+from unittest.mock import patch
 
 import pytest
 
@@ -13,14 +14,15 @@ from service.items.result import Result
 from service.metrics.labels import GUARDS as GUARD_LABELS
 from service.models.catalog import Catalog
 from service.models.served import Direction
+from service.tasks.translation import guards
 from service.tasks.translation.fidelity import guard
 from service.tasks.translation.guards import (
     GUARDS,
     PLACEHOLDER,
     GuardWarning,
     Reading,
+    changes_numbers,
     has_loop,
-    loses_numbers,
     rejecting,
 )
 from service.tasks.translation.pivoting import PivotPipeline, Sentence
@@ -74,6 +76,19 @@ def test_metrics_name_the_guards() -> None:
         ("It costs ١٢ dollars.", "Custa 12 dólares.", []),
         ("It costs ٠١٢ dollars.", "Custa XII dólares.", []),
         ("It costs ٠٠ dollars.", "Custa zero dólares.", []),
+        ("It costs 5 dollars.", "Custa 15 dólares.", ["digits"]),
+        ("It costs 15 dollars.", "Custa 1 ou 5 dólares.", ["digits"]),
+        ("Rooms 17 and 17.", "Quartos 17.", ["digits"]),
+        ("It is 291,773 miles.", "São 29.773 milhas.", ["digits"]),
+        ("It has 12 rooms.", "Tem 12 quartos e 4.731 portas.", ["digits"]),
+        ("It has 12 rooms and a hundred doors.", "Tem 12 quartos e 100 portas.", []),
+        ("About 9 thousand of 24 thousand", "Cerca de 9.000 de 24.000", []),
+        ("It made 1.5 million.", "Fez 1.500.000.", []),
+        ("It made 1,500,000 in 3 days.", "Fez 1,5 milhão em 3 dias.", []),
+        ("In the 1990s, 10 of them left.", "Nos anos 90, 10 deles saíram.", []),
+        ("Come at 5 p.m. or 6:30 p.m.", "Venha às 17:00 ou 18:30.", []),
+        ("Come at 5.", "Venha às 17.", ["digits"]),
+        ("1 of 345 came.", "1 de 12.345 vieram.", ["digits"]),
     ],
 )
 def test_guards_reject_wrong_translations(
@@ -82,11 +97,18 @@ def test_guards_reject_wrong_translations(
     assert rejections(source, text, route) == guards
 
 
-@pytest.mark.parametrize("number", ["9" * 5_000, "٩" * 5_000, "0" * 5_000 + "9"])
+@pytest.mark.parametrize("number", ["9" * 5_000, "٩" * 5_000, "0" * 5_000 + "9" * 5_000])
 def test_very_long_number_is_checked(number: str) -> None:
     """Python refuses to convert more than 4,300 digits to an int."""
-    for text, is_lost in ((number, False), ("9" * 5_000, False), ("Muito.", True)):
-        assert loses_numbers(Reading([1], number, Hypothesis([1]), text, 0)) == is_lost
+    texts = {number: False, "9" * 5_000: False, "9" * 4_999: True, "Muito.": True}
+    for text, is_changed in texts.items():
+        assert changes_numbers(Reading([1], number, Hypothesis([1]), text, 0)) == is_changed
+
+
+def test_many_changed_numbers_are_not_compared_one_by_one() -> None:
+    source, text = (" ".join(map(str, range(first, 100_000, 2))) for first in (1_000, 1_001))
+    with patch.object(guards, "_is_same", side_effect=AssertionError):
+        assert changes_numbers(Reading([1], source, Hypothesis([1]), text, 0))
 
 
 def test_translation_without_an_end_is_too_long(route: tuple[Direction, ...]) -> None:

@@ -6,6 +6,7 @@ therefore begins with a test that takes about a microsecond and passes most tran
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -33,7 +34,14 @@ MORE_TOKENS = 12
 MIN_COPIED_LETTERS = 20
 """Smallest number of letters of a copied sentence. A shorter sentence may be a name."""
 
-NUMBER = re.compile(r"\d+")
+NUMBER = re.compile("\\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\\d{3})+(?!\\d)|\\d+")
+"""A number, with the separators between its groups of three digits."""
+
+MAX_CHANGED_NUMBERS = 40
+"""Largest number of differing numbers that are compared one by one. More of them are wrong."""
+
+CLOCK = re.compile(r"\d ?[ap]\.? ?m\b", re.IGNORECASE)
+"""A time on a clock of twelve hours, such as `5 p.m.`."""
 
 ROMAN_ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 
@@ -114,23 +122,71 @@ def is_copied(reading: Reading) -> bool:
     return sum(map(str.isalpha, source)) >= MIN_COPIED_LETTERS
 
 
-def loses_numbers(reading: Reading) -> bool:
-    """Returns whether a number of the source is missing in the translation.
+def changes_numbers(reading: Reading) -> bool:
+    """Returns whether the translation has not exactly the numbers of the source.
 
-    Separators do not count: `1,500` is found in `1.500` and in `1500`. Zeros at the start of a
-    group of digits do not count either: `24,000` may become `24 mil`, and `11:00` may become `11h`.
-    A number below 40 may become a Roman numeral: `19th century` may become `século XIX`. The check
-    is not strict. `5` is also found in `15`. `15` is also found in `1 5`, because the digits of all
-    numbers are joined.
+    A number is compared as a whole, without its separators: `1,500` is `1.500`, but `5` is not
+    `15`. Some numbers are written in another way, and pass: see `_is_same`. A number that only the
+    translation has is wrong if it has three digits before its final zeros, because `a hundred` may
+    become `100`.
     """
     if NUMBER.search(reading.source) is None:  # this takes half of the time of `findall`
         return False
-    numbers = NUMBER.findall(reading.source)
-    written = _ascii_digits("".join(NUMBER.findall(reading.text)))
+    source, target = _numbers(reading.source), _numbers(reading.text)
+    if source == target:
+        return False
+    added = [each for each in target if each not in source]
+    missing = [
+        each for each in (source - target).elements() if not _has_numeral(reading.text, each)
+    ]
+    if max(len(missing), len(added)) > MAX_CHANGED_NUMBERS:
+        return True
+    is_clock = CLOCK.search(f"{reading.source}\n{reading.text}") is not None
+    invented = [each for each in added if len(each.rstrip("0")) > 2]
+    return bool(_unmatched(missing, added, is_clock) or _unmatched(invented, missing, is_clock))
+
+
+def _numbers(text: str) -> Counter[str]:
+    """Counts the numbers of a text, without separators and leading zeros; zero is left out."""
     # The numbers stay strings, because int() refuses numbers of more than 4,300 digits.
-    stripped = [_ascii_digits(each).lstrip("0") for each in numbers]
-    missing = [each for each in stripped if each not in written]
-    return any(re.search(rf"\b{roman(each)}\b", reading.text) is None for each in missing)
+    digits = (re.sub(r"\D", "", each) for each in NUMBER.findall(text))
+    return Counter(filter(None, (_ascii_digits(each).lstrip("0") for each in digits)))
+
+
+def _has_numeral(text: str, number: str) -> bool:
+    """Returns whether a text has the Roman numeral of a number: `século XIX` for `19th century`."""
+    numeral = roman(number)
+    return numeral != number and re.search(rf"\b{numeral}\b", text) is not None
+
+
+def _unmatched(numbers: Sequence[str], others: Sequence[str], is_clock: bool) -> list[str]:
+    """Returns the numbers that are not the same as any of the others.
+
+    Numbers may also be parts of one number: `1.5 million` has two, and `1,500,000` has one.
+    """
+    if any(_is_same("".join(numbers), other, is_clock) for other in others):
+        return []
+    candidates = [*others, "".join(others)]
+    return [
+        number
+        for number in numbers
+        if not any(_is_same(number, other, is_clock) for other in candidates)
+    ]
+
+
+def _is_same(number: str, other: str, is_clock: bool) -> bool:
+    """Returns whether two different numbers may be the same in two languages.
+
+    Examples are `24,000` and `24 mil`, `1990s` and `anos 90`, and on a clock `5 p.m.` and `17:00`.
+    """
+    short, long = sorted((number, other), key=len)
+    if not short:
+        return False
+    if len(long) > len(short) + 2 and long.startswith(short):
+        return not long[len(short) :].strip("0")
+    if len(long) == 4 and long[-1] == "0" and long[2:] == short:
+        return True
+    return is_clock and len(long) <= 2 and abs(int(short) - int(long)) == 12
 
 
 def _ascii_digits(number: str) -> str:
@@ -155,7 +211,7 @@ GUARDS: Mapping[str, Guard] = {
     "loop": loops,
     "length": is_too_long,
     "copy": is_copied,
-    "digits": loses_numbers,
+    "digits": changes_numbers,
 }
 """The guards by name. A guard returns True if it rejects a translation.
 
