@@ -91,6 +91,88 @@ class MarkupText(ProtectedText):
         return found == sorted(found)
 
 
+_INDEX = re.compile(r"[-+\u2212]?[^\W_]{1,4}(?:[-+\u2212][^\W_]{0,2})?|\[\w{1,4}\]")
+"""The text of an exponent, an index or the mark of a footnote, such as `6`, `n+1` and `[2]`."""
+
+_BASE = re.compile(r"(?<![^\W_])(?:(?:\d[\d.,]*\s?[×x·⋅*]\s?)?\d[\d.,]*|[^\W\d_]{1,2})$")
+_SUBSCRIPT_BASE = re.compile(rf"{_BASE.pattern}|(?<![^\W_])[^\W\d_]{{1,8}}$")
+MAX_BASE_CHARS = 64
+_AFTER_INDEX = re.compile(r"[^\W_]{1,2}(?![^\W_])")
+_SCRIPT_TAG = re.compile(r"<[^\s>]*?(su[bp])", re.IGNORECASE)
+
+
+def _is_index(before: str, tokens: Sequence[Token]) -> bool:
+    """Returns whether three tokens are an exponent, an index or the mark of a footnote.
+
+    Such an element is short, and touches the text `before` it. A document may give its elements
+    other names than `sup` and `sub`, so the element may have any name if it has a digit.
+    """
+    if [token.kind for token in tokens] != [Kind.OPEN, Kind.TEXT, Kind.CLOSE]:
+        return False
+    content = tokens[1].source
+    if not before[-1:].isalnum() or not _INDEX.fullmatch(content):
+        return False
+    if content.isalpha() and before[-1].isdigit() and len(content) > 1:
+        return False  # an ordinal: `1<sup>st</sup>`
+    return not content.isalpha() or _SCRIPT_TAG.match(tokens[0].source) is not None
+
+
+def join_indices(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Returns tokens in which each index, and what it belongs to, is one opaque token.
+
+    A model would read `106` for `10<sup>6</sup>`, and the tag would move. In `theory<sup>1</sup>`
+    the element alone becomes opaque, because the word must be translated.
+    """
+    joined: list[Token] = []
+    place = 0
+    while place < len(tokens):
+        before = joined[-1].source if joined and joined[-1].kind is Kind.TEXT else ""
+        if not _is_index(before, tokens[place : place + 3]):
+            joined.append(tokens[place])
+            place += 1
+            continue
+        tag, content, _ = tokens[place : place + 3]
+        is_footnote = content.source.startswith("[")
+        base, end, rest = "" if is_footnote else _base(before, tag.source), place + 3, ""
+        if base:
+            joined[-1] = Token(Kind.TEXT, before.removesuffix(base))
+            end, rest = _end_of_index(tokens, end)
+        parts = [Token(Kind.TEXT, base), *tokens[place:end], Token(Kind.TEXT, rest)]
+        opaque = "".join(
+            escape(each.source, quote=False) if each.kind is Kind.TEXT else each.source
+            for each in parts
+        )
+        joined.append(Token(Kind.OPAQUE, opaque))
+        place = end
+        if rest:
+            joined.append(Token(Kind.TEXT, tokens[end].source.removeprefix(rest)))
+            place += 1
+    return joined
+
+
+def _base(before: str, tag: str) -> str:
+    """Returns the end of a text to which an index belongs; "" if the index is a footnote's mark."""
+    found = _SCRIPT_TAG.match(tag)
+    pattern = _SUBSCRIPT_BASE if found and found[1].lower() == "sub" else _BASE
+    base = pattern.search(before, max(0, len(before) - MAX_BASE_CHARS))
+    return base[0] if base else ""
+
+
+def _end_of_index(tokens: Sequence[Token], end: int) -> tuple[int, str]:
+    """Returns the place after adjacent indices, and the start of the text that belongs to them.
+
+    In `C<sub>6</sub>H<sub>12</sub>O`, three characters and two elements belong together.
+    """
+    while end < len(tokens):
+        text = tokens[end].source if tokens[end].kind is Kind.TEXT else ""
+        start = end + bool(text)
+        if len(text) > 2 or not _is_index(text or "0", tokens[start : start + 3]):
+            break
+        end = start + 3
+    found = _AFTER_INDEX.match(text) if end < len(tokens) and text else None
+    return end, found[0] if found else ""
+
+
 def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupText:
     """Puts a marker in place of each tag and each protected span of a text.
 
@@ -101,6 +183,7 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
     Raises:
         InvalidRequestError: The text has too many tags.
     """
+    tokens = join_indices(tokens)
     marking = Marking(unknown)
     parts: list[str] = []
     tags: dict[str, Kind] = {}

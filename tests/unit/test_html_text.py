@@ -33,6 +33,36 @@ SAME = [
 ]
 
 
+INDICES = {
+    "There are 10<sup>6</sup> cells": ["10<sup>6</sup>"],
+    "6 × 10<sup>−34</sup> J": ["6 × 10<sup>−34</sup>"],
+    "H<sub>2</sub>O and C<sub>6</sub>H<sub>12</sub>O<sub>6</sub>.": [
+        "H<sub>2</sub>O",
+        "C<sub>6</sub>H<sub>12</sub>O<sub>6</sub>",
+    ],
+    "SO<sub>4</sub><sup>2−</sup> &amp; 10 m<sup>3</sup>": [
+        "SO<sub>4</sub><sup>2−</sup>",
+        "m<sup>3</sup>",
+    ],
+    "log<sub>10</sub>(x), x<sub>i</sub>, a<sub>n+1</sub>": [
+        "log<sub>10</sub>",
+        "x<sub>i</sub>",
+        "a<sub>n+1</sub>",
+    ],
+    'm<b id="7">2</b>': ['m<b id="7">2</b>'],
+    "the theory<sup>1</sup> says so<sup>[2]</sup>": ["<sup>1</sup>", "<sup>[2]</sup>"],
+    "the 1<sup>st</sup> <b>b</b>ig house, un<b>happy</b>, Ann<b>a</b> 10 <b>6</b>": [],
+}
+
+
+@pytest.mark.parametrize("text", INDICES)
+def test_index_and_its_base_are_one_span(text: str) -> None:
+    found = protect_html(text, set())
+    assert found.restore(found.text) == text
+    spans = [found.span(marker) for marker in MARKER.findall(found.text)]
+    assert [each for each in spans if each[-1:] != ">" or "</" in each[1:]] == INDICES[text]
+
+
 @pytest.mark.parametrize("text", SAME)
 def test_well_formed_html_is_restored(text: str) -> None:
     found = protect_html(text, set("<>&{}"))
