@@ -50,6 +50,10 @@ def test_each_sentence_has_its_own_formatting() -> None:
     assert found == ["EXCLUIR?", "Leia mais", "ver"]
 
 
+def test_ordinals_of_the_source_are_kept() -> None:
+    assert Formatting(("The 2º floor.",), ("en", "pt")).apply(0, "O 2o andar.") == "O 2º andar."
+
+
 def test_without_sentences_nothing_changes() -> None:
     assert Formatting().apply(3, " Olá, ") == " Olá, "
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.text.formatting.punctuation import with_ending
+from service.text.formatting.punctuation import with_ending, with_ordinals
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,20 @@ def test_ending_stays(source: str, translation: str) -> None:
 )
 def test_marks_are_those_of_the_script(source: str, translation: str, expected: str) -> None:
     assert with_ending(source, translation) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("He lives on the 2º floor.", "Ele vive no 2o andar.", "Ele vive no 2º andar."),
+        ("The 1ª and the 2.º", "A 1a e o 2o", "A 1ª e o 2º"),
+        ("nº 12 on the 2º floor", "no 12 no 2o andar", "nº 12 no 2º andar"),
+        ("Art. Nº 5", "Art. N.o 5", "Art. Nº 5"),
+        ("O 2º lugar", "The 2nd place", "The 2nd place"),
+        ("O item nº 12", "Item No. 12", "Item No. 12"),
+        ("O 2º lugar de 12", "2o lugar, 12o, no 12 e 2a", "2º lugar, 12o, no 12 e 2a"),
+        ("In 12 rooms", "Em 12o, no 12", "Em 12o, no 12"),
+    ],
+)
+def test_ordinals_are_restored(source: str, translation: str, expected: str) -> None:
+    assert with_ordinals(source, translation) == expected

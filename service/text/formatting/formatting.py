@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
 from service.text.formatting.casing import is_all_caps, lower_case, sentence_case, with_case
-from service.text.formatting.punctuation import has_ending, with_ending
+from service.text.formatting.punctuation import has_ending, with_ending, with_ordinals
 from service.text.protection import FIRST_MARKER
 
 
@@ -35,7 +35,8 @@ class Formatting:
         """
         if not self.sentences:
             return translation
-        source, translation = self.sentences[index], translation.strip()
+        source = self.sentences[index]
+        translation = with_ordinals(source, translation.strip())
         first, last = 0, len(translation)
         while first < last and _is_tag(translation[first], source):
             first += 1

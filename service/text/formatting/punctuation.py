@@ -1,4 +1,7 @@
-"""Gives a translation the final punctuation of its source, in the script of the translation."""
+"""Gives a translation the final punctuation of its source, in the script of the translation.
+
+The module also restores `º` and `ª`.
+"""
 
 import re
 import unicodedata
@@ -41,6 +44,10 @@ _ENDING = "".join(_MARKS) + _SPACE
 _TAIL = _ENDING + CLOSING
 _ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
 
+_ORDINAL = re.compile(r"(?<![\d.,])(\d{1,9})\.?([ºªoa])(?!\w)")
+_NUMBERED = re.compile(r"(?<!\w)[Nn]\.?º\.?\s?(\d{1,9})")
+_FOLDED_SIGN = re.compile(r"(?<!\w)[Nn]\.?o(?=\s?(\d{1,9}))")  # not the English "No. 5"
+
 _GENDER = re.compile(r"\s\(\w{1,3}\)$")
 """A last word of at most three characters in brackets.
 
@@ -74,6 +81,26 @@ def with_ending(source: str, translation: str) -> str:
     if not body or (wanted and (source[-1] in CLOSING or body[-1] in CLOSING)):
         return translation
     return _with_ellipsis(source, body + _in_script(wanted, body))
+
+
+def with_ordinals(source: str, translation: str) -> str:
+    """Restores the `º` and `ª` of ordinals such as `2º` and `nº 5`.
+
+    Normalisers of vocabularies replace them by `o` and `a`. An ordinal in another form, such as
+    `2nd`, stays.
+    """
+    if "º" not in source and "ª" not in source:
+        return translation
+    ordinals, numbers = set(_ORDINAL.findall(source)), set(_NUMBERED.findall(source))
+
+    def ordinal(found: re.Match[str]) -> str:
+        digits, sign = found[1], {"o": "º", "a": "ª"}.get(found[2], found[2])
+        return digits + sign if (digits, sign) in ordinals else found[0]
+
+    def numbered(found: re.Match[str]) -> str:
+        return f"{found[0][0]}º" if found[1] in numbers else found[0]
+
+    return _FOLDED_SIGN.sub(numbered, _ORDINAL.sub(ordinal, translation))
 
 
 def has_ending(text: str) -> bool:
