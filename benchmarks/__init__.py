@@ -31,6 +31,7 @@ imports the harness.
     attention       measures the rounding errors of attention, a command
     compare         compares two checkouts of Regard, a command
     fidelity        measures how many placeholders, URLs and emoji are preserved, a command
+    values          measures how many amounts, ids and exponents are changed, a command
     glossary        measures the use of glossary terms, a command
     markup          measures translated HTML, a command
     translations    requests translations, for the three commands above

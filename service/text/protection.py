@@ -1,8 +1,8 @@
 """Protects the parts of a text that a model would damage: placeholders, URLs, markup, symbols.
 
 Each such span is replaced by one marker, a private-use character, before the text is split into
-sentences. A span is found by its form (`{name}`, `%s`, `https://...`, an emoji), or because it has
-a character that the model's vocabulary does not have. `stand_ins.py` carries the spans through the
+sentences. A span has a certain form (`{name}`, `%s`, `https://...`, an amount, an emoji), or a
+character that the model's vocabulary does not have. `stand_ins.py` carries the spans through the
 model.
 """
 
@@ -53,13 +53,13 @@ _FORMS = re.compile(
 )
 
 _SYMBOLS = (
-    "\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+    "\u2120\u2122\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
     "\ue000-\uf8ff\U000f0000-\U0010fffd"
 )
 _JOINERS = "\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 
 _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
-"""Arrows, emoji and private-use characters, which no model copies."""
+"""Trade marks, arrows, emoji and private-use characters, which no model copies."""
 
 _TRIGGER = re.compile(
     r"""
@@ -76,6 +76,96 @@ _TRIGGER = re.compile(
     re.VERBOSE,
 )
 """Pattern that is faster than `_FORMS`. A text without a match is not searched with `_FORMS`."""
+
+_SCRIPTS = "\u00b2\u00b3\u00b9\u2070\u2071\u2074-\u208e\u2090-\u209c\u02b0-\u02b8"
+"""Superscripts and subscripts. Normalisers of vocabularies replace them by plain characters."""
+
+_CURRENCIES = "$€£¥₹₩₽₺₫₪₴₦₱฿"
+_CODES = (
+    "AED|ARS|AUD|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NGN"
+    "|NOK|NZD|PEN|PHP|PLN|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|UYU|VND|ZAR"
+)
+_SPACE = "[ \u00a0\u202f]?"
+_NUMBER_SIGN = "[-+\u2212]?"
+_GROUP = "[.,'\u2019 \u00a0\u202f]\\d{2,3}"  # In India, groups have two digits.
+_ALONE = r"(?!\d|[.,]\d)"
+_EXACT = (  # the number of `$1.5 million` is rounded, and the model localises it
+    rf"{_ALONE}(?!{_SPACE}-?(?:thousand|million|billion|trillion|mil|milh|bilh|trilh|mio|mrd|mn|bn"
+    r"|[kKmM]\b))"
+)
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|\d{1,2})"
+_ID_PART = r"(?:[A-Z]{1,6}(?![A-Za-z0-9])|[A-Za-z]{0,64}\d[A-Za-z0-9]*+)"
+_BASE = rf"[^\W_{_SCRIPTS}]"
+
+_VALUE_FORMS = (
+    # R$ 50, US$ 1,234.56
+    rf"(?<![\w{_CURRENCIES}])[A-Z]{{1,3}}[{_CURRENCIES}]{_SPACE}{_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{0,7}}+"
+    rf"{_EXACT}",
+    # $1,234.56, EUR 1.234
+    rf"(?<![\w{_CURRENCIES}])(?:[{_CURRENCIES}]|{_CODES}|Fr\.|kr\.?){_SPACE}{_NUMBER_SIGN}\d{{1,15}}"
+    rf"(?:{_GROUP}){{1,7}}+{_EXACT}",
+    # 1.234,56 €
+    rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{1,7}}+{_ALONE}{_SPACE}"
+    rf"(?:[A-Z]{{0,3}}[{_CURRENCIES}](?!\d)|(?:{_CODES}|zł|kr|Kč|Ft|lei)(?!\w))",
+    # UUID
+    r"(?<![\w-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)",
+    # IBAN
+    r"(?<!\w)[A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?(?!\w)",
+    # 2024-01-15, 2024-01-15T10:30:00Z
+    r"(?<![\w.-])\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?"
+    r"(?: ?(?:Z|[-+]\d\d:?\d\d))?)?(?!\w)",
+    # 10:30:45.123
+    r"(?<![\w:])\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?(?![\w:])",
+    # 15/01/2024
+    r"(?<![\w/])\d{1,4}/\d{1,2}/\d{1,4}(?![\w/])",
+    # +55 (11) 91234-5678
+    r"(?<!\w)\+\d{1,3}[ -]?(?:\(\d{1,4}\)[ -]?)?\d{2,5}(?:[ -]\d{2,5}){1,4}(?!\w)",
+    # 4111 1111 1111 1111
+    r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?:\1\d{1,3})?(?![\w-])",
+    # 192.168.100.200:80
+    rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?::\d{{1,5}}|/\d{{1,2}})?(?![\w.]\w)",
+    # -23.55052, -46.63331
+    rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,3}}[.,]\d{{3,15}}\s?[,;]\s?{_NUMBER_SIGN}\d{{1,3}}[.,]\d{{4,15}}(?!\d)",
+    # 3.14159
+    rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,15}}[.,]\d{{4,30}}(?![\w.,]\d)",
+    # 40°26′46″
+    r"(?<!\w)\d{1,3}° ?\d{1,2}['′’](?: ?\d{1,2}(?:[.,]\d{1,4})?[\"″”])?",
+    # 978-3-16-148410-0, 123.456.789-09, 2.13.0; but not 1.234.567 and 1914-1918
+    r"(?<![\w.-])(?!\d{1,3}(?:\.\d{3}){1,7}(?![.\w-]\w))(?!\d{1,4}-\d{1,4}(?!-))"
+    r"\d{1,7}(?:[.-]\d{1,7}){2,7}(?!\w)",
+    # AB12345678, INV-2024-00123, hashes; but not 1990s-2000s and 12000-seat
+    r"(?<![\w-])(?=(?:[A-Za-z_/.-]{0,64}\d){5})(?!\d{3,4}s\b)(?!\d++(?:[-/.]\d++){0,15}+(?!\w))"
+    rf"{_ID_PART}(?:[-_/.]{_ID_PART}){{0,15}}+(?!\w)",
+    # 1234567
+    r"(?<!\w)\d{7,}+(?!\w)",
+    # 6 × 10⁵¹, H₂O, km²; a longer word has a footnote (`word¹`)
+    rf"(?:(?<![\w.,])\d[\d.,]{{0,31}}{_SPACE}[×x·⋅*]{_SPACE})?(?<!\w)"
+    rf"(?:{_BASE}{{3,8}}+(?=[\u207b\u2080-\u209c])|{_BASE}{{0,2}}+)[{_SCRIPTS}]++"
+    rf"(?:{_BASE}{{0,2}}+[{_SCRIPTS}]++){{0,31}}[^\W_]{{0,2}}+(?![^\W_])",
+    # the mark of a footnote
+    rf"[{_SCRIPTS}]++",
+)
+
+_VALUES = re.compile("|".join(_VALUE_FORMS))
+"""Values that a model must copy exactly: amounts, ids, coordinates, times, exponents.
+
+Models localise short numbers well: `1,500` becomes `1.500`. In long ones they lose digits, and they
+replace `R$ 50` by `$50`. So amounts of money are values. A number of at least five digits is a
+value if all languages share its form, such as a hash or an IBAN. Other numbers, and amounts such as
+`$1.5 million`, are left to the model.
+"""
+
+_VALUE_TRIGGER = re.compile(
+    rf"""
+    [0-9{_CURRENCIES}{_SCRIPTS}]
+    (?: (?<=[{_CURRENCIES}]){_SPACE}{_NUMBER_SIGN}[0-9]
+      | (?<=[{_SCRIPTS}])
+      | (?<=[0-9])(?:(?:[^\w\s]?\s?\w?[0-9]){{4}}|[0-9A-Fa-f]{{7}})
+    )
+    """,
+    re.VERBOSE,
+)
+"""Pattern that is faster than `_VALUES`. A text without a match has no value."""
 
 FOLDED = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2010\u2011\u2013\u2014\u2212",
@@ -180,7 +270,7 @@ def protect(text: str, unknown: Collection[str]) -> ProtectedText:
         unknown: The characters of the text that the model's vocabulary does not have.
     """
     is_plain = text.isascii() or not _PICTOGRAMS.search(text)  # no pictogram is ASCII
-    if is_plain and not unknown and not _TRIGGER.search(text):
+    if is_plain and not (unknown or _TRIGGER.search(text) or _VALUE_TRIGGER.search(text)):
         return ProtectedText(text, ())
     marking = Marking(unknown)
     marked = marking.protect(text)
@@ -206,6 +296,8 @@ def _find(text: str, rare: re.Pattern[str] | None) -> list[tuple[int, int]]:
     """
     found = [match.span() for match in _FORMS.finditer(text)] if _TRIGGER.search(text) else []
     found += [match.span() for match in _PICTOGRAMS.finditer(text)]
+    if _VALUE_TRIGGER.search(text):
+        found += [match.span() for match in _VALUES.finditer(text)]
     known = list(_merged(sorted(found)))
     if rare is None:
         return known
