@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from release.locks import BUILD, RUNTIME, read_lock
+from service.api.access.hosts import host_of
 from service.api.tracing.setup import ENDPOINTS
 from service.metrics.definitions import Metrics
 from service.metrics.histogram import Histogram
@@ -250,9 +251,29 @@ def test_service_can_write_and_gain_nothing(compose: dict[str, Any], name: str) 
     assert ":latest" not in service["image"] or "build" in service
 
 
-@pytest.mark.parametrize("name", ["prometheus", "grafana"])
-def test_monitoring_is_published_on_this_machine_only(compose: dict[str, Any], name: str) -> None:
-    assert all(port.startswith("127.0.0.1:") for port in compose["services"][name]["ports"])
+def test_services_are_published_on_this_machine_only(compose: dict[str, Any]) -> None:
+    """A variable opens the server alone: monitoring has no password."""
+    for name, service in compose["services"].items():
+        default = "${PUBLISH_ADDRESS:-127.0.0.1}:" if name == "regard" else "127.0.0.1:"
+        assert all(port.startswith(default) for port in service.get("ports", ())), name
+
+
+def test_published_server_answers_for_names_of_this_machine_and_for_prometheus(
+    compose: dict[str, Any],
+) -> None:
+    """The server listens on all addresses of its container, so its own default is every name."""
+    entries = compose["services"]["regard"]["environment"]
+    (value,) = (entry for entry in entries if entry.startswith("REGARD_ALLOWED_HOSTS"))
+    allowed = re.sub(r"\$\{REGARD_ALLOWED_HOSTS:-(\w+)\}", r"\1", value.partition("=")[2])
+    assert allowed.split(",") == ["localhost", "regard"]
+    (job,) = load_yaml(PROMETHEUS / "prometheus.yml")["scrape_configs"]
+    assert [host_of(target) for target in job["static_configs"][0]["targets"]] == ["regard"]
+
+
+def test_log_of_every_container_is_bounded(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert service.get("logging", {}).get("driver") == "json-file", name
+        assert {"max-size", "max-file"} <= set(service["logging"]["options"]), name
 
 
 def environment(parsed: dict[str, Any]) -> list[str]:
