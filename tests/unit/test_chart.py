@@ -152,6 +152,17 @@ def test_package_contains_the_alerts(tmp_path: Path) -> None:
         ({"models": {"manifest": "device = 'cpu'\n"}}, "regard models info --toml"),
         (merged(STATE, {"replicas": 2}), "one pod"),
         (merged(STATE, {"autoscaling": {"enabled": True}}), "one pod"),
+        ({"settings": {"REGARD_MONTHLY_CHARACTERS": 500000}}, "set replicas to 1"),
+        ({"settings": {"REGARD_SUGGESTIONS": True}}, "settings.REGARD_SUGGESTIONS needs one state"),
+        (
+            {
+                "replicas": 1,
+                "autoscaling": {"enabled": True},
+                "settings": {"REGARD_MONTHLY_CHARACTERS": 500000},
+            },
+            "autoscaling.enabled to false",
+        ),
+        ({"settings": {"REGARD_FILES": True}}, "set service.sessionAffinity to ClientIP"),
         ({"keys": {"existingSecret": "mine", "apiKeys": "a-key"}}, "keys.existingSecret"),
         ({"autoscaling": {"enabled": True, "minReplicas": 9}}, "autoscaling.minReplicas"),
     ],
@@ -160,6 +171,22 @@ def test_wrong_values_are_refused(values: Json, message: str) -> None:
     done = helm("template", values)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+STATEFUL: Json = {"REGARD_MONTHLY_CHARACTERS": 500000, "REGARD_SUGGESTIONS": True}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        merged(STATE, {"settings": {**STATEFUL, "REGARD_FILES": True}}),
+        {"settings": {"REGARD_FILES": True}, "service": {"sessionAffinity": "ClientIP"}},
+        {"settings": {"REGARD_MONTHLY_CHARACTERS": 0, "REGARD_SUGGESTIONS": False}},
+    ],
+    ids=["one pod", "files of a client on one pod", "off"],
+)
+def test_values_that_need_one_pod_are_allowed(values: Json) -> None:
+    assert only(render(values), "Deployment")
 
 
 # Settings
@@ -201,7 +228,7 @@ def given(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Setti
 
 def test_every_setting_reaches_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(CHANGED_SETTINGS) == set(chart.settings())
-    variables = environment(server(render({"settings": CHANGED_SETTINGS})))
+    variables = environment(server(render({"replicas": 1, "settings": CHANGED_SETTINGS})))
     settings = given(variables, monkeypatch)
     for name, value in CHANGED_SETTINGS.items():
         found = getattr(settings, name.removeprefix("REGARD_").lower())

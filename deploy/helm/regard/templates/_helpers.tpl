@@ -71,9 +71,18 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 
 {{/* Refuses values that contradict each other. */}}
 {{- define "regard.check" -}}
-{{- if include "regard.hasStateClaim" . -}}
 {{- if or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
-{{- fail "state.volume is for one pod: set replicas to 1 and autoscaling.enabled to false, or leave state.volume out" -}}
+{{- $onePod := "set replicas to 1 and autoscaling.enabled to false, or leave" -}}
+{{- if include "regard.hasStateClaim" . -}}
+{{- fail (printf "state.volume is for one pod: %s state.volume out" $onePod) -}}
+{{- end -}}
+{{- range $name := list "REGARD_MONTHLY_CHARACTERS" "REGARD_SUGGESTIONS" -}}
+{{- if index $.Values.settings $name -}}
+{{- fail (printf "settings.%s needs one state, and each pod has its own: %s %s out. state.volume keeps the state of one pod" $name $onePod $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.settings.REGARD_FILES (eq .Values.service.sessionAffinity "None") -}}
+{{- fail (printf "settings.REGARD_FILES keeps each document on one pod: set service.sessionAffinity to ClientIP, so that each client reaches one pod; or %s REGARD_FILES out" $onePod) -}}
 {{- end -}}
 {{- end -}}
 {{- $models := regexFindAll "(?m)^\\s*\\[\\[model\\]\\]" .Values.models.manifest -1 | len -}}
