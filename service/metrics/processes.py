@@ -1,9 +1,9 @@
-"""CPU time, memory and open descriptors of every process of the server.
+"""CPU time, memory and open descriptors of every process of the server, and its memory limit.
 
 The main process reads the figures of its children from /proc when /metrics is scraped. The label
 `process` is `main` or the name under which a supervisor runs a child, such as `worker-0`.
 
-Source: proc_pid_stat(5), proc_pid_statm(5), proc_pid_fd(5).
+Source: proc_pid_stat(5), proc_pid_statm(5), proc_pid_fd(5), proc_meminfo(5), cgroups(7).
 """
 
 import os
@@ -19,6 +19,8 @@ USER_TICKS, SYSTEM_TICKS = 11, 12
 """Positions of `utime` and `stime` in /proc/PID/stat, counted after the name of the command."""
 
 Families = tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily]
+FILE_PAGES = ("active_file", "inactive_file")
+"""Entries of memory.stat with the pages of files, which the kernel drops when it needs memory."""
 
 
 class ProcessMetrics:
@@ -27,10 +29,17 @@ class ProcessMetrics:
     Args:
         registry: Registry that exposes the figures.
         proc: Folder at which the process file system is mounted.
+        cgroups: Folder at which the control groups are mounted.
     """
 
-    def __init__(self, registry: CollectorRegistry, proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        proc: Path = Path("/proc"),
+        cgroups: Path = Path("/sys/fs/cgroup"),
+    ) -> None:
         self.proc = proc
+        self.cgroups = cgroups
         self.pids = {MAIN: os.getpid()}
         registry.register(self)
 
@@ -52,7 +61,7 @@ class ProcessMetrics:
 
     def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Yields the families without samples; the registry reads their names at registration."""
-        yield from _families()
+        yield from (*_families(), *_memory_families())
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Yields the families with one sample for each process that still exists."""
@@ -64,6 +73,12 @@ class ProcessMetrics:
                 # The process has ended, or it is ending and its descriptors belong to root.
                 continue
         yield from families
+        used, limit = _memory_families()
+        with suppress(OSError, ValueError, KeyError):
+            used_bytes, limit_bytes = memory(self.proc, self.cgroups)
+            used.add_metric([], used_bytes)
+            limit.add_metric([], limit_bytes)
+        yield from (used, limit)
 
     def _read(self, families: Families, name: str, folder: Path) -> None:
         seconds = cpu_seconds(folder)
@@ -82,6 +97,38 @@ def cpu_seconds(folder: Path) -> float:
     return (int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])) / os.sysconf("SC_CLK_TCK")
 
 
+def memory(proc: Path, cgroups: Path) -> tuple[int, int]:
+    """Returns the bytes that are in use, and the bytes at which the kernel ends a process.
+
+    They are those of the server's control group, or those of the machine if no group limits the
+    memory. Memory that the kernel can take back is not in use.
+    """
+    values = _numbers(proc / "meminfo")
+    total = values["MemTotal:"] * 1024
+    for line in (proc / "self" / "cgroup").read_text("utf-8").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":  # a group of version 1
+            root, names, prefix = cgroups / "memory", ("usage_in_bytes", "limit_in_bytes"), "total_"
+        elif not controllers:
+            root, names, prefix = cgroups, ("current", "max"), ""
+        else:
+            continue
+        # A container without a namespace for groups finds its own group at the root.
+        for folder in (root / path.lstrip("/"), root):
+            with suppress(OSError, ValueError, KeyError):  # another version, or no limit: "max"
+                used, limit = (int((folder / f"memory.{n}").read_text("ascii")) for n in names)
+                pages = _numbers(folder / "memory.stat")
+                if limit < total:
+                    return used - sum(pages[prefix + name] for name in FILE_PAGES), limit
+    return total - values["MemAvailable:"] * 1024, total
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """Returns the first number after each name in a file."""
+    words = [line.split() for line in path.read_text("ascii").splitlines()]
+    return {name: int(number) for name, number, *_ in words}
+
+
 def _families() -> Families:
     labels = ("process",)
     return (
@@ -93,5 +140,19 @@ def _families() -> Families:
         ),
         GaugeMetricFamily(
             "regard_process_open_fds", "Open file descriptors of a process.", labels=labels
+        ),
+    )
+
+
+def _memory_families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+    return (
+        GaugeMetricFamily(
+            "regard_memory_bytes",
+            "Memory of the container that the kernel cannot take back. "
+            "Without a limit of the container, that of the machine.",
+        ),
+        GaugeMetricFamily(
+            "regard_memory_limit_bytes",
+            "Memory limit of the container, or the memory of the machine.",
         ),
     )

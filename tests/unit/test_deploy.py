@@ -97,7 +97,7 @@ def labels_by_name() -> dict[str, set[str]]:
     """Of each metric, by its name without the suffix of a sample."""
     metrics = vars(Metrics()).values()
     found = {m.name: {*m.label_names, "le"} for m in metrics if isinstance(m, Histogram)}
-    found |= {m.name: {"process"} for m in ProcessMetrics(CollectorRegistry()).describe()}
+    found |= {m.name: {*m._labelnames} for m in ProcessMetrics(CollectorRegistry()).describe()}
     return found | {m._name: {*m._labelnames} for m in metrics if isinstance(m, MetricWrapperBase)}
 
 

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -87,3 +87,64 @@ def test_child_that_is_ending_has_no_series(child: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "listdir", refuse)
     assert read(registry, NAMES[0], "main") is not None
     assert read(registry, NAMES[0], "worker-0") is None
+
+
+GIB = 1 << 30
+MEMINFO = "MemTotal: 8388608 kB\nMemAvailable: 6291456 kB\nHugePages_Total: 0\n"
+STAT = "anon 1\ninactive_file 200\nactive_file 100\ntotal_inactive_file 20\ntotal_active_file 10\n"
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("membership", "folder", "names", "limit", "expected"),
+    [
+        ("0::/", "", ("current", "max"), str(2 * GIB), (700, 2 * GIB)),
+        ("0::/system.slice/regard.service", "system.slice/regard.service", ("current", "max"),
+         str(2 * GIB), (700, 2 * GIB)),
+        ("5:cpu:/docker/7\n4:memory:/docker/7\n0::/", "memory",
+         ("usage_in_bytes", "limit_in_bytes"), str(2 * GIB), (970, 2 * GIB)),
+        ("4:memory:/regard\n0::/", "memory/regard", ("usage_in_bytes", "limit_in_bytes"),
+         str(2 * GIB), (970, 2 * GIB)),
+        ("0::/", "", ("current", "max"), "max", (2 * GIB, 8 * GIB)),
+        ("4:memory:/", "memory", ("usage_in_bytes", "limit_in_bytes"), "9223372036854771712",
+         (2 * GIB, 8 * GIB)),
+    ],
+    ids=["container", "unit", "container, version 1", "group, version 1", "no limit",
+         "no limit, version 1"],
+)  # fmt: skip
+def test_memory_is_that_of_the_container_or_of_the_machine(
+    tmp_path: Path,
+    membership: str,
+    folder: str,
+    names: tuple[str, str],
+    limit: str,
+    expected: tuple[int, int],
+) -> None:
+    """Pages of files are not in use, because the kernel drops them before it ends a process."""
+    proc, cgroups = tmp_path / "proc", tmp_path / "cgroup"
+    write(proc, {"meminfo": MEMINFO, "self/cgroup": membership})
+    used, most = names
+    files = {f"memory.{used}": "1000", f"memory.{most}": limit, "memory.stat": STAT}
+    write(cgroups / folder, files)
+    registry = CollectorRegistry()
+    ProcessMetrics(registry, proc, cgroups)
+    found = [registry.get_sample_value(f"regard_memory_{name}bytes") for name in ("", "limit_")]
+    assert found == [*expected]
+
+
+def test_memory_of_this_machine_is_known() -> None:
+    registry = CollectorRegistry()
+    ProcessMetrics(registry)
+    used, limit = (registry.get_sample_value(f"regard_memory_{n}bytes") for n in ("", "limit_"))
+    assert 1 << 20 < (used or 0) < (limit or 0)
+
+
+def test_system_without_these_files_has_no_figures_of_memory(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    ProcessMetrics(registry, proc=tmp_path)
+    assert registry.get_sample_value("regard_memory_bytes") is None
