@@ -205,7 +205,7 @@ class RemoteBackend:
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         async for messages in channel.messages(reader):
             for message in messages:
-                self._receive(message)
+                channel.deliver(message, self._receive, "the main process")
         logger.info("the main process is gone; the HTTP worker ends")
         self.is_lost = True
         for future in self.waiting.values():

@@ -301,7 +301,7 @@ class HttpWorkers:
             async for messages in channel.messages(started.reader):
                 watchdog.hear()
                 for message in messages:
-                    link.receive(message)
+                    channel.deliver(message, link.receive, name)
         finally:
             watching.cancel()
             del self.links[link]

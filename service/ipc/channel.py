@@ -6,14 +6,20 @@ inherits one socket of the pair. The pair has no name, so no other process can w
 
 import asyncio
 import copyreg
+import logging
 import pickle
 import select
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
+
+from service.errors import fault
+
+M = TypeVar("M")
+logger = logging.getLogger("regard.channel")
 
 LENGTH = struct.Struct("<Q")
 LINGER_SECONDS = 0.005
@@ -56,6 +62,21 @@ async def messages(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
         except (asyncio.IncompleteReadError, OSError):
             return
         yield message
+
+
+def deliver(message: M, receive: Callable[[M], None], sender: str) -> None:
+    """Passes a message to its receiver; an error is logged and does not end the channel.
+
+    Args:
+        message: The message.
+        receive: Handles the message.
+        sender: Name of the sender, for the log.
+    """
+    try:
+        receive(message)
+    except Exception as error:
+        kind = type(message).__name__
+        logger.error("a message of %s was not handled (%s): %s", sender, kind, fault(error))
 
 
 class Outbox:

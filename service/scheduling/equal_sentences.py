@@ -80,6 +80,7 @@ class SentenceSharing:
         self.max_entries = max_entries
         self.running: dict[Key, Shared] = {}
         self.cache: OrderedDict[Key, Any] = OrderedDict()
+        self.given_up: list[Shared] = []  # `replace` has not handled these yet
         scheduler.on_removed = self.forget
 
     def submit(
@@ -174,7 +175,22 @@ class SentenceSharing:
             each.stream.finish(each.index, Result(result.value, 0.0, now - each.joined))
 
     def replace(self, shared: Shared) -> None:
-        """Submits a waiting sentence in place of an equal sentence that was given up or failed."""
+        """Submits a waiting sentence in place of an equal sentence that was given up or failed.
+
+        If the submission is refused, the requests of the waiting sentences fail, and give up more
+        sentences. The outermost call handles all of them in a loop, because Python limits the
+        number of nested calls.
+        """
+        self.given_up.append(shared)
+        if len(self.given_up) > 1:
+            return
+        try:
+            for each in self.given_up:
+                self._replace(each)
+        finally:
+            self.given_up.clear()
+
+    def _replace(self, shared: Shared) -> None:
         del self.running[shared.key]
         if not shared.followers:
             return

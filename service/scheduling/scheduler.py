@@ -19,6 +19,7 @@ from service.errors import (
     InternalError,
     NotFoundError,
     UnavailableError,
+    fault,
 )
 from service.items.base import WorkItem
 from service.items.result import Done, Failed, Result
@@ -229,9 +230,11 @@ class Scheduler:
             needed = pace.seconds_for(work, occupancy)
             return needed > 0 and job.deadline - now < NEEDED_SHARE * needed
 
-        for job in queue.remove_first(is_late):
-            self.metrics.cancelled.labels(job.kind, job.model, "queued").inc()
-            job.receiver.fail(given_up(job.deadline - now))
+        while late_jobs := queue.remove_first(is_late):
+            for job in late_jobs:
+                self.metrics.cancelled.labels(job.kind, job.model, "queued").inc()
+                # This also cancels the request's other jobs, so other late jobs may become first.
+                job.receiver.fail(given_up(job.deadline - now))
 
     def _cancel(self, jobs: Sequence[Job]) -> None:
         """Removes the unsettled jobs of a submission."""
@@ -249,7 +252,7 @@ class Scheduler:
                 self.metrics.cancelled.labels(job.kind, job.model, "running").inc()
             if held:
                 worker.link.send(Abort([job.id for job in held]))
-        self._dispatch()
+        self._dispatch_soon()  # not `_dispatch`: `_drop_late` may have called this method
 
     def worker_ready(
         self,
@@ -314,10 +317,16 @@ class Scheduler:
         lengths: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
         now = time.perf_counter()
         for done in sorted(report.done, key=worker.deadline):
-            job = self._settle(worker, done, now)
-            measure = self.kinds[job.kind].lengths if job is not None else None
-            if job is not None and measure is not None:
-                lengths[job.kind, job.model].append(measure(job.item, done.value))
+            job = worker.held.get(done.id)
+            if job is None:  # cancelled while the result was on its way
+                continue
+            try:
+                self._settle(worker, job, done, now)
+                if (measure := self.kinds[job.kind].lengths) is not None:
+                    lengths[job.kind, job.model].append(measure(job.item, done.value))
+            except Exception as error:
+                logger.error("a result of %s was not handled: %s", link.name, fault(error))
+                job.receiver.fail(InternalError("a result was lost; see the server's log"))
         for (kind, model), found in lengths.items():
             self.metrics.observe_lengths(kind, model, found)
             self.admission.throughput.add(sum(each[0] for each in found))
@@ -325,15 +334,13 @@ class Scheduler:
         self.metrics.observe_report(link.name, report)
         self._dispatch()
 
-    def _settle(self, worker: WorkerState, done: Done, now: float) -> Job | None:
-        job = worker.held.get(done.id)
-        if job is None:  # cancelled while the result was on its way
-            return None
-        self._measure(job, now)
-        worker.take_back(job)
+    def _settle(self, worker: WorkerState, job: Job, done: Done, now: float) -> None:
+        try:
+            self._measure(job, now)
+        finally:
+            worker.take_back(job)
         result = Result(done.value, job.dispatched - job.created, now - job.dispatched)
         job.receiver.finish(job.index, result)
-        return job
 
     def _measure(self, job: Job, now: float) -> None:
         """Adds a finished job to the pace of its queue.

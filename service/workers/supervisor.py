@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from service.errors import fault
 from service.ipc import channel, processes
 from service.ipc.processes import (
     ChildProcess,
@@ -97,11 +98,7 @@ class WorkerEvents(Protocol):
 
 
 class LoadRefusedError(Exception):
-    """A worker cannot load a model.
-
-    Args:
-        failed: The worker's message.
-    """
+    """A worker cannot load a model."""
 
     def __init__(self, failed: LoadFailed) -> None:
         super().__init__(failed.message)
@@ -220,7 +217,7 @@ class Supervisor:
         self.scheduler.remove_model(name)
         links = [link for link in self.links if link.name in self.ready]
         for link in links:
-            self._forget(link, name)
+            self.ready[link.name].pop(name, None)
         asked = [link.ask(name, Unload(name)) for link in links]
         await asyncio.gather(*asked, return_exceptions=True)  # a dead worker needs no unloading
         self.metrics.forget_model(name)
@@ -291,6 +288,19 @@ class Supervisor:
         return await self.start_worker(connection, self.config.threads)
 
     def _receive(self, link: WorkerLink, message: object) -> None:
+        """Handles a message. A fault of the server does not end a worker that computes."""
+        try:
+            self._handle(link, message)
+        except Exception as error:
+            if isinstance(message, Ready):  # without its models, the worker would get no work
+                raise
+            kind = type(message).__name__
+            logger.error("a message of %s was not handled (%s): %s", link.name, kind, fault(error))
+            if isinstance(message, Loaded):
+                name = message.resident.name
+                link.hear(name, LoadFailed("the log says more", name, type(error).__name__))
+
+    def _handle(self, link: WorkerLink, message: object) -> None:
         if isinstance(message, Report):
             self.num_device_failures *= not message.done
             self.scheduler.report(link, message)
@@ -370,10 +380,6 @@ class Supervisor:
         rows, is_on_gpu = resident.max_rows, resident.is_on_gpu
         self.scheduler.worker_loaded(link, resident.name, rows, is_on_gpu)
         link.hear(resident.name, loaded)
-
-    def _forget(self, link: WorkerLink, name: str) -> None:
-        """Removes a model from the record of the models that a worker has loaded."""
-        self.ready[link.name].pop(name, None)
 
     def _describe(self, link: WorkerLink, resident: Resident) -> None:
         metrics, name, files = self.metrics, resident.name, self.files[resident.name]

@@ -16,7 +16,7 @@ from service.errors import (
     UnavailableError,
 )
 from service.http_workers import remote_backend
-from service.http_workers.messages import Admit, Listening, Release, Served, Submit
+from service.http_workers.messages import Admit, Drain, Listening, Release, Served, Submit
 from service.http_workers.supervisor import HttpWorkerLink
 from service.items.base import WorkItem
 from service.workers.model_set import ModelSet
@@ -350,4 +350,24 @@ def test_fault_is_logged_without_what_it_quotes(
     run(test)
     assert "ValueError" in caplog.text
     assert "in reserve" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_fault_in_the_handling_of_a_message_does_not_end_the_channel(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The HTTP worker would hear nothing more: its requests would wait for ever."""
+
+    async def test(ends: Ends) -> None:
+        def fail(_: bool) -> None:
+            raise ValueError(SECRET)
+
+        ends.backend.on_drain = fail
+        ends.link.outbox.send(Drain(False))
+        request = await begin(ends, sentences(1))
+        ends.worker.finish_all()
+        assert numbers(await request) == [2]
+
+    run(test)
+    assert "a message of the main process was not handled (Drain): ValueError" in caplog.text
     assert SECRET not in caplog.text

@@ -2,16 +2,19 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
-from model.sequence import Hypothesis
+from benchmarks.capacity.virtual_time import Clock, virtual_time
+from model.sequence import DecodingOptions, Hypothesis
 from service.errors import (
     DeadlineExceededError,
     InternalError,
     UnavailableError,
 )
 from service.items.result import Done, Failed
+from service.items.translation import TranslationItem
 from service.scheduling.scheduler import Scheduler
 from service.workers.messages import Report
 from tests.unit.scheduling import (
@@ -19,6 +22,7 @@ from tests.unit.scheduling import (
     FakeWorker,
     assert_idle,
     begin,
+    make_scheduler,
     numbers,
     run,
     sample,
@@ -26,6 +30,8 @@ from tests.unit.scheduling import (
     settle,
     slots,
 )
+
+SECRET = "Rumpelstiltskin"
 
 
 def cancelled(scheduler: Scheduler, where: str) -> float:
@@ -255,6 +261,59 @@ def test_item_that_ends_while_its_request_is_cancelled_leaves_nothing_behind(
         getattr(worker, end)(*([] if end == "die" else [1]))
         with pytest.raises(asyncio.CancelledError):
             await request
+        assert_idle(scheduler)
+
+    run(test)
+
+
+def test_any_number_of_late_requests_end_in_one_dispatch() -> None:
+    """Each failed request cancels its other sentence. A dispatch inside this cancellation would
+    fail the next request, and so on: 300 requests were too many nested calls for Python."""
+    turns: list[Callable[[], None]] = []
+    options = DecodingOptions()
+    with virtual_time(Clock()) as clock:
+        scheduler = make_scheduler(turns.append)
+        worker = FakeWorker(scheduler, rows=64)
+        first = [TranslationItem("en-pt", [2] * 100, options) for _ in range(64)]
+        running = scheduler.submit(first, 10.0)
+        turns.pop()()
+        requests = []
+        for _ in range(300):
+            pair = [TranslationItem("en-pt", [2] * size, options) for size in (100, 4)]
+            requests.append(scheduler.submit(pair, 2.0, client="one"))
+        clock.now = 1.5
+        worker.finish(*list(worker.held)[:8])
+        while turns:
+            turns.pop()()
+        assert all(isinstance(each.error, DeadlineExceededError) for each in requests)
+        worker.finish_all()
+        assert not running.left
+        assert_idle(scheduler)
+
+
+@pytest.mark.parametrize("broken", ["finish", "_measure"])
+def test_fault_in_the_handling_of_a_result_fails_its_request_alone(
+    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler, rows=8)
+        ended, other = begin(scheduler, sentences(2)), begin(scheduler, sentences(2, first=8))
+        await settle()
+
+        def fail(*_: object) -> None:
+            raise ValueError(SECRET)
+
+        first = next(iter(scheduler.workers[worker].held.values()))
+        place = scheduler if broken == "_measure" else first.receiver
+        with monkeypatch.context() as patched:
+            patched.setattr(place, broken, fail)
+            worker.finish(first.id)
+        worker.finish_all()
+        with pytest.raises(InternalError, match="lost"):
+            await ended
+        assert numbers(await other) == [8, 9]
+        assert "ValueError" in caplog.text
+        assert SECRET not in caplog.text
         assert_idle(scheduler)
 
     run(test)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from model.sequence import DecodingOptions
-from service.errors import DeadlineExceededError, InternalError, NotFoundError
+from service.errors import DeadlineExceededError, InternalError, NotFoundError, UnavailableError
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
 from service.items.translation import TranslationItem
@@ -90,6 +90,18 @@ def test_sentence_that_a_request_repeats_is_computed_once() -> None:
         assert len(worker.given) == 2
         worker.finish_all()
         assert numbers(await stream.in_order()) == [2, 3, 2, 3, 2]
+
+    run_sharing(test)
+
+
+def test_any_number_of_requests_that_wait_for_each_other_fail_together() -> None:
+    """Each request waits for a sentence of the request before it; no worker is left."""
+
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        streams = [sharing.submit(sentences(2, first=first), deadline()) for first in range(500)]
+        sharing.scheduler.device_lost(worker)
+        assert all(isinstance(each.error, UnavailableError) for each in streams)
+        assert not sharing.running
 
     run_sharing(test)
 

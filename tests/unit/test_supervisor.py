@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from model.checkpoints.load import ModelFiles
-from model.sequence import EngineLimits
+from model.sequence import EngineLimits, Hypothesis
 from service.ipc import processes
 from service.ipc.channel import pack
 from service.ipc.processes import MAX_BACKOFF_SECONDS, Process
+from service.items.result import Done
 from service.scheduling.scheduler import Scheduler
 from service.workers.messages import (
     FromWorker,
@@ -25,15 +26,16 @@ from service.workers.messages import (
     WorkerConfig,
 )
 from service.workers.model_set import ModelSet
-from service.workers.supervisor import Supervisor
+from service.workers.supervisor import LoadRefusedError, Supervisor
 from tests.tiny import tiny_config
-from tests.unit.scheduling import begin, make_scheduler, sentences, settle
+from tests.unit.scheduling import begin, make_scheduler, numbers, sentences, settle
 
 ANY = Path(__file__)  # the processes read no files
 FILES = ModelFiles("en", "pt", ANY, ANY, ANY, None, 3.0)
 CONFIG = WorkerConfig(ModelSet((FILES,)), (), "cpu", "float32", "auto", EngineLimits(), threads=1)
 RESIDENT = Resident("en-pt", "cpu", "float32", 0.1, max_rows=8, config=tiny_config())
 READY = Ready({"en-pt": RESIDENT})
+SECRET = "Rumpelstiltskin"
 
 
 class DeafProcess:
@@ -310,3 +312,67 @@ def test_each_worker_computes_on_its_own_device() -> None:
         await supervisor.stop()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("method", ["report", "worker_loaded"])
+def test_fault_of_the_server_does_not_end_a_worker(
+    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker goes on with its other work. A load that waits for the answer ends."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.start()
+        await until(lambda: starts.processes)
+        process = starts.processes[0]
+        process.say(READY)
+        await until(lambda: supervisor.ready)
+        work = begin(scheduler_of(supervisor), sentences(1))
+        await settle()
+
+        def fail(*_: object) -> None:
+            raise ValueError(SECRET)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(supervisor.scheduler, method, fail)
+            if method == "report":
+                process.say(Report())
+                await until(lambda: caplog.text)
+            else:
+                loading = asyncio.create_task(supervisor.load(replace(FILES, target="de"), {}))
+                await settle()
+                process.say(Loaded(replace(RESIDENT, name="en-de")))
+                await until(lambda: "en-de" not in supervisor.files)
+                process.say(Unloaded("en-de"))
+                with pytest.raises(LoadRefusedError):
+                    await loading
+        (number,) = next(iter(scheduler_of(supervisor).workers.values())).held
+        process.say(Report(done=[Done(number, [Hypothesis([2, 0])])]))
+        assert numbers(await work) == [2]
+        assert len(starts.processes) == 1
+        assert "ValueError" in caplog.text
+        assert SECRET not in caplog.text
+        await supervisor.stop()
+
+    run(test)
+
+
+def test_worker_whose_models_cannot_be_recorded_is_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would get no work, although it looks ready."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        def fail(*_: object) -> None:
+            raise ValueError
+
+        supervisor.start()
+        await until(lambda: starts.processes)
+        with monkeypatch.context() as patched:
+            patched.setattr(supervisor.scheduler, "worker_ready", fail)
+            starts.processes[0].say(READY)
+            await until(lambda: len(starts.processes) == 2)
+        starts.processes[1].say(READY)
+        await until(lambda: supervisor.ready)
+        await supervisor.stop()
+
+    run(test)
