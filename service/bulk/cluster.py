@@ -165,7 +165,7 @@ def run(
         JobError: An input has changed, the engine has failed, or too many actors have ended.
     """
     with connected(options) as ray:
-        watch = Watch(OutputFolder(spec.folder), job, shards, options)
+        watch = Watch(OutputFolder(spec.folder), job, options)
         watch.num_machines = len([node for node in ray.nodes() if node["Alive"]])
         consumer = Consumer(results(spec, shards, options))
         consumer.start()
@@ -240,16 +240,12 @@ class Watch:
     Args:
         folder: Output folder.
         job: The job.
-        shards: Indices of the shards that the run computes.
         options: Options of Ray.
     """
 
-    def __init__(
-        self, folder: OutputFolder, job: Job, shards: Sequence[int], options: ClusterOptions
-    ) -> None:
+    def __init__(self, folder: OutputFolder, job: Job, options: ClusterOptions) -> None:
         self.folder = folder
         self.job = job
-        self.shards = shards
         self.num_machines = 1
         self.max_starts = MAX_STARTS * options.num_actors
         self.journal = Journal(self.folder.journal, "run")
@@ -265,7 +261,7 @@ class Watch:
         """
         seconds = (time.monotonic() - self.started) * self.num_machines
         self.journal.add(machine_seconds=seconds, cpu=time.process_time())
-        num_done = self.folder.num_rows_done(self.job, self.shards)
+        num_done = self.folder.num_rows_done(self.job)
         num_starts = len([*self.folder.journal.glob("actor-*")])
         if num_done != self.num_done:
             self.num_done, self.num_starts = num_done, num_starts

@@ -135,33 +135,29 @@ class OutputFolder:
 
     def unfinished(self, job: Job) -> list[int]:
         """Returns the indices of the shards that are not published yet."""
-        return [
-            index for index in range(len(job.table)) if not self.shard_path(job, index).exists()
-        ]
+        return sorted({*range(len(job.table))} - self._published())
 
-    def num_rows_done(self, job: Job, unfinished: Sequence[int]) -> int:
+    def _published(self) -> set[int]:
+        found = map(SHARD_NAME.fullmatch, os.listdir(self.path))
+        return {int(match[1]) for match in found if match is not None}
+
+    def num_rows_done(self, job: Job) -> int:
         """Returns the approximate number of committed rows of the job.
 
-        Each committed chunk of an unfinished shard counts as a full chunk.
-
-        Args:
-            job: The job.
-            unfinished: Indices of the shards to check. All other shards are published.
+        Each committed chunk of an unfinished shard counts as a full chunk. The method lists two
+        folders and the chunks of the shards in progress, because a job polls it every second.
         """
-        num_rows = job.num_rows
-        for index in unfinished:
-            if not self.shard_path(job, index).exists():
-                shard_rows = job.shard(index).num_rows
-                committed = len(self.committed(index)) * job.options.chunk_rows
-                num_rows -= shard_rows - min(shard_rows, committed)
+        begun = {int(name) for name in listed(self.chunks) if name.isdecimal()}
+        published = self._published()  # after `begun`: a shard is published, then loses its chunks
+        num_rows = int(job.table[sorted(published), 2].sum())
+        for index in begun - published:
+            committed = len(self.committed(index)) * job.options.chunk_rows
+            num_rows += min(job.shard(index).num_rows, committed)
         return num_rows
 
     def committed(self, index: int) -> set[str]:
         """Returns the file names of the committed chunks of a shard."""
-        try:
-            names = os.listdir(self.chunks / f"{index:05d}")
-        except FileNotFoundError:
-            return set()
+        names = listed(self.chunks / f"{index:05d}")
         return {name for name in names if not name.startswith(".")}
 
     def commit(self, job: Job, index: int, chunk: Chunk, outcomes: Sequence[Outcome]) -> None:
@@ -220,6 +216,14 @@ class OutputFolder:
     def delete_work(self) -> None:
         """Deletes the working files of a complete job."""
         shutil.rmtree(self.work, ignore_errors=True)
+
+
+def listed(folder: Path) -> list[str]:
+    """Returns the names in a folder; a folder that does not exist has none."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 @contextmanager

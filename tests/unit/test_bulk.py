@@ -4,8 +4,9 @@ import asyncio
 import json
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +210,7 @@ def test_only_missing_chunks_are_computed(source: Path, output: Path) -> None:
         outcomes = [Outcome((row.text or "").upper()) for row in chunk.rows]
         folder.commit(job, 1, chunk, outcomes)
     folder.chunk_path(job, 1, 3).unlink()
-    assert folder.num_rows_done(job, [1]) == 240
+    assert folder.num_rows_done(job) == 240
 
     class Counting(EchoEngine):
         num_rows = 0
@@ -329,6 +330,33 @@ def test_shards_take_turns(source: Path, output: Path) -> None:
     asyncio.run(run())
     assert engine.shards == [0] * 10 + [1] * 10 + [2] * 5
     assert [row["id"] for row in written(output)] == [*range(250)]
+
+
+def test_progress_reads_the_folders_of_shards_in_progress_only(
+    source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run polls its progress each second; it once asked for the state of every shard."""
+    folder, job = started(source, output)
+    table = np.array([(0, 0, 20, 20 * number) for number in range(5000)], np.int64)
+    job = replace(job, files=(replace(job.files[0], num_rows=100_000),), table=table)
+    for index in range(1000):
+        folder.shard_path(job, index).touch()
+    for index in range(1000, 1004):
+        path = folder.chunk_path(job, index, 0)
+        path.parent.mkdir(parents=True)
+        path.touch()
+    asked: list[object] = []
+
+    def count(real: Callable[..., Any], path: object, *args: Any, **options: Any) -> Any:
+        asked.append(path)
+        return real(path, *args, **options)
+
+    for name in ("listdir", "scandir", "stat"):
+        monkeypatch.setattr(os, name, partial(count, getattr(os, name)))
+    assert folder.num_rows_done(job) == 1000 * 20 + 4 * job.options.chunk_rows
+    assert len(asked) == 2 + 4
+    assert folder.unfinished(job) == [*range(1000, 5000)]
+    assert len(asked) == 2 + 4 + 1
 
 
 def test_failing_commit_leaves_no_chunk(

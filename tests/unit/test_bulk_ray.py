@@ -36,7 +36,7 @@ def start(source: Path, output: Path) -> subprocess.Popen[bytes]:
 def num_done(folder: OutputFolder) -> int:
     """Returns the number of committed rows of a job that may not have begun."""
     job: Job | None = folder.recorded()
-    return 0 if job is None else folder.num_rows_done(job, range(len(job.table)))
+    return 0 if job is None else folder.num_rows_done(job)
 
 
 def actors(folder: OutputFolder) -> list[int]:
