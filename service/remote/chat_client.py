@@ -33,9 +33,12 @@ MAX_PAUSE_SECONDS = 60
 class ChatClient:
     """Asks chat endpoints for translations, over connections that stay open.
 
+    The caller limits the requests at once. A limit of all connections together would let a slow
+    endpoint delay the others.
+
     Args:
         settings: Settings with the key of the endpoints, the time limit of a request, and the
-            largest number of requests at once.
+            largest number of requests at once to each endpoint.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -44,7 +47,7 @@ class ChatClient:
         self.client = httpx2.AsyncClient(
             headers={"User-Agent": "regard"} | ({"Authorization": f"Bearer {key}"} if key else {}),
             timeout=httpx2.Timeout(settings.request_timeout_seconds, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(max_connections=settings.remote_requests),
+            limits=httpx2.Limits(max_keepalive_connections=settings.remote_requests),
         )
 
     async def close(self) -> None:

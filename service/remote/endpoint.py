@@ -1,10 +1,11 @@
 """Translates sentences with remote models, which run behind HTTP endpoints of other servers.
 
-The number of sentences translated at once is limited. A failed request is repeated at most once.
+The requests to each endpoint at once are limited. A failed request is repeated at most once.
 """
 
 import asyncio
 import time
+from collections import defaultdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -22,14 +23,16 @@ class Endpoints:
 
     Args:
         settings: Settings with the key of the endpoints, the time limit of a request, and the
-            largest number of requests at once.
+            largest number of requests at once to each endpoint.
         recorder: Counts the requests to the endpoints.
     """
 
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self.settings = settings
         self.recorder = recorder
-        self.turns = asyncio.Semaphore(settings.remote_requests)
+        self.turns: dict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(settings.remote_requests)
+        )  # by the address of the endpoint
         self.opened: ChatClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -59,10 +62,9 @@ class Endpoints:
     ) -> tuple[str, float, float]:
         """Returns a translation, the seconds until the first request, and the seconds from then on.
 
-        At most `remote_requests` sentences are translated at once; further sentences wait. If the
-        first request ends with 429, 5xx or a connection error, a second request follows after a
-        pause. During the pause, the sentence still counts as being translated. If the pause would
-        last beyond the deadline, the first error is raised.
+        If the first request ends with 429, 5xx or a connection error, a second request follows
+        after a pause. During the pause, other sentences may be sent to the endpoint. If the pause
+        would last beyond the deadline, the first error is raised.
 
         Args:
             text: The sentence.
@@ -73,17 +75,20 @@ class Endpoints:
             ServiceError: The endpoint is overloaded, cannot be reached, or sends no translation.
         """
         arrived = time.perf_counter()
-        async with self.turns:
+        turns = self.turns[model.url]
+        async with turns:
             started = time.perf_counter()
             try:
                 translation = await self._call(text, model)
+                return translation, started - arrived, time.perf_counter() - started
             except (OverloadedError, UnavailableError) as error:
                 pause = error.retry_after_seconds or 0
                 if time.perf_counter() + pause >= deadline:
                     raise
-                await asyncio.sleep(pause)
-                translation = await self._call(text, model)
-            return translation, started - arrived, time.perf_counter() - started
+        await asyncio.sleep(pause)
+        async with turns:
+            translation = await self._call(text, model)
+        return translation, started - arrived, time.perf_counter() - started
 
     async def _call(self, text: str, model: RemoteFiles) -> str:
         ended = "error"

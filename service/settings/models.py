@@ -67,8 +67,8 @@ class ModelSettings(BaseModel):
     )
     remote_requests: PositiveInt = Field(
         16,
-        description="Largest number of requests that each HTTP process sends at once to the "
-        "endpoints of models named openai:MODEL@URL.",
+        description="Largest number of requests that each HTTP process sends at once to each "
+        "endpoint of models named openai:MODEL@URL.",
     )
     openai_token_ids: bool = Field(
         False,
