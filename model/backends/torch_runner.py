@@ -66,19 +66,24 @@ class TorchRunner:
         self.shortlist = shortlist
         self.max_source_width = round_up(limits.max_source_tokens)
         self.max_target_width = round_up(self.config.max_target_tokens(limits.max_source_tokens))
+        self.cache = DecodingCache(
+            self.config,
+            max(limits.max_rows, MIN_ROWS),
+            self.max_source_width,
+            self.max_target_width,
+            model.device,
+            model.dtype,
+        )
         self.clear()
 
     def clear(self) -> None:
-        """Clears every row."""
-        rows = max(self.limits.max_rows, MIN_ROWS)
-        self.cache = DecodingCache(
-            self.config,
-            rows,
-            self.max_source_width,
-            self.max_target_width,
-            self.model.device,
-            self.model.dtype,
-        )
+        """Clears every row.
+
+        The cache stays, because a second one beside it might not fit into the memory. A sentence
+        that enters a row overwrites or masks the state that the row had before.
+        """
+        rows = len(self.cache.positions)
+        self.cache.positions.zero_()
         self.output = self._output_layer(rows)
         self.tokens = np.full(rows, NO_TOKEN, np.int64)
         self.first_ids = np.full(rows, NO_TOKEN, np.int64)

@@ -73,7 +73,7 @@ class Engine:
     """Translates sequences that are admitted at any time; a `step` decodes tokens for all of them.
 
     Args:
-        runner: Runner of the model.
+        runner: Runner of the model; its rows are free.
         limits: Limits of the batch.
 
     Attributes:
@@ -90,11 +90,14 @@ class Engine:
         self.low_latency = False
         longest = self.config.max_target_tokens(limits.max_source_tokens)
         self.greedy = GreedyRows(limits.max_rows, longest, self.config.eos_id)
-        self.clear()
+        self._forget()
 
     def clear(self) -> None:
         """Drops every sequence. Call it after an error in the middle of a step."""
         self.runner.clear()
+        self._forget()
+
+    def _forget(self) -> None:
         self.running: dict[int, Running] = {}
         self.searching: dict[int, RunningSearch] = {}
         self.owners: list[Running] = []  # owners[row] is the sequence of that row

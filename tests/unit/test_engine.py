@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
-from model.backends.torch_runner import MIN_ROWS, argmax
+from model.backends import torch_runner
+from model.backends.torch_runner import MIN_ROWS, TorchRunner, argmax
 from model.checkpoints.build import new_engine
 from model.encoding.forced_pass import forced_pass
 from model.engine.engine import Engine
@@ -21,6 +23,7 @@ from model.errors import (
     SourceTooLongError,
     UnknownTokenError,
 )
+from model.layers.cache import DecodingCache
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from tests.tiny import (
     LIMITS,
@@ -253,6 +256,26 @@ def test_clear_forgets_every_sequence(family: Family) -> None:
     engine.step()
     engine.clear()
     assert (engine.num_rows, engine.free_rows, engine.drain_stats()) == (0, 8, [])
+    assert greedy_ids(engine, sources) == expected
+
+
+def test_torch_runner_allocates_its_cache_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of NLLB-200-distilled-600M take 3.2 GB, and there were two of them at each clear."""
+    caches: list[DecodingCache] = []
+
+    class Counted(DecodingCache):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            caches.append(self)
+
+    monkeypatch.setattr(torch_runner, "DecodingCache", Counted)
+    model, sources = tiny_model(tiny_config(), 0), tiny_sources(4, longest=12)
+    engine = Engine(TorchRunner(model, LIMITS), LIMITS)
+    expected = greedy_ids(engine, sources)
+    for tensor in vars(caches[0]).values():
+        tensor.fill_(3)  # what earlier sentences leave must not matter
+    engine.clear()
+    assert len(caches) == 1
     assert greedy_ids(engine, sources) == expected
 
 
