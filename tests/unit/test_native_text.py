@@ -1,6 +1,8 @@
 """Texts encoded in native code: the same as PyTorch, and the same bits in any company."""
 
+import gc
 import random
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +145,25 @@ def test_memory_is_kept_for_the_next_batch_unless_it_is_much() -> None:
     assert model.native.spare == [kept]
     embed(model, jobs(*[64] * (KEPT_TOKENS // 64 + 1)), slice_tokens=2 * KEPT_TOKENS)
     assert not model.native.spare
+
+
+def test_batch_keeps_the_weights_that_it_reads() -> None:
+    """Its native code reads freed memory otherwise. A spare batch keeps nothing alive."""
+    encoder = NativeTextEncoder(int8_model().encoder)
+    freed = weakref.ref(encoder)
+    batch = encoder.begin([[5, 6, 7]])
+    del encoder
+    gc.collect()
+    alive = freed()
+    assert alive is not None
+    alive.end(batch)
+    assert batch in alive.spare
+    gc.disable()
+    try:
+        del alive, batch
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def activated(library: Library, activation: Activation, x: float) -> float:

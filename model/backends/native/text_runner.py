@@ -115,6 +115,7 @@ class NativeTextEncoder:
     def begin(self, sequences: SequenceOf[list[int]]) -> "TextBatch":
         """Returns a batch of texts, given the ids of each text."""
         batch = self.spare.pop() if self.spare else TextBatch(self)
+        batch.encoder = self
         batch.enter(sequences)
         return batch
 
@@ -124,6 +125,7 @@ class NativeTextEncoder:
         The caller must not use the batch afterwards.
         """
         assert isinstance(batch, TextBatch)
+        batch.encoder = None
         if batch.num_tokens <= KEPT_TOKENS:
             self.spare.append(batch)
 
@@ -133,9 +135,14 @@ class TextBatch(EncoderBatch):
 
     Args:
         encoder: Native encoder of the batch.
+
+    Attributes:
+        encoder: Owner of the weights that the batch reads. A batch in use keeps it alive. It keeps
+            the spare batches alive, and these have None here, so that there is no cycle.
     """
 
     def __init__(self, encoder: NativeTextEncoder) -> None:
+        self.encoder: NativeTextEncoder | None = encoder
         self.library, self.config = encoder.library, encoder.config
         self.handle = ctypes.c_void_p()
         check(self.library.text_batch_new(encoder.handle, ctypes.byref(self.handle)))
