@@ -4,7 +4,7 @@ import ctypes
 import gc
 import os
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -22,10 +22,25 @@ malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 """Types of the errors which mean that a device or the machine ran out of memory."""
 
+OUT_OF_MEMORY_TEXTS = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""Texts with the same meaning in errors of the type RuntimeError.
+
+CUDA and Triton raise the first text, torch's allocator of a CPU the second, and cuBLAS the third.
+"""
+
+DEVICE_ERRORS = ("CUDA error", "CUDA driver error", "Triton Error [CUDA]")
+"""Texts in the errors of torch and Triton after a call of CUDA has failed.
+
+Source: c10/cuda/CUDAException.cpp and c10/cuda/driver_api.h of PyTorch; backends/nvidia/driver.c
+of Triton 3.7.
+"""
+
 
 def is_out_of_memory(error: Exception) -> bool:
     """Returns whether the error means that a device or the machine ran out of memory."""
-    return isinstance(error, OUT_OF_MEMORY)
+    return isinstance(error, OUT_OF_MEMORY) or (
+        isinstance(error, RuntimeError) and has_any(OUT_OF_MEMORY_TEXTS, error)
+    )
 
 
 def is_fatal(error: Exception) -> bool:
@@ -33,8 +48,13 @@ def is_fatal(error: Exception) -> bool:
 
     After most errors of CUDA, such as an illegal memory access, every later call fails too.
     """
-    is_cuda = isinstance(error, torch.AcceleratorError) or "CUDA error" in str(error)
-    return is_cuda and not is_out_of_memory(error) and "out of memory" not in str(error)
+    is_of_device = isinstance(error, torch.AcceleratorError) or has_any(DEVICE_ERRORS, error)
+    return is_of_device and not is_out_of_memory(error)
+
+
+def has_any(texts: Sequence[str], error: Exception) -> bool:
+    """Returns whether the message of an error contains one of the texts."""
+    return any(text in str(error) for text in texts)
 
 
 def free_memory(device: torch.device, error: Exception) -> None:

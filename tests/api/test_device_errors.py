@@ -5,7 +5,7 @@ import torch
 
 from service.errors import UnavailableError
 from service.server import create_app
-from service.workers.device_memory import is_fatal
+from service.workers.device_memory import is_fatal, is_out_of_memory
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, make_settings
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
@@ -14,18 +14,33 @@ ILLEGAL = "CUDA error: an illegal memory access was encountered"
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"),
+    ("error", "spoils", "lacks_memory"),
     [
-        (RuntimeError(ILLEGAL), True),
-        (torch.AcceleratorError("device-side assert triggered"), True),
-        (torch.OutOfMemoryError("CUDA out of memory"), False),
-        (RuntimeError("CUDA error: out of memory"), False),
-        (RuntimeError("a fault of one sentence"), False),
-        (MemoryError(), False),
+        (RuntimeError(ILLEGAL), True, False),
+        (RuntimeError("CUDA driver error: an illegal memory access was encountered"), True, False),
+        (RuntimeError("Triton Error [CUDA]: an illegal instruction"), True, False),
+        (RuntimeError("Triton Error [CUDA]: misaligned address"), True, False),
+        (torch.AcceleratorError("device-side assert triggered"), True, False),
+        (torch.OutOfMemoryError("CUDA out of memory"), False, True),
+        (RuntimeError("CUDA error: out of memory"), False, True),
+        (torch.AcceleratorError("CUDA error: out of memory"), False, True),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), False, True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublas"), False, True),
+        (RuntimeError("a fault of one sentence"), False, False),
+        (ValueError("out of memory"), False, False),
+        (MemoryError(), False, True),
     ],
 )
-def test_error_that_spoils_the_device_is_told_from_others(error: Exception, expected: bool) -> None:
-    assert is_fatal(error) == expected
+def test_error_that_spoils_the_device_is_told_from_others(
+    error: Exception, spoils: bool, lacks_memory: bool
+) -> None:
+    assert (is_fatal(error), is_out_of_memory(error)) == (spoils, lacks_memory)
+
+
+def test_lack_of_memory_on_the_cpu_is_known() -> None:
+    with pytest.raises(RuntimeError) as found:
+        torch.empty(1 << 50)
+    assert is_out_of_memory(found.value)
 
 
 def test_fatal_error_flips_ready_and_fails_what_waits(serve: Serve, script: Script) -> None:

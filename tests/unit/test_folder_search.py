@@ -151,7 +151,7 @@ def old_embedder(folder: Path) -> None:
         ),
         (translator("mbart"), "The served translation models are"),
         (translator("t5"), "The served translation models are"),
-        (converted, "converted for CTranslate2, and cannot be converted back. Serve the"),
+        (converted, "converted for CTranslate2, whose files are not served. Serve the Hugging"),
         (compressed, r"model\.enpt\.intgemm\.alphas\.bin\.gz, .* must be unpacked: `gunzip"),
         (half_unpacked, r"0 files vocab\*\.spm\. vocab\.enpt\.spm\.gz must be unpacked"),
         (old_encoder, r"vocab\.txt cannot replace tokenizer\.json\. .*save_pretrained"),

@@ -28,7 +28,7 @@ def translator_advice(folder: Path) -> str:
         return f". {', '.join(compressed)} must be unpacked: `gunzip {folder}/*.gz`"
     if (folder / CTRANSLATE2_WEIGHTS).is_file() and any(folder.glob("*vocabulary.*")):
         return (
-            ". The folder was converted for CTranslate2, and cannot be converted back. Serve the "
+            ". The folder was converted for CTranslate2, whose files are not served. Serve the "
             "Hugging Face or Marian folder that it was made from"
         )
     if _model_type(folder) in TRANSLATORS:
