@@ -22,6 +22,8 @@ from service.scheduling.scheduler import Scheduler
 from service.scheduling.submission import Submission
 from service.settings import Settings
 from service.settings.keys import RateLimits
+from service.state.database import Database
+from service.state.watch import StateWatch
 from service.tasks.backend import Status
 from service.tasks.table import TASKS, executor_specs, kinds_of, task_series
 from service.workers.messages import WorkerConfig
@@ -38,6 +40,7 @@ class Core:
     scheduler: Scheduler
     supervisor: Supervisor
     changes: ModelChanges
+    state: StateWatch
     rates: Rates = field(default_factory=Rates)
     sharing: SentenceSharing | None = None
 
@@ -119,6 +122,7 @@ class Core:
             dict(self.changes.failures),
             self.metrics.num_billed,
             self.load,
+            self.state.fault,
         )
 
     @property
@@ -244,4 +248,6 @@ def build_core(
     sharing = None
     if settings.share_sentences:
         sharing = SentenceSharing(scheduler, metrics, settings.cache_sentences)
-    return Core(metrics, admission, scheduler, supervisor, changes, sharing=sharing)
+    is_needed = settings.suggestions or settings.monthly_characters > 0
+    state = StateWatch(Database(settings.state), is_needed, metrics.state_usable.set)
+    return Core(metrics, admission, scheduler, supervisor, changes, state, sharing=sharing)

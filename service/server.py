@@ -47,7 +47,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         core.start()
-        yield
+        async with core.state.running():
+            yield
         await core.stop()
         if documents:
             documents.cleanup()

@@ -130,6 +130,7 @@ def build_services(
         embedder,
         documents,
         KeyRing(settings),
+        database,
         quota,
         GlossaryStore(database),
         SuggestionStore(database) if settings.suggestions else None,

@@ -22,26 +22,38 @@ class Health(BaseModel):
     """The response of a healthy server. A server that is not healthy responds with an error."""
 
     status: str = Field(description="Always `ok`.")
+    note: str | None = Field(
+        default=None, description="What does not work, and why. Absent if everything works."
+    )
 
 
-@router.get("/health/live")
+@router.get("/health/live", response_model_exclude_none=True)
 async def live(request: Request) -> Health:
     """Reports that the server responds. This route also succeeds while the models load."""
     await services_of(request).backend.status()
     return Health(status="ok")
 
 
-@router.get("/health/ready", responses={503: {"model": ErrorBody}})
-@router.get("/health", responses={503: {"model": ErrorBody}})
+@router.get(
+    "/health/ready", responses={503: {"model": ErrorBody}}, response_model_exclude_none=True
+)
+@router.get("/health", responses={503: {"model": ErrorBody}}, response_model_exclude_none=True)
 async def ready(request: Request) -> Health:
     """Reports whether the server accepts requests that run a model."""
-    status = await services_of(request).backend.status()
+    services = services_of(request)
+    status = await services.backend.status()
     if status.failure is not None:
         raise UnavailableError(f"no worker can serve: {status.failure}", 60)
     if status.is_stopping:
         raise UnavailableError("the server is stopping", 1)
     if not status.is_ready:
         raise UnavailableError("the models are loading", 1)
+    if fault := status.state_fault:
+        if services.settings.monthly_characters:
+            raise UnavailableError(
+                f"the server cannot count characters, because of its stored data: {fault}", 10
+            )
+        return Health(status="ok", note=f"glossaries and suggestions cannot be stored: {fault}")
     return Health(status="ok")
 
 

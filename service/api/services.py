@@ -10,6 +10,7 @@ from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.settings import Settings
+from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
 from service.state.suggestions import SuggestionStore
@@ -37,6 +38,7 @@ class Services:
         embedder: Computes the vectors of texts.
         documents: Translates documents; None without REGARD_FILES.
         keys: Finds the API key of a request among the valid keys.
+        state: The file of quota, glossaries and suggestions.
         quota: Counts the characters that each API key has translated.
         glossaries: Stores glossaries.
         suggestions: Stores better translations that users send; None without REGARD_SUGGESTIONS.
@@ -54,6 +56,7 @@ class Services:
     embedder: Embedder
     documents: DocumentTranslator | None
     keys: KeyRing
+    state: Database
     quota: Quota
     glossaries: GlossaryStore
     suggestions: SuggestionStore | None

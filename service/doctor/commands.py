@@ -22,9 +22,9 @@ def doctor(
         bool, typer.Option("--test/--no-test", help="start a server and translate a sentence")
     ] = True,
 ) -> None:
-    """Print a report for an issue: versions, machine, settings without keys, models, self-test.
+    """Print a report for an issue: versions, machine, settings without keys, models, state, a test.
 
-    The exit status is 1 if a model or the self-test has a fault.
+    The exit status is 1 if a model, the state or the self-test has a fault.
     """
     require_linux()
     facts = report(with_test)
@@ -58,13 +58,14 @@ def report(with_test: bool) -> Facts:
         "limits": machine.limits(),
         "settings": setup.changed_settings(settings, os.environ),
         "models": setup.models(settings),
+        "state": setup.state(settings),
     }
     return {**facts, "self-test": self_test()} if with_test else facts
 
 
 def faults_of(facts: Facts) -> list[str]:
-    """Returns the faults of the models and of the self-test."""
-    checked = [*facts["models"], facts.get("self-test", {})]
+    """Returns the faults of the models, the state and the self-test."""
+    checked = [*facts["models"], facts.get("state", {}), facts.get("self-test", {})]
     return [each["fault"] for each in checked if "fault" in each]
 
 

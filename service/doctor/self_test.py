@@ -8,6 +8,8 @@ import json
 import time
 import urllib.error
 import urllib.request
+from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from service.private_server import ServerStartError, running_server, serve_command
@@ -29,7 +31,10 @@ def self_test() -> Facts:
     """
     began = time.monotonic()
     try:
-        with running_server(None, one_worker, READY_LIMIT_SECONDS) as url:
+        with (
+            TemporaryDirectory() as state,
+            running_server(None, partial(one_worker, state), READY_LIMIT_SECONDS) as url,
+        ):
             ready_seconds = round(time.monotonic() - began, 2)
             models = ask(f"{url}/v1/models")["data"]
             local = [model for model in models if model["device"] not in (None, "remote")]
@@ -49,9 +54,15 @@ def self_test() -> Facts:
         return {"fault": f"the server does not answer: {error}"}
 
 
-def one_worker(port: int) -> list[str]:
-    """Returns the command for a server on `port`, with one device worker and one HTTP worker."""
-    return [*serve_command(port), "--workers", "1", "--http-workers", "1"]
+def one_worker(state: str, port: int) -> list[str]:
+    """Returns the command for a server with one device worker and one HTTP worker.
+
+    Args:
+        state: Folder of its state, so that a damaged file of the operator stays in its place.
+        port: Port to listen on.
+    """
+    command = [*serve_command(port), "--workers", "1", "--http-workers", "1"]
+    return ["env", f"REGARD_STATE={state}", *command]
 
 
 def replies(url: str, models: list[Facts]) -> Facts:

@@ -15,6 +15,7 @@ from service.models.registry.locate import broken_pins, missing_files, place_of
 from service.models.registry.manifest import ModelEntry, read_entries
 from service.models.registry.references import Source
 from service.settings import Settings
+from service.state.database import Database
 
 USER_OF_URL = re.compile(r"(?<=//)[^/?#\s]*@")
 """Matches the user name and the password before the host name in a URL."""
@@ -65,6 +66,15 @@ def models(settings: Settings) -> list[Facts]:
     except RegistryError as error:
         return [{"fault": public(str(error))}]
     return [describe_entry(entry, cache) for entry in entries]
+
+
+def state(settings: Settings) -> Facts:
+    """Describes the file of glossaries, suggestions and usage, without creating or renaming it."""
+    database = Database(settings.state, is_observer=True)
+    facts: Facts = {"folder": public(str(database.folder))}
+    if fault := database.fault():
+        return {**facts, "fault": f"the state cannot be used, because {fault}"}
+    return {**facts, "bytes": database.path.stat().st_size if database.path.exists() else 0}
 
 
 def describe_entry(entry: ModelEntry, cache: ModelCache) -> Facts:

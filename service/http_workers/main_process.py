@@ -65,7 +65,8 @@ class MainProcess:
         """
         self.core.start()
         self.http_workers.start(count)
-        await self.stopping.wait()
+        async with self.core.state.running():
+            await self.stopping.wait()
         self.core.drain()
         has_delay = self.failure is None
         seconds = self.settings.drain_timeout_seconds + processes.STOP_SECONDS

@@ -220,6 +220,9 @@ class Metrics:
         self.draining = self._gauge(
             "draining", "Is 1 after SIGTERM, while open requests run to their end, and 0 before."
         )
+        self.state_usable = self._gauge(
+            "state_usable", "Is 1 if the state can be stored in REGARD_STATE, and 0 if it cannot."
+        )
         self.device_memory = self._gauge(
             "device_memory_bytes", "Resident memory and GPU memory of a worker.", "worker", "kind"
         )

@@ -1,9 +1,10 @@
 """Limits the characters that the server translates for an API key in a calendar month."""
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 
-from service.errors import QuotaExceededError
+from service.errors import QuotaExceededError, UnavailableError
 from service.state.database import Database
 
 
@@ -12,7 +13,8 @@ class Quota:
 
     Each API key has an account. On a server without API keys, all clients share one account. All
     processes of the server share the counts. Without a limit nothing is counted. If the database
-    cannot be used, counting and reading raise InternalError.
+    cannot be used, counting and reading raise UnavailableError, because a translation whose
+    characters are not counted would exceed the limit.
 
     Args:
         database: Holds the counts.
@@ -43,7 +45,7 @@ class Quota:
 
     async def used(self, account: str) -> int:
         """Returns the number of characters that an account has used this month."""
-        return await asyncio.to_thread(self.add, account, this_month(), 0)
+        return await self.database.call(self.add, account, this_month(), 0)
 
     def refuse_over(self, used: int, number: int) -> None:
         """Refuses a request of `number` characters if `used` + `number` exceeds the limit.
@@ -63,7 +65,7 @@ class Quota:
         Returns:
             The number of characters before the addition.
         """
-        with self.database.transaction() as connection:
+        with self.database.transaction(has_writes=number != 0) as connection:
             found = connection.execute(
                 "SELECT characters FROM usage WHERE (account, month) = (?, ?)", (account, month)
             ).fetchone()
@@ -98,10 +100,11 @@ class Spending:
 
         Raises:
             QuotaExceededError: The account would exceed the limit.
+            UnavailableError: The characters cannot be counted.
         """
         if self.quota.limit:
             self.month = this_month()
-            spending = asyncio.ensure_future(asyncio.to_thread(self._spend))
+            spending = asyncio.ensure_future(self.quota.database.call(self._spend))
             try:
                 await asyncio.shield(spending)
             except asyncio.CancelledError as error:  # the thread goes on
@@ -113,7 +116,10 @@ class Spending:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Subtracts the characters if the block failed."""
         if self.month and kind is not None:
-            await asyncio.to_thread(self.quota.add, self.account, self.month, -self.number)
+            with suppress(UnavailableError):  # the block's own error is raised
+                await self.quota.database.call(
+                    self.quota.add, self.account, self.month, -self.number
+                )
 
     def _spend(self) -> None:
         used = self.quota.add(self.account, self.month, self.number, self.quota.limit)

@@ -1,10 +1,21 @@
 """Stores better translations that users suggest."""
 
-import asyncio
 import time
 from dataclasses import dataclass
 
-from service.state.database import Database
+from service.errors import InvalidRequestError, UnavailableError
+from service.state.database import Database, stored_bytes
+
+MAX_CHARS = 10_000
+"""Largest number of characters of a text and of its suggested translation."""
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Size of the stored data from which on suggestions are refused.
+
+It is half of the limit for glossaries, so that suggestions alone cannot stop new glossaries.
+"""
+
+RETRY_AFTER_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +49,27 @@ class SuggestionStore:
         """Stores a suggestion.
 
         Raises:
-            InternalError: The database cannot be written.
+            InvalidRequestError: The text or the suggested translation is too long.
+            UnavailableError: The server has no room for suggestions, or the database cannot be
+                written.
         """
-        await asyncio.to_thread(self._add, suggestion)
+        for name, text in (("q", suggestion.q), ("s", suggestion.s)):
+            if len(text) > MAX_CHARS:
+                raise InvalidRequestError(
+                    f"{name} has {len(text)} characters; the limit is {MAX_CHARS}, so suggest a "
+                    "translation of a part",
+                    param=name,
+                )
+        await self.database.call(self._add, suggestion)
 
     def _add(self, suggestion: Suggestion) -> None:
         with self.database.transaction() as connection:
+            if (size := stored_bytes(connection)) > MAX_BYTES:
+                raise UnavailableError(
+                    f"the stored data has {size} bytes, and suggestions are stored up to "
+                    f"{MAX_BYTES}; the operator of the server must delete old suggestions",
+                    RETRY_AFTER_SECONDS,
+                )
             connection.execute(
                 "INSERT INTO suggestions (created, q, s, source, target) VALUES (?, ?, ?, ?, ?)",
                 (

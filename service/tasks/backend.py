@@ -32,6 +32,7 @@ class Status:
         failures: Reasons why loads after the start failed, by model; only administrators may see
             these reasons.
         load: Load of the server.
+        state_fault: Reason why the state cannot be used; "" if it can be used.
         billed_characters: Characters that DeepL's routes have translated since the start.
     """
 
@@ -43,6 +44,7 @@ class Status:
     failures: dict[str, str] = field(default_factory=dict)
     billed_characters: int = 0
     load: Load = field(default_factory=Load)
+    state_fault: str = ""
 
     def resident(self, name: str) -> Resident | None:
         """Returns the first worker's description of a model; None if no worker has loaded it."""

@@ -22,6 +22,7 @@ from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission
 from service.scheduling.policies import MAX_SLOTS
 from service.scheduling.scheduler import CallSoon, Scheduler
+from service.state.watch import StateWatch
 from service.tasks.table import TASKS, task_series
 from service.workers.batch_sizes import capacity_tokens
 from service.workers.messages import Abort, Compute, Report, ToWorker
@@ -247,6 +248,7 @@ def core_of(scheduler: Scheduler) -> Core:
         scheduler,
         cast("Supervisor", absent),
         cast("ModelChanges", absent),
+        cast("StateWatch", absent),
     )
 
 

@@ -80,6 +80,36 @@ def test_fault_of_a_model_is_reported_with_exit_status_1(
     assert "fault hf:owner/name: all files, because it was never pulled" in output
 
 
+@pytest.fixture
+def damaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of a state whose file has no valid page."""
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "regard.sqlite3").write_bytes(b"x" * 5_000)
+    monkeypatch.setenv("REGARD_STATE", str(state))
+    return state
+
+
+def test_damaged_state_is_reported_and_left_alone(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(damaged.parent))
+    status, output = run("--no-test")
+    assert status == 1
+    assert "fault: the state cannot be used, because its file is damaged" in output
+    assert "folder: ~/state" in output
+    assert [each.name for each in damaged.iterdir()] == ["regard.sqlite3"]
+
+
+def test_usable_state_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REGARD_STATE", str(tmp_path / "new"))
+    state = report(with_test=False)["state"]
+    assert state == {"folder": str(tmp_path / "new"), "bytes": 0}
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "new").touch()
+    assert "cannot be written" in faults_of(report(with_test=False))[-1]
+
+
 def test_wrong_reference_is_a_fault() -> None:
     (model,) = models(Settings.model_validate({"models": ("ftp:what",)}))
     assert set(model) >= {"fault"}
@@ -135,13 +165,16 @@ def test_text_has_a_line_for_each_fact() -> None:
     ]
 
 
-def test_self_test_embeds_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_self_test_embeds_a_sentence(
+    folder: Path, damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REGARD_MODELS", str(folder))
     monkeypatch.setenv("REGARD_API_KEYS", "top-secret")
     found = self_test()
     assert [model["state"] for model in found["models"]] == ["ready"]
     assert found["embedding_size"] > 0
     assert faults_of({"models": [], "self-test": found}) == []
+    assert [each.name for each in damaged.iterdir()] == ["regard.sqlite3"]
 
 
 @pytest.mark.checkpoint

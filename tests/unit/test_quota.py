@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import InternalError, QuotaExceededError
+from service.errors import QuotaExceededError, UnavailableError
 from service.state import quota as quota_module
 from service.state.database import FILE, Database
 from service.state.quota import Quota, this_month
@@ -83,16 +83,27 @@ def test_processes_share_one_count(tmp_path: Path) -> None:
     assert used(Quota(Database(str(tmp_path)), 1_000)) == 150
 
 
-def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InternalError, match="REGARD_STATE"):
-        used(Quota(Database(str(tmp_path / "file")), 1))
+def test_state_that_fails_later_keeps_the_error_of_the_request(
+    quota: Quota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise UnavailableError("no state")
+
+    async def run() -> None:
+        async with quota.spent("a", 5):
+            monkeypatch.setattr(quota, "add", fail)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())
 
 
-def test_damaged_file_is_an_error_of_the_server(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"x" * 5_000)
-    with pytest.raises(InternalError, match="file is not a database"):
-        used(Quota(Database(str(tmp_path)), 1))
+def test_reader_does_not_wait_for_a_writer(quota: Quota) -> None:
+    asyncio.run(spend(quota, "a", 3))
+    other = Database(str(quota.database.folder))
+    with other.transaction() as connection:
+        connection.execute("UPDATE usage SET characters = 9")
+        assert used(quota) == 3
 
 
 def test_file_has_hashes_only_and_is_closed(tmp_path: Path) -> None:

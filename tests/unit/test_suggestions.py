@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import InternalError
+from service.errors import InvalidRequestError, UnavailableError
+from service.state import suggestions as suggestions_module
 from service.state.database import FILE, Database
-from service.state.suggestions import Suggestion, SuggestionStore
+from service.state.suggestions import MAX_CHARS, Suggestion, SuggestionStore
 
 
 def number(index: int) -> Suggestion:
@@ -71,7 +72,34 @@ def test_time_is_stored(tmp_path: Path) -> None:
     assert abs(created - (tmp_path / FILE).stat().st_mtime) < 60
 
 
-def test_state_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InternalError, match="REGARD_STATE"):
-        add(tmp_path / "file", 0)
+@pytest.mark.parametrize(("name", "at"), [("q", 0), ("s", 1)])
+def test_long_text_is_refused(tmp_path: Path, name: str, at: int) -> None:
+    texts = ["a" * MAX_CHARS, "b" * MAX_CHARS]
+    store = SuggestionStore(Database(str(tmp_path)))
+    asyncio.run(store.add(Suggestion(*texts, "en", "pt")))
+    texts[at] += "a"
+    message = f"{name} has {MAX_CHARS + 1} characters; the limit is {MAX_CHARS}"
+    with pytest.raises(InvalidRequestError, match=message):
+        asyncio.run(store.add(Suggestion(*texts, "en", "pt")))
+    assert len(stored(tmp_path)) == 1
+
+
+def test_size_of_all_suggestions_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suggestions_module, "MAX_BYTES", 200_000)
+    store = SuggestionStore(Database(str(tmp_path)))
+    long = Suggestion("a" * MAX_CHARS, "b" * MAX_CHARS, "en", "pt")
+
+    async def add_many() -> None:
+        for _ in range(100):
+            await store.add(long)
+
+    with pytest.raises(UnavailableError, match=r"up to 200000; .* delete old suggestions"):
+        asyncio.run(add_many())
+    number = len(stored(tmp_path))
+    assert 5 < number < 11
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection, connection:
+        connection.execute("DELETE FROM suggestions WHERE id = 1")
+    asyncio.run(store.add(long))
+    assert len(stored(tmp_path)) == number

@@ -4,7 +4,6 @@ In version 2 a glossary has exactly one dictionary, and cannot be changed. A glo
 may have several dictionaries.
 """
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -56,7 +55,7 @@ async def create_glossary(request: Request) -> Response:
     services = services_of(request)
     body = await read_parameters(request, GlossaryRequest, services.settings.max_body_bytes)
     name, dictionary = checked_name(body.name), read_dictionary(body, services)
-    glossary = await asyncio.to_thread(services.glossaries.create, name, [dictionary])
+    glossary = await services.state.call(services.glossaries.create, name, [dictionary])
     return JSONResponse(_body(glossary), 201)
 
 
@@ -64,7 +63,7 @@ async def create_glossary(request: Request) -> Response:
 async def list_glossaries(request: Request) -> Response:
     """Lists the glossaries with one dictionary."""
     services = await checked(request)
-    glossaries = await asyncio.to_thread(services.glossaries.all)
+    glossaries = await services.state.call(services.glossaries.all)
     return JSONResponse({"glossaries": [_body(each) for each in glossaries if _is_single(each)]})
 
 
@@ -84,7 +83,7 @@ async def get_entries(request: Request, glossary_id: str) -> Response:
     """Returns the entries of a glossary as tab-separated values."""
     services = await checked(request)
     (info,) = (await _single(services, glossary_id)).dictionaries
-    entries = await asyncio.to_thread(
+    entries = await services.state.call(
         services.glossaries.entries, glossary_id, info.source, info.target
     )
     return Response(write_tsv(entries), media_type=TSV)
@@ -94,7 +93,7 @@ async def get_entries(request: Request, glossary_id: str) -> Response:
 async def delete_glossary(request: Request, glossary_id: str) -> Response:
     """Deletes a glossary with all its dictionaries, even if it has several."""
     services = await checked(request)
-    await asyncio.to_thread(services.glossaries.remove, glossary_id)
+    await services.state.call(services.glossaries.remove, glossary_id)
     return Response(status_code=204)
 
 
@@ -169,7 +168,7 @@ async def _single(services: Services, glossary_id: str) -> Glossary:
     Raises:
         NotFoundError: The glossary does not exist, or it does not have exactly one dictionary.
     """
-    glossary = await asyncio.to_thread(services.glossaries.get, glossary_id)
+    glossary = await services.state.call(services.glossaries.get, glossary_id)
     if not _is_single(glossary):
         number = len(glossary.dictionaries)
         details = f"it has {number} dictionaries; use /v3/glossaries/{glossary_id}"

@@ -3,7 +3,6 @@
 In version 3 a glossary may have several dictionaries, and can be changed.
 """
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -59,7 +58,7 @@ async def create_glossary(request: Request) -> Response:
         raise InvalidRequestError(error_texts.missing("dictionaries").text, param="dictionaries")
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
     name = checked_name(body.name)
-    glossary = await asyncio.to_thread(services.glossaries.create, name, dictionaries)
+    glossary = await services.state.call(services.glossaries.create, name, dictionaries)
     return JSONResponse(_body(glossary), 201)
 
 
@@ -67,7 +66,7 @@ async def create_glossary(request: Request) -> Response:
 async def list_glossaries(request: Request) -> Response:
     """Lists all glossaries, without their entries."""
     services = await checked(request)
-    glossaries = await asyncio.to_thread(services.glossaries.all)
+    glossaries = await services.state.call(services.glossaries.all)
     return JSONResponse({"glossaries": [_body(each) for each in glossaries]})
 
 
@@ -77,7 +76,7 @@ async def list_glossaries(request: Request) -> Response:
 async def get_glossary(request: Request, glossary_id: str) -> Response:
     """Returns a glossary without its entries."""
     services = await checked(request)
-    return JSONResponse(_body(await asyncio.to_thread(services.glossaries.get, glossary_id)))
+    return JSONResponse(_body(await services.state.call(services.glossaries.get, glossary_id)))
 
 
 @router.patch(
@@ -91,7 +90,7 @@ async def change_glossary(request: Request, glossary_id: str) -> Response:
     services = services_of(request)
     body = await read_parameters(request, GlossaryChange, services.settings.max_body_bytes)
     if body.name is None and not body.dictionaries:
-        await asyncio.to_thread(services.glossaries.get, glossary_id)  # an unknown id gets 404
+        await services.state.call(services.glossaries.get, glossary_id)  # an unknown id gets 404
         raise InvalidRequestError(
             error_texts.missing("dictionaries").text,
             details="send name, dictionaries, or both",
@@ -99,7 +98,9 @@ async def change_glossary(request: Request, glossary_id: str) -> Response:
         )
     name = None if body.name is None else checked_name(body.name)
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
-    glossary = await asyncio.to_thread(services.glossaries.change, glossary_id, name, dictionaries)
+    glossary = await services.state.call(
+        services.glossaries.change, glossary_id, name, dictionaries
+    )
     return JSONResponse(_body(glossary))
 
 
@@ -107,7 +108,7 @@ async def change_glossary(request: Request, glossary_id: str) -> Response:
 async def delete_glossary(request: Request, glossary_id: str) -> Response:
     """Deletes a glossary."""
     services = await checked(request)
-    await asyncio.to_thread(services.glossaries.remove, glossary_id)
+    await services.state.call(services.glossaries.remove, glossary_id)
     return Response(status_code=204)
 
 
@@ -122,7 +123,7 @@ async def replace_dictionary(request: Request, glossary_id: str) -> Response:
     services = services_of(request)
     body = await read_parameters(request, DictionaryRequest, services.settings.max_body_bytes)
     dictionary = read_dictionary(body, services)
-    info = await asyncio.to_thread(services.glossaries.replace, glossary_id, dictionary)
+    info = await services.state.call(services.glossaries.replace, glossary_id, dictionary)
     return JSONResponse(_dictionary_body(info))
 
 
@@ -136,7 +137,7 @@ async def delete_dictionary(request: Request, glossary_id: str) -> Response:
     """Deletes a dictionary of a glossary."""
     services = services_of(request)
     source, target = await _languages(request)
-    await asyncio.to_thread(services.glossaries.remove_dictionary, glossary_id, source, target)
+    await services.state.call(services.glossaries.remove_dictionary, glossary_id, source, target)
     return Response(status_code=204)
 
 
@@ -150,7 +151,7 @@ async def get_entries(request: Request, glossary_id: str) -> Response:
     """Returns the entries of a dictionary."""
     services = services_of(request)
     source, target = await _languages(request)
-    entries = await asyncio.to_thread(services.glossaries.entries, glossary_id, source, target)
+    entries = await services.state.call(services.glossaries.entries, glossary_id, source, target)
     dictionary = {"source_lang": source, "target_lang": target, "entries": write_tsv(entries)}
     return JSONResponse({"dictionaries": [{**dictionary, "entries_format": "tsv"}]})
 
