@@ -4,6 +4,7 @@ A glossary has dictionaries. A dictionary has terms in one language, and their t
 another.
 """
 
+import asyncio
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -11,17 +12,30 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from sqlite3 import Connection
 
-from service.errors import SHOWN_CHARS, InvalidRequestError, NotFoundError
-from service.state.database import Database
+from service.errors import (
+    SHOWN_CHARS,
+    InvalidRequestError,
+    NotFoundError,
+    RequestTooLargeError,
+)
+from service.state.database import Database, stored_bytes
 from service.text.glossary.terms import Terms
 
 MAX_GLOSSARIES = 1_000
 """Largest number of glossaries of a server. DeepL has the same limit."""
 
-KEPT_TERMS = 16
-"""Largest number of `Terms` objects that a process keeps.
+MAX_ENTRIES = 100_000
+"""Largest number of entries of a dictionary. Their index takes about 80 MB and a second."""
 
-Each object has the terms of the dictionaries that a request uses together.
+MAX_BYTES = 512 * 1024 * 1024
+"""Size of the stored data from which on nothing is added to the glossaries."""
+
+KEPT_TERMS = 16
+KEPT_ENTRIES = 250_000
+"""KEPT_TERMS and KEPT_ENTRIES limit the `Terms` objects that a process keeps, and their entries.
+
+Each object has the terms of the dictionaries that a request uses together. The last one is kept
+even if it alone has more entries.
 """
 
 
@@ -69,8 +83,8 @@ class Glossary:
 class GlossaryStore:
     """Stores glossaries, which all API keys share.
 
-    The methods block their thread, so do not call them in the thread of the event loop. Each method
-    raises InternalError if the database cannot be used.
+    The methods block their thread, except `terms`. Call them with `Database.call`. Each method
+    raises UnavailableError if the database cannot be used.
 
     Args:
         database: Holds the glossaries.
@@ -78,7 +92,8 @@ class GlossaryStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._terms: dict[tuple[str, ...], Terms] = {}
+        self._terms: dict[tuple[str, ...], tuple[Terms, int]] = {}
+        self._indexing = asyncio.Lock()
 
     def create(self, name: str, dictionaries: Sequence[Dictionary]) -> Glossary:
         """Stores a new glossary.
@@ -87,8 +102,13 @@ class GlossaryStore:
         last entry is kept.
 
         Raises:
-            InvalidRequestError: The server already has MAX_GLOSSARIES glossaries.
+            InvalidRequestError: The server already has MAX_GLOSSARIES glossaries, or no room.
+            RequestTooLargeError: A dictionary would have more than MAX_ENTRIES entries.
         """
+        merged: dict[tuple[str, str], dict[str, str]] = {}
+        for each in dictionaries:
+            merged.setdefault((each.source, each.target), {}).update(each.entries)
+        rows = [_row(Dictionary(*direction, entries)) for direction, entries in merged.items()]
         with self.database.transaction() as connection:
             (number,) = connection.execute("SELECT COUNT(*) FROM glossaries").fetchone()
             if number >= MAX_GLOSSARIES:
@@ -102,16 +122,13 @@ class GlossaryStore:
                 "INSERT INTO glossaries (id, name, created) VALUES (?, ?, ?)",
                 (glossary, name, created.replace("+00:00", "Z")),
             )
-            merged: dict[tuple[str, str], dict[str, str]] = {}
-            for each in dictionaries:
-                merged.setdefault((each.source, each.target), {}).update(each.entries)
-            for direction, entries in merged.items():
-                _write(connection, glossary, Dictionary(*direction, entries))
+            for row in rows:
+                _write(connection, glossary, row)
             return _read(connection, glossary)
 
     def all(self) -> list[Glossary]:
         """Returns all glossaries, from the oldest to the newest."""
-        with self.database.transaction() as connection:
+        with self.database.transaction(has_writes=False) as connection:
             ids = connection.execute("SELECT id FROM glossaries ORDER BY created, rowid").fetchall()
             return [_read(connection, glossary) for (glossary,) in ids]
 
@@ -121,7 +138,7 @@ class GlossaryStore:
         Raises:
             NotFoundError: No glossary has this id.
         """
-        with self.database.transaction() as connection:
+        with self.database.transaction(has_writes=False) as connection:
             return _read(connection, glossary)
 
     def entries(self, glossary: str, source: str, target: str) -> dict[str, str]:
@@ -130,7 +147,7 @@ class GlossaryStore:
         Raises:
             NotFoundError: There is no such dictionary.
         """
-        with self.database.transaction() as connection:
+        with self.database.transaction(has_writes=False) as connection:
             _read(connection, glossary)
             return _entries(connection, glossary, source, target)
 
@@ -144,6 +161,8 @@ class GlossaryStore:
 
         Raises:
             NotFoundError: There is no such glossary.
+            InvalidRequestError: The server has no room.
+            RequestTooLargeError: A dictionary would have more than MAX_ENTRIES entries.
         """
         with self.database.transaction() as connection:
             old = _read(connection, glossary)
@@ -153,7 +172,8 @@ class GlossaryStore:
             for each in dictionaries:
                 direction = each.source, each.target
                 stored = _entries(connection, glossary, *direction) if direction in known else {}
-                _write(connection, glossary, Dictionary(*direction, {**stored, **each.entries}))
+                merged = Dictionary(*direction, {**stored, **each.entries})
+                _write(connection, glossary, _row(merged))
                 known.add(direction)
             return _read(connection, glossary)
 
@@ -162,10 +182,13 @@ class GlossaryStore:
 
         Raises:
             NotFoundError: There is no such glossary.
+            InvalidRequestError: The server has no room.
+            RequestTooLargeError: The dictionary has more than MAX_ENTRIES entries.
         """
+        row = _row(dictionary)
         with self.database.transaction() as connection:
             _read(connection, glossary)
-            _write(connection, glossary, dictionary)
+            _write(connection, glossary, row)
         return DictionaryInfo(dictionary.source, dictionary.target, len(dictionary.entries))
 
     def remove(self, glossary: str) -> None:
@@ -193,7 +216,7 @@ class GlossaryStore:
             if not deleted.rowcount:
                 raise _no_dictionary(source, target)
 
-    def terms(self, glossaries: Sequence[str], source: str, target: str) -> Terms:
+    async def terms(self, glossaries: Sequence[str], source: str, target: str) -> Terms:
         """Returns the terms that one or more glossaries have for two languages.
 
         If several glossaries have the same source term, the first one in `glossaries` is used.
@@ -202,30 +225,48 @@ class GlossaryStore:
             NotFoundError: A glossary does not exist, or no glossary has a dictionary for the
                 languages.
         """
-        with self.database.transaction() as connection:
-            versions = []
+        wanted = glossaries, source, target
+        rows = await self.database.call(self._dictionaries, "version", *wanted)
+        key = tuple(version for (version,) in rows)
+        if key not in self._terms:
+            async with self._indexing:  # one index at a time, and none twice
+                rows = await self.database.call(self._dictionaries, "version, entries", *wanted)
+                key = tuple(version for version, _ in rows)
+                if key not in self._terms:
+                    entries = [entries for _, entries in rows]
+                    self._keep(key, *await asyncio.to_thread(_index, entries))
+        self._terms[key] = self._terms.pop(key)  # it is now the last one to be dropped
+        return self._terms[key][0]
+
+    def _dictionaries(
+        self, columns: str, glossaries: Sequence[str], source: str, target: str
+    ) -> list[tuple[str, ...]]:
+        """Returns columns of the dictionaries that glossaries have for two languages."""
+        query = f"SELECT {columns} FROM dictionaries WHERE (glossary, source, target) = (?, ?, ?)"
+        rows: list[tuple[str, ...]] = []
+        with self.database.transaction(has_writes=False) as connection:
             for glossary in glossaries:
                 _read(connection, glossary)
-                versions += connection.execute(
-                    "SELECT version, glossary FROM dictionaries "
-                    "WHERE (glossary, source, target) = (?, ?, ?)",
-                    (glossary, source, target),
-                ).fetchall()
-            if not versions:
-                raise _no_dictionary(source, target)
-            key = tuple(version for version, _ in versions)
-            if key not in self._terms:
-                entries: dict[str, str] = {}
-                for _, glossary in reversed(versions):
-                    entries |= _entries(connection, glossary, source, target)
-                self._keep(key, Terms(entries))
-            return self._terms[key]
+                rows += connection.execute(query, (glossary, source, target)).fetchall()
+        if not rows:
+            raise _no_dictionary(source, target)
+        return rows
 
-    def _keep(self, versions: tuple[str, ...], terms: Terms) -> None:
-        """Keeps a `Terms` object for later requests; drops the oldest one if there are too many."""
-        if len(self._terms) >= KEPT_TERMS:
+    def _keep(self, versions: tuple[str, ...], terms: Terms, number: int) -> None:
+        """Keeps terms for later requests, and drops the terms whose last use is the oldest."""
+        self._terms[versions] = terms, number
+        while len(self._terms) > KEPT_TERMS or (
+            len(self._terms) > 1 and sum(size for _, size in self._terms.values()) > KEPT_ENTRIES
+        ):
             del self._terms[next(iter(self._terms))]
-        self._terms[versions] = terms
+
+
+def _index(dictionaries: Sequence[str]) -> tuple[Terms, int]:
+    """Returns the terms of dictionaries in JSON, and their number; the first one has priority."""
+    entries: dict[str, str] = {}
+    for each in reversed(dictionaries):
+        entries |= json.loads(each)
+    return Terms(entries), len(entries)
 
 
 def _read(connection: Connection, glossary: str) -> Glossary:
@@ -255,18 +296,38 @@ def _entries(connection: Connection, glossary: str, source: str, target: str) ->
     return entries
 
 
-def _write(connection: Connection, glossary: str, dictionary: Dictionary) -> None:
+def _row(dictionary: Dictionary) -> tuple[str, str, str, int, str]:
+    """Returns the columns of a dictionary after its glossary.
+
+    Raises:
+        RequestTooLargeError: The dictionary has more than MAX_ENTRIES entries.
+    """
+    source, target, number = dictionary.source, dictionary.target, len(dictionary.entries)
+    if number > MAX_ENTRIES:
+        raise RequestTooLargeError(
+            f"the dictionary from {source} to {target} would have {number} entries; the limit is "
+            f"{MAX_ENTRIES}, so store the others in another glossary"
+        )
+    entries = json.dumps(dict(dictionary.entries), ensure_ascii=False)
+    return source, target, str(uuid.uuid4()), number, entries
+
+
+def _write(connection: Connection, glossary: str, row: tuple[str, str, str, int, str]) -> None:
+    """Stores a dictionary.
+
+    Raises:
+        InvalidRequestError: The stored data has more than MAX_BYTES bytes.
+    """
+    if (size := stored_bytes(connection)) > MAX_BYTES:
+        raise InvalidRequestError(
+            "Too many glossaries",
+            details=f"the stored data has {size} bytes, and the limit is {MAX_BYTES}; delete a "
+            "glossary",
+        )
     connection.execute(
         "INSERT OR REPLACE INTO dictionaries (glossary, source, target, version, number, entries) "
         "VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            glossary,
-            dictionary.source,
-            dictionary.target,
-            str(uuid.uuid4()),
-            len(dictionary.entries),
-            json.dumps(dict(dictionary.entries), ensure_ascii=False),
-        ),
+        (glossary, *row),
     )
 
 

@@ -1,15 +1,18 @@
 """The store of glossaries: what it keeps, changes and deletes, and terms that stay current."""
 
+import asyncio
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from service.errors import InvalidRequestError, NotFoundError
+from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
 from service.state import glossaries as glossaries_module
 from service.state.database import Database
 from service.state.glossaries import KEPT_TERMS, Dictionary, DictionaryInfo, GlossaryStore
+from service.text.glossary.terms import Terms
 
 ENPT = Dictionary("en", "pt", {"house": "mansão", "cat": "felino"})
 PTEN = Dictionary("pt", "en", {"casa": "mansion"})
@@ -20,8 +23,12 @@ def store(tmp_path: Path) -> GlossaryStore:
     return GlossaryStore(Database(str(tmp_path)))
 
 
+def terms(store: GlossaryStore, *ids: str) -> Terms:
+    return asyncio.run(store.terms(ids, "en", "pt"))
+
+
 def targets(store: GlossaryStore, sentence: str, *ids: str) -> list[str]:
-    return [match.target for match in store.terms(ids, "en", "pt").find(sentence)]
+    return [match.target for match in terms(store, *ids).find(sentence)]
 
 
 def test_glossary_comes_back_in_every_process(store: GlossaryStore, tmp_path: Path) -> None:
@@ -81,7 +88,7 @@ def test_terms_are_those_of_the_last_change(store: GlossaryStore, tmp_path: Path
     assert targets(store, "a cat", glossary) == ["gato"]
     other.remove(glossary)
     with pytest.raises(NotFoundError):
-        store.terms([glossary], "en", "pt")
+        terms(store, glossary)
 
 
 def test_first_of_several_glossaries_has_priority(store: GlossaryStore) -> None:
@@ -91,11 +98,58 @@ def test_first_of_several_glossaries_has_priority(store: GlossaryStore) -> None:
     assert targets(store, "a cat, a house", second, first) == ["felino", "mansão"]
 
 
-def test_terms_are_kept_for_later_requests(store: GlossaryStore) -> None:
+def test_terms_that_were_used_last_are_kept(store: GlossaryStore) -> None:
     ids = [store.create(str(number), [ENPT]).id for number in range(KEPT_TERMS + 1)]
-    kept = [store.terms([each], "en", "pt") for each in ids]
-    assert store.terms([ids[-1]], "en", "pt") is kept[-1]
-    assert store.terms([ids[0]], "en", "pt") is not kept[0]
+    first, second, *_ = [terms(store, each) for each in ids[:-1]]
+    assert terms(store, ids[0]) is first
+    last = terms(store, ids[-1])  # drops the second one
+    assert terms(store, ids[0]) is first
+    assert terms(store, ids[-1]) is last
+    assert terms(store, ids[1]) is not second
+
+
+def test_number_of_kept_entries_is_limited(
+    store: GlossaryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glossaries_module, "KEPT_ENTRIES", 5)
+    ids = [store.create(str(number), [ENPT]).id for number in range(3)]
+    kept = [terms(store, each) for each in ids]
+    assert [terms(store, each) is it for each, it in zip(ids[1:], kept[1:], strict=True)] == [
+        True,
+        True,
+    ]
+    assert terms(store, ids[0]) is not kept[0]
+    large = store.create("c", [Dictionary("en", "pt", dict.fromkeys("abcdef", "x"))]).id
+    assert terms(store, large) is terms(store, large)
+
+
+def test_glossaries_are_stored_while_an_index_is_built(
+    store: GlossaryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released = threading.Event(), threading.Event()
+    built: list[object] = []
+
+    def slow(entries: dict[str, str]) -> Terms:
+        built.append(entries)
+        begun.set()
+        assert released.wait(60)
+        return Terms(entries)
+
+    async def run() -> None:
+        monkeypatch.setattr(glossaries_module, "Terms", slow)
+        glossary = store.create("Estate", [ENPT]).id
+        waiting = [asyncio.create_task(store.terms([glossary], "en", "pt")) for _ in range(3)]
+        await asyncio.to_thread(begun.wait)
+        other = GlossaryStore(Database(str(tmp_path)))
+        for each in (store, other):  # the same process, and another
+            await each.database.call(each.create, "second", [PTEN])
+        assert not any(task.done() for task in waiting)
+        released.set()
+        first, *others = await asyncio.gather(*waiting)
+        assert all(each is first for each in others)
+
+    asyncio.run(run())
+    assert len(built) == 1
 
 
 UNKNOWN: dict[str, Callable[[GlossaryStore, str], object]] = {
@@ -105,7 +159,7 @@ UNKNOWN: dict[str, Callable[[GlossaryStore, str], object]] = {
     "replace": lambda store, one: store.replace(one, ENPT),
     "remove": lambda store, one: store.remove(one),
     "remove_dictionary": lambda store, one: store.remove_dictionary(one, "en", "pt"),
-    "terms": lambda store, one: store.terms([one], "en", "pt"),
+    "terms": lambda store, one: terms(store, one),
 }
 
 
@@ -132,6 +186,34 @@ def test_number_of_glossaries_is_limited(
     store.create("a", [ENPT])
     with pytest.raises(InvalidRequestError, match="Too many glossaries"):
         store.create("b", [ENPT])
+
+
+def test_number_of_entries_is_limited(
+    store: GlossaryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glossaries_module, "MAX_ENTRIES", 2)
+    glossary = store.create("a", [ENPT]).id
+    more = Dictionary("en", "pt", {"sea": "mar"})
+    for change in (
+        lambda: store.create("b", [ENPT, more]),
+        lambda: store.change(glossary, None, [more]),
+        lambda: store.replace(glossary, Dictionary("en", "pt", {**ENPT.entries, "sea": "mar"})),
+    ):
+        with pytest.raises(RequestTooLargeError, match=r"would have 3 entries; the limit is 2"):
+            change()
+    assert [each.id for each in store.all()] == [glossary]
+    assert store.entries(glossary, "en", "pt") == ENPT.entries
+
+
+def test_size_of_all_glossaries_is_limited(
+    store: GlossaryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glossary = store.create("a", [ENPT]).id
+    monkeypatch.setattr(glossaries_module, "MAX_BYTES", 1)
+    with pytest.raises(InvalidRequestError, match="Too many glossaries") as caught:
+        store.change(glossary, None, [PTEN])
+    assert "the limit is 1; delete a glossary" in caught.value.details
+    store.remove(glossary)
 
 
 def test_dictionaries_of_the_same_languages_become_one(store: GlossaryStore) -> None:

@@ -5,7 +5,6 @@ They find texts, languages, options and terms, and count characters for the quot
 A dialect is one API of the server, such as LibreTranslate's or DeepL's.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import lru_cache
@@ -116,7 +115,7 @@ async def find_terms(
     if not glossaries or source is None:
         return None
     languages = base_language(source), base_language(target)
-    return await asyncio.to_thread(services.glossaries.terms, glossaries, *languages)
+    return await services.glossaries.terms(glossaries, *languages)
 
 
 async def translate(
