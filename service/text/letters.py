@@ -20,3 +20,9 @@ def has_letters(text: str) -> bool:
 def has_words(text: str) -> bool:
     """Returns whether a text has a letter or a digit."""
     return _LETTER_OR_DIGIT.search(text) is not None
+
+
+def words_start(text: str) -> int:
+    """Returns the place of the first letter or digit of a text; its length if there is none."""
+    found = _LETTER_OR_DIGIT.search(text)
+    return len(text) if found is None else found.start()

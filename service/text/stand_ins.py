@@ -10,18 +10,41 @@ its spans.
 """
 
 import re
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import islice, pairwise
+from typing import NamedTuple
 
 from service.text.protection import MARKER
 
-VARIANTS: tuple[Callable[[int], str], ...] = (
-    lambda number: f"XYZ{number}",
-    lambda number: f"A{number}B",
-    lambda number: f"({number})",
-)
-"""Functions that spell the stand-in with a given number, in the order in which they are tried."""
+
+class Variant(NamedTuple):
+    """One way to spell stand-ins.
+
+    Attributes:
+        before: Text before the number of a stand-in.
+        after: Text after this number.
+        anywhere: Pattern of every such stand-in, also inside a word. Its group is the number.
+        apart: Pattern of every such stand-in that is not inside a word. Its group is the number.
+    """
+
+    before: str
+    after: str
+    anywhere: re.Pattern[str]
+    apart: re.Pattern[str]
+
+
+def _variant(before: str, after: str) -> Variant:
+    core = rf"{re.escape(before)}([1-9][0-9]{{0,8}}+){re.escape(after)}"
+    first = "" if before == "(" else r"(?<!\w)"
+    last = "" if after == ")" else r"(?!\w)"
+    patterns = (core, f"{first}{core}{last}")
+    return Variant(before, after, *(re.compile(each, re.IGNORECASE) for each in patterns))
+
+
+VARIANTS = (_variant("XYZ", ""), _variant("A", "B"), _variant("(", ")"))
+"""Spellings of stand-ins, in the order in which they are tried."""
 
 OPENING = "([{\"'"
 """Characters after which a stand-in needs no space."""
@@ -56,62 +79,77 @@ class Carrier:
     Attributes:
         text: The sentence that the model translates.
         stand_ins: Stand-ins in the order of the source.
+        variant: Spelling of the stand-ins.
     """
 
     text: str
     stand_ins: tuple[StandIn, ...]
+    variant: Variant
 
     def place(self, place: int) -> int:
         """Converts a place in the sentence to the same place in the carrier's text."""
-        shift = 0
-        for each in self.stand_ins:
-            if each.start < place:
-                shift = each.end - each.start - 1
-        return place + shift
+        number = bisect_left(self.stand_ins, place, key=lambda each: each.start)
+        if not number:
+            return place
+        last = self.stand_ins[number - 1]
+        return place + last.end - last.start - 1
 
-    def behind(self, translation: str, place: int) -> int:
-        """Moves a place inside a stand-in of a translation to the end of this stand-in.
+    def behind(self, translation: str, places: Sequence[int]) -> list[int]:
+        """Moves each place inside a stand-in of a translation to the end of this stand-in.
 
-        Any other place stays the same. A tag at the returned place splits no stand-in.
+        All other places stay the same. A tag at a returned place splits no stand-in.
         """
-        for each in self.stand_ins:
-            for found in re.finditer(re.escape(each.spelling), translation, re.IGNORECASE):
-                if found.start() < place < found.end():
-                    return found.end()
-        return place
+        spans = [
+            found.span()
+            for found in self.variant.anywhere.finditer(translation)
+            if int(found[1]) <= len(self.stand_ins)
+        ]
+        ends = [end for _, end in spans]
+        moved = []
+        for place in places:
+            number = bisect_left(ends, place)
+            is_inside = number < len(spans) and spans[number][0] < place
+            moved.append(ends[number] if is_inside else place)
+        return moved
 
     def restore(self, translation: str) -> str | None:
         """Returns a translation with markers in place of the stand-ins.
 
         The result is None if the translation does not have each stand-in exactly once.
         """
-        for each in self.stand_ins:
-            pattern = _pattern(each.spelling)
-            found = pattern.findall(translation)
-            if len(found) != 1:
-                return None
-            translation = pattern.sub(partial(_joined, each), translation)
-        return translation
+        found = _find(self.variant, len(self.stand_ins), translation)
+        if sorted(number for number, _, _ in found) != [*range(1, len(self.stand_ins) + 1)]:
+            return None
+        edges = [0, *(edge for _, *span in found for edge in span), len(translation)]
+        # parts[2 * i] is the text before the stand-in parts[2 * i + 1], and after the one before.
+        parts = [translation[first:last] for first, last in pairwise(edges)]
+        places = {number: 2 * index + 1 for index, (number, _, _) in enumerate(found)}
+        for number, each in enumerate(self.stand_ins, 1):
+            _put(each, parts, places[number])
+        return "".join(parts)
 
 
-def carry(sentence: str, variant: int) -> Carrier | None:
+def carry(sentence: str, variant: int, limit: int) -> Carrier | None:
     """Returns a sentence with a stand-in for each marker.
 
     Args:
         sentence: A sentence with markers.
         variant: Index in VARIANTS.
+        limit: Largest number of tokens of a sentence. A stand-in has at least one token.
 
     Returns:
-        The carrier; None if the sentence already contains one of the stand-ins.
+        The carrier; None if the sentence has more than `limit` markers, or already contains one of
+        the stand-ins.
     """
-    spell = VARIANTS[variant]
+    spelled = VARIANTS[variant]
+    markers = [*islice(MARKER.finditer(sentence), limit + 1)]
+    if len(markers) > limit or _find(spelled, len(markers), sentence):
+        return None
     stand_ins: list[StandIn] = []
     parts: list[str] = []
     end = length = 0
-    for match in MARKER.finditer(sentence):
-        spelling = spell(len(stand_ins) + 1)
-        if _pattern(spelling).search(sentence):
-            return None
+    for number, match in enumerate(markers, 1):
+        spelling = f"{spelled.before}{number}{spelled.after}"
         before = sentence[match.start() - 1 : match.start()]
         after = sentence[match.end() : match.end() + 1]
         gap = " " if before and not before.isspace() and before not in OPENING else ""
@@ -121,7 +159,7 @@ def carry(sentence: str, variant: int) -> Carrier | None:
         length += len(added)
         end = match.end()
         stand_ins.append(StandIn(spelling, match[0], before, after, match.start(), length))
-    return Carrier("".join([*parts, sentence[end:]]), tuple(stand_ins))
+    return Carrier("".join([*parts, sentence[end:]]), tuple(stand_ins), spelled)
 
 
 def split_at_markers(sentence: str) -> list[str]:
@@ -129,22 +167,33 @@ def split_at_markers(sentence: str) -> list[str]:
     return [part for part in re.split(f"({MARKER.pattern})", sentence) if part]
 
 
-def _pattern(spelling: str) -> re.Pattern[str]:
-    before = r"(?<!\w)" if spelling[0].isalnum() else ""
-    after = r"(?!\w)" if spelling[-1].isalnum() else ""
-    return re.compile(rf"( ?){before}{re.escape(spelling)}{after}( ?)", re.IGNORECASE)
+def _find(variant: Variant, number: int, text: str) -> list[tuple[int, int, int]]:
+    """Returns the number, the start and the end of each of the first `number` stand-ins."""
+    found = ((int(each[1]), *each.span()) for each in variant.apart.finditer(text))
+    return [each for each in found if each[0] <= number]
 
 
-def _joined(each: StandIn, match: re.Match[str]) -> str:
-    """Returns the marker for a match of a stand-in, with the spaces that are kept beside it.
+def _put(each: StandIn, parts: list[str], place: int) -> None:
+    """Puts the marker in place of a stand-in, and removes spaces beside it.
 
     A space may separate the stand-in from a character of the translation. The space is removed if
     the span touches a similar character on the same side in the source.
+
+    Args:
+        each: The stand-in.
+        parts: Parts of the translation; an empty text is between neighbouring stand-ins.
+        place: Index of the stand-in in `parts`.
     """
-    text, (first, last) = match.string, match.span()
-    before = "" if _is_alike(each.before, text[first - 1 : first]) else match[1]
-    after = "" if _is_alike(each.after, text[last : last + 1]) else match[2]
-    return f"{before}{each.marker}{after}"
+    parts[place] = each.marker
+    before, after = parts[place - 1], parts[place + 1]
+    if before.endswith(" "):
+        beside = before[-2:-1] or "".join(parts[place - 2 : place - 1])[-1:]
+        if _is_alike(each.before, beside):
+            parts[place - 1] = before[:-1]
+    if after.startswith(" "):
+        beside = after[1:2] or "".join(parts[place + 2 : place + 3])[:1]
+        if _is_alike(each.after, beside):
+            parts[place + 1] = after[1:]
 
 
 def _is_alike(source: str, target: str) -> bool:

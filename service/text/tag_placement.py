@@ -5,6 +5,7 @@ piece. It also stays inside the element that surrounds it in the source. Element
 change their order if their words do.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -133,9 +134,11 @@ class Placement:
             within: Target words among which the elements are placed.
         """
         chosen: list[tuple[Span, int]] = []
+        gaps = [within]
         for number in sorted(range(len(elements)), key=lambda n: self._rank(elements[n])):
-            taken = [span for span, _ in chosen]
-            chosen.append((self._choose(elements[number], _gaps(within, taken)), number))
+            span = self._choose(elements[number], gaps)
+            chosen.append((span, number))
+            gaps = _without(gaps, span)
         for span, number in sorted(chosen):
             element = elements[number]
             if element.tags[0]:
@@ -268,13 +271,20 @@ class Placement:
         return self._start(element, span) if first == last else self.words.target_words[last - 1][1]
 
 
-def _gaps(within: Span, taken: Sequence[Span]) -> list[Span]:
-    """Returns the parts of a span that are not taken, in order. A part may be empty."""
-    gaps, start = [], within[0]
-    for first, last in sorted(taken):
-        gaps.append((start, first))
-        start = last
-    return [*gaps, (start, within[1])]
+def _without(gaps: Sequence[Span], span: Span) -> list[Span]:
+    """Removes a span from the gap that contains it, which may leave two gaps.
+
+    Each gap occurs only once in the result, so many empty spans at one place leave few gaps.
+    """
+    left: dict[Span, None] = {}
+    is_taken = False
+    for first, last in gaps:
+        if not is_taken and first <= span[0] and span[1] <= last:
+            is_taken = True
+            left |= {(first, span[0]): None, (span[1], last): None}
+        else:
+            left[first, last] = None
+    return [*left]
 
 
 def _best_length(gains: NDArray[np.float64]) -> int:
@@ -304,9 +314,11 @@ def _anchors(words: WordAttention) -> dict[int, int]:
     """
     source = [words.source[first:last] for first, last in words.source_words]
     target = [words.target[first:last] for first, last in words.target_words]
+    numbers = {word: number for number, word in enumerate(source)}
+    counts = Counter(source), Counter(target)
     return {
-        number: source.index(word)
+        number: numbers[word]
         for number, word in enumerate(target)
         if any(char.isdigit() or char.isupper() for char in word)
-        and source.count(word) == target.count(word) == 1
+        and counts[0][word] == counts[1][word] == 1
     }

@@ -53,7 +53,7 @@ def prepare(text: str, route: tuple[Direction, ...]) -> Prepared:
     tokenizer = route[0].vocabularies.source
     protected = protect(text, tokenizer.unknown_in(text))
     chunked = chunk_sentences(trim(one_sentence(protected.text), protected), tokenizer, LIMIT)
-    carriage = load(chunked, protected, tokenizer, LIMIT)
+    carriage = load(chunked, protected, {}, tokenizer, LIMIT)
     sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
     return Prepared(route, chunked.segments, sources, None, 0, carriage, LIMIT)
 

@@ -181,7 +181,7 @@ def test_search_in_long_numbers_is_linear(text: str) -> None:
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))
 def test_stand_ins_are_restored_in_any_order(variant: int) -> None:
     found = protect("Give {a} to {b}, now!", set("{}"))
-    carrier = carry(found.text, variant)
+    carrier = carry(found.text, variant, 100)
     assert carrier is not None
     first, second = (each.spelling for each in carrier.stand_ins)
     restored = carrier.restore(f"Agora, {second.lower()} recebe {first}!")
@@ -193,7 +193,7 @@ def test_stand_ins_are_restored_in_any_order(variant: int) -> None:
 
 def test_spaces_around_a_stand_in_are_those_of_the_source() -> None:
     found = protect("file{s} now!{x}", set("{}"))
-    carrier = carry(found.text, 0)
+    carrier = carry(found.text, 0, 100)
     assert carrier is not None
     assert carrier.text == "file XYZ1 now! XYZ2"
     restored = carrier.restore("arquivo XYZ1 agora! XYZ2")
@@ -202,4 +202,4 @@ def test_spaces_around_a_stand_in_are_those_of_the_source() -> None:
 
 
 def test_sentence_with_the_same_word_has_no_stand_ins() -> None:
-    assert carry(protect("XYZ1 is {a}", set("{}")).text, 0) is None
+    assert carry(protect("XYZ1 is {a}", set("{}")).text, 0, 100) is None

@@ -58,9 +58,9 @@ def prepare(text: str, route: tuple[Direction, ...]) -> Prepared:
     tokenizer = route[0].vocabularies.source
     words, tags = lift(protect_html(text, tokenizer.unknown_in(text)))
     chunked = chunk_sentences(trim(whole_lines(words.text), words), tokenizer, 60)
-    carriage = load(chunked, words, tokenizer, 60)
-    sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
     segments, inside = distribute(chunked.segments, tags)
+    carriage = load(chunked, words, inside, tokenizer, 60)
+    sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
     return Prepared(route, segments, sources, None, 0, carriage, 60, inside)
 
 
@@ -107,11 +107,20 @@ def test_only_sentences_with_tags_ask_for_attention(route: tuple[Direction, ...]
     assert [one.options for one in without.sentences(options)] == [options]
 
 
+def test_sentence_with_very_many_tags_is_translated_in_parts(
+    route: tuple[Direction, ...],
+) -> None:
+    """The placement of tags is recursive: 1,100 nested tags were once a RecursionError."""
+    some, many = (f"It {'<i>' * n}is cold{'</i>' * n} now." for n in (100, 1100))
+    assert prepare(some, route).carriage.carriers == {}
+    assert prepare(many, route).carriage.carriers == {0: None}
+
+
 def test_no_tag_splits_a_stand_in() -> None:
-    carrier = carry("See \U000f0000 now.", 2)
+    carrier = carry("See \U000f0000 now.", 2, 100)
     assert carrier is not None
     (stand_in,) = carrier.stand_ins
     translation = f"Veja {stand_in.spelling} agora."
-    places = [carrier.behind(translation, place) for place in range(len(translation) + 1)]
+    places = carrier.behind(translation, range(len(translation) + 1))
     end = 5 + len(stand_in.spelling)
     assert places == [end if 5 < place < end else place for place in range(len(translation) + 1)]

@@ -20,9 +20,10 @@ from service.tasks.threads import run_sized
 from service.tasks.translation.guards import PLACEHOLDER, GuardWarning, Reading, rejecting
 from service.tasks.translation.pivoting import PivotPipeline, Sentence
 from service.tasks.translation.prepared import Prepared
+from service.text.carriage import carried
 from service.text.chunking import ChunkedText, chunk_sentences
 from service.text.segmentation import one_sentence
-from service.text.stand_ins import VARIANTS, carry, split_at_markers
+from service.text.stand_ins import VARIANTS, split_at_markers
 
 
 @dataclass(slots=True)
@@ -71,10 +72,8 @@ class Place:
         tokenizer, _ = self.text.tokenizers
         if self.index in self.text.tags:
             options = replace(options, return_attention=True)
-        carrier = carry(self.sentence, variant)
-        ids = tokenizer.encode(carrier.text) if carrier else []
-        if len(ids) > self.text.max_tokens:
-            carrier = None
+        num_tags = len(self.text.tags.get(self.index, ()))
+        carrier, ids = carried(self.sentence, num_tags, variant, tokenizer, self.text.max_tokens)
         self.text.carriage.carriers[self.index] = carrier
         return Sentence([*ids, tokenizer.eos_id], self.text.route, options) if carrier else None
 

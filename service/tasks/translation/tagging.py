@@ -50,7 +50,8 @@ class TaggedPair:
         words = WordAttention(source.text, target.text, source_parts, target_parts, shares)
         placed = place_tags(self._tags(), words)
         if carrier := self.text.carriage.carriers.get(self.index):
-            placed = [(carrier.behind(target.text, place), marker) for place, marker in placed]
+            places = carrier.behind(target.text, [place for place, _ in placed])
+            placed = [*zip(places, (marker for _, marker in placed), strict=True)]
         return insert(target.text, placed)
 
     def _tags(self) -> list[Tag]:

@@ -309,9 +309,9 @@ class Translator:
         if request.protects:
             formatting = Formatting(chunked.segments.sentences, (source, request.target))
             lower_capitals(chunked, tokenizer, limit, source)
-        carriage = load(chunked, protected, tokenizer, limit)
-        sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
         segments, inside = distribute(chunked.segments, tags)
+        carriage = load(chunked, protected, inside, tokenizer, limit)
+        sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
         return Prepared(
             route,
             segments,

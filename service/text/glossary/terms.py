@@ -8,10 +8,11 @@ capitals matches only words that are spelled the same, or that are all in capita
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from service.text.letters import UNSPACED, has_words
+from service.text.letters import UNSPACED, words_start
 
 _TOKEN = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<symbol>[^\w\s])|_")
 _JOINERS = "_-\u2010\u2011"
@@ -83,10 +84,11 @@ class Terms:
         """Returns the terms of a sentence, in order; they do not overlap."""
         tokens = _tokens(sentence)
         folded = tuple(token.folded for token in tokens)
+        first = words_start(sentence)
         found: list[Match] = []
         at = 0
         while at < len(tokens):
-            match = self._match(sentence, tokens, folded, at)
+            match = self._match(sentence, tokens, folded, at, first)
             if match is None:
                 at += 1
                 continue
@@ -96,13 +98,26 @@ class Terms:
         return found
 
     def _match(
-        self, sentence: str, tokens: Sequence[_Token], folded: tuple[str, ...], at: int
+        self,
+        sentence: str,
+        tokens: Sequence[_Token],
+        folded: tuple[str, ...],
+        at: int,
+        first: int,
     ) -> Match | None:
-        """Returns the longest term at a token; `folded` has all tokens in lower case."""
+        """Returns the longest term at a token.
+
+        Args:
+            sentence: The sentence.
+            tokens: Tokens of the sentence.
+            folded: The tokens in lower case.
+            at: Index of the first token of the term.
+            first: Place of the sentence's first letter or digit.
+        """
         for length in self._lengths.get(folded[at], ()):
             given = tokens[at : at + length]
             for term in self._by_words.get(folded[at : at + length], ()):
-                is_first = not has_words(sentence[: given[0].start])
+                is_first = given[0].start <= first
                 target = _target(term, [token.text for token in given], is_first)
                 if target is not None and _is_whole(sentence, given[0].start, given[-1].end):
                     return Match(given[0].start, given[-1].end, target)
@@ -116,7 +131,10 @@ def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
     """
     words = [token.folded for token in _tokens(translation)]
     targets = [tuple(token.folded for token in _tokens(match.target)) for match in matches]
-    places = {target: _places(words, target) for target in targets}
+    starts: defaultdict[str, list[int]] = defaultdict(list)
+    for place, word in enumerate(words):
+        starts[word].append(place)
+    places = {target: _places(words, target, starts) for target in targets}
     is_free = [True] * len(words)
     missing = []
     for index in sorted(range(len(targets)), key=lambda index: -len(targets[index])):
@@ -130,10 +148,12 @@ def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
     return [matches[index] for index in sorted(missing)]
 
 
-def _places(words: Sequence[str], term: tuple[str, ...]) -> Iterator[int]:
-    """Yields the index of each word where a term begins."""
-    spans = zip(*(words[shift:] for shift in range(len(term))), strict=False)
-    return (place for place, span in enumerate(spans) if span == term)
+def _places(
+    words: Sequence[str], term: tuple[str, ...], starts: Mapping[str, Sequence[int]]
+) -> Iterator[int]:
+    """Yields the index of each word where a term begins; `starts` has the indices of each word."""
+    found = starts.get(term[0], ()) if term else ()
+    return (place for place in found if tuple(words[place : place + len(term)]) == term)
 
 
 def capitalized(term: str) -> str:

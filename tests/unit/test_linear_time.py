@@ -1,0 +1,260 @@
+"""The CPU time of each function that reads a text grows in proportion to the length of the text.
+
+The texts repeat a few characters: marks of markup, quotes, digits, spaces. A function with a nested
+loop, or a regular expression that searches from each place again, takes 64 times as long for a text
+that is 8 times as long.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from html import escape
+from types import CodeType, FrameType
+
+import numpy as np
+import pytest
+
+import service.text
+from model.checkpoints.load import ModelFiles
+from model.sequence import Hypothesis
+from model.tokenization.tokenizer import Tokenizer
+from service.errors import InvalidRequestError
+from service.tasks.translation.guards import Reading, rejecting
+from service.text import language_codes, xml_text
+from service.text.carriage import Carriage, load, trim
+from service.text.chunking import chunk_sentences
+from service.text.formatting.casing import is_title_case, sentence_case, with_case
+from service.text.formatting.formatting import Formatting, lower_capitals
+from service.text.formatting.punctuation import with_ending
+from service.text.glossary.entries import read_entries, write_tsv
+from service.text.glossary.terms import Terms, lacking
+from service.text.html import html_text
+from service.text.html.elements import unescaped
+from service.text.languages.function_words import unserved_language
+from service.text.letters import has_letters, has_words
+from service.text.markup import MarkupText
+from service.text.protection import protect
+from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
+from service.text.stand_ins import VARIANTS, carry, split_at_markers
+from service.text.tag_placement import WordAttention, place_tags
+from service.text.tags import distribute, insert, lift
+from service.text.xml_text import XmlRules
+
+LIMIT = 127
+RULES = XmlRules()
+LANGUAGES = ("en", "pt")
+TERMS = Terms({"a": "b", "a a": "c d", "[x]": "z", ". . .": "g", "1 1": "f", "a.": "e e"})
+
+UNITS = (
+    "<% a@a. a@ {{ {a { {% % %} {{} [x] [x]( ]( [ ( - * &# & &#1 &a %0 %( %(a 0% \" ' “ \u00ad "
+    ". a. A. a A /a / ~/ \\ a:\\ _a _ #a # <a> </a> <!-- <! <![ <? <!---> < </ <a <b> <i><b> a<b> "
+    "a<b>b</b> <b></b> a<br> <p> a<a/> <script> </body> <html> 1. 1, 1 -1 😀 a😀 \u200d e\u0301 "
+    "\u0301 é 世 世。 www. http:// http://a a.com a- com. ° ` `a $ ${ $a :a , ; ? ! … (a) a) ı İ "
+    "\U000f0000a a' 'a n't &amp; &#0; <![CDATA[ -> <0> \ufeff XYZ1 I THE ـ א"
+).split(" ")
+UNITS = [
+    *UNITS,
+    " ",
+    "\n",
+    "\t",
+    "a\n",
+    "\u00a0",
+    "a ",
+    "A ",
+    "- ",
+    " \n",
+    "a\tb\n",
+    "\x1e",
+    " (a)",
+]
+
+SHORT, LONG = 250, 2000
+"""Numbers of characters of the two texts with a unit."""
+
+FLOOR_SECONDS = 0.05
+"""CPU time below which a function is fast enough."""
+
+MAX_RATIO = 30
+"""Largest ratio of the CPU times for texts of LONG and SHORT characters: 8 is linear, 64 square."""
+
+NOT_CALLED = {"is_lower", "base_language", "is_untranslated"}
+"""Functions that read a list of words, a language code, or attributes."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer(built_in: ModelFiles) -> Tokenizer:
+    return Tokenizer(built_in.source_vocab)
+
+
+def carried(text: str, _: Tokenizer) -> None:
+    marked = protect(text, set()).text
+    for variant in range(len(VARIANTS)):
+        if carrier := carry(marked, variant, len(marked)):
+            carrier.restore(carrier.text)
+            carrier.behind(carrier.text, range(0, len(carrier.text), 7))
+            for place in range(0, len(marked), 7):
+                carrier.place(place)
+    split_at_markers(marked)
+
+
+def loaded(text: str, tokenizer: Tokenizer) -> None:
+    protected = protect(text, tokenizer.unknown_in(text))
+    segments = trim(one_sentence(protected.text), protected)
+    chunked = chunk_sentences(segments, tokenizer, LIMIT)
+    carriage = load(chunked, protected, {}, tokenizer, LIMIT)
+    for index, sentence in enumerate(chunked.segments.sentences):
+        carriage.restore(index, sentence)
+    protected.restore(protected.text)
+
+
+def with_capitals(text: str, _: Tokenizer) -> None:
+    protected = protect(text * 8, set())
+    carriage = Carriage(protected, {}, {0: protected.text}, {"\U0010fffd": "\U0010fffc"})
+    carriage.restore(0, protected.text)
+
+
+def in_markup(markup: MarkupText) -> None:
+    markup.keeps_order(markup.text)
+    markup.restore(markup.text)
+    trim(whole_lines(markup.text), markup)
+    words, tags = lift(markup)
+    segments = trim(split_sentences(words.text, "en"), words)
+    segments, inside = distribute(segments, tags)
+    for index, own in inside.items():
+        sentence = segments.sentences[index]
+        insert(sentence, [(tag.place, tag.marker) for tag in own])
+        spans = [(place, place + 1) for place in range(min(len(sentence), LIMIT))]
+        weights = np.eye(len(spans), dtype=np.float32)
+        with suppress(RecursionError):  # `load` leaves out sentences with so many tags
+            place_tags(own, WordAttention(sentence, sentence, spans, spans, weights))
+
+
+def in_html(text: str, tokenizer: Tokenizer) -> None:
+    in_markup(html_text.protect_html(f"One {text} two", tokenizer.unknown_in(unescaped(text))))
+    html_text.plain_text(text)
+
+
+def in_xml(text: str, _: Tokenizer) -> None:
+    with suppress(InvalidRequestError):
+        in_markup(xml_text.protect_xml(f"<p>{escape(text)}</p>", RULES, set()))
+    with suppress(InvalidRequestError):
+        in_markup(xml_text.protect_xml(f"One {text} two", RULES, set()))
+    with suppress(InvalidRequestError):
+        xml_text.plain_text(text, RULES)
+
+
+def protected(text: str, _: Tokenizer) -> None:
+    protect(text, set())
+    protect(text, {char for char in text if not char.isalnum()})
+    protect(text, set(text))
+
+
+def split(text: str, _: Tokenizer) -> None:
+    for segments in (split_sentences(text, "en"), split_sentences(text, "zh", False)):
+        segments.starts(segments.sentences)
+        segments.join(segments.sentences)
+    has_letters(text)
+    has_words(text)
+
+
+def capitalised(text: str, tokenizer: Tokenizer) -> None:
+    chunked = chunk_sentences(Segments(("", ""), (text.upper(),)), tokenizer, LIMIT)
+    lower_capitals(chunked, tokenizer, LIMIT, "en")
+    sentence_case(text.upper(), "en", lambda word: len(word) % 2 == 0)
+    with_case(text, text[::-1], LANGUAGES)
+    is_title_case(text)
+
+
+def ended(text: str, _: Tokenizer) -> None:
+    with_ending(f"A. {text}", f"a{text})")
+    with_ending(f"{text} a.", f"{text}b.")
+    Formatting((text,), LANGUAGES).apply(0, f"{text}A{text}")
+
+
+def termed(text: str, _: Tokenizer) -> None:
+    found = TERMS.find(text)
+    lacking(found, text)
+    lacking(found, "x y z")
+
+
+def listed(text: str, _: Tokenizer) -> None:
+    with suppress(InvalidRequestError):
+        write_tsv(read_entries(text, "tsv"))
+    with suppress(InvalidRequestError):
+        read_entries(text, "csv")
+
+
+def named(text: str, _: Tokenizer) -> None:
+    unserved_language(text, LANGUAGES)
+    language_codes.match_language(text, LANGUAGES)
+    language_codes.display_name("pt", text)
+
+
+def guarded(text: str, tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode(text[:400])
+    rejecting(Reading(ids, text, Hypothesis(ids), text.replace("1", "2"), 0))
+    rejecting(Reading(ids, text, Hypothesis(ids), text, 0))
+
+
+USES: tuple[Callable[[str, Tokenizer], None], ...] = (
+    *(carried, loaded, with_capitals, in_html, in_xml, protected, split),
+    *(capitalised, ended, termed, listed, named, guarded),
+)
+
+
+def seconds(use: Callable[[str, Tokenizer], None], text: str, tokenizer: Tokenizer) -> float:
+    start = time.thread_time()
+    use(text, tokenizer)
+    return time.thread_time() - start
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
+def test_time_is_linear_in_the_length(
+    use: Callable[[str, Tokenizer], None], tokenizer: Tokenizer
+) -> None:
+    use("Warm. 1 <b>é</b>", tokenizer)
+    slow = {}
+    for unit in UNITS:
+        short, long = (unit * (size // len(unit)) for size in (SHORT, LONG))
+        if seconds(use, long, tokenizer) > FLOOR_SECONDS:
+            best, base = (
+                min(seconds(use, text, tokenizer) for _ in "123") for text in (long, short)
+            )
+            if best > FLOOR_SECONDS and best > MAX_RATIO * base:
+                slow[unit] = (base, best)
+    assert not slow
+
+
+@cache
+def functions_of_texts() -> dict[CodeType, str]:
+    """The public functions of `service.text`."""
+    found = {}
+    for module in pkgutil.walk_packages(service.text.__path__, "service.text."):
+        for name, each in vars(importlib.import_module(module.name)).items():
+            if inspect.isfunction(each) and each.__module__ == module.name and name[0] != "_":
+                found[each.__code__] = name
+    return found
+
+
+def test_every_function_of_texts_is_measured(tokenizer: Tokenizer) -> None:
+    called = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.add(frame.f_code)
+
+    texts = ("<b>ONE</b> {a} <i>tw</i>o. Not 1 a! (a)", "A. WORD " * 60, "a,b", "a\tb")
+    sys.setprofile(note)
+    try:
+        for use in USES:
+            for text in texts:
+                use(text, tokenizer)
+    finally:
+        sys.setprofile(None)
+    missing = {name for code, name in functions_of_texts().items() if code not in called}
+    assert missing <= NOT_CALLED
