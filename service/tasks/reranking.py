@@ -129,12 +129,12 @@ class Reranker:
         estimate = sum([min(size // CHARS_PER_TOKEN, limit) for size in sizes]) + 1
         num_chars = sum(map(len, {text for each in query.inputs for text in each}))
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        deadline = context.deadline(self.settings.request_timeout_seconds)
         with context.stage("tokenize"):
-            pairs = await run_sized(num_chars, tokenize, served, query)
+            pairs = await run_sized(num_chars, deadline, tokenize, served, query)
         self._check(pairs, query, limit, context)
         is_bulk = len(pairs) > self.settings.bulk_sentences
         items = [RerankItem(served.name, ids_of(pair, served), is_bulk) for pair in pairs]
-        deadline = context.deadline(self.settings.request_timeout_seconds)
         results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)

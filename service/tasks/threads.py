@@ -1,8 +1,14 @@
 """Runs the work on a text in the event loop or, if the text is long, in a thread."""
 
 import asyncio
+import ctypes
+import threading
+import time
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from functools import partial
+from typing import Generic, ParamSpec, TypeVar
+
+from service.errors import too_late
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,12 +28,83 @@ the number of tokens.
 
 
 async def run_sized(
-    num_chars: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    num_chars: int, deadline: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Returns the result of a function.
 
     The function runs in the event loop for up to INLINE_CHARS characters, otherwise in a thread.
+    If the request is cancelled or misses its deadline, the function ends there, or does not begin.
+
+    Args:
+        num_chars: Number of characters that the function reads.
+        deadline: Time by time.perf_counter at which the request fails.
+        function: The function. It must not wait for anything, and must leave no shared object in
+            a wrong state if it ends at any place.
+        args: Arguments of the function.
+        kwargs: Arguments of the function.
+
+    Raises:
+        DeadlineExceededError: The function did not return before the deadline.
     """
     if num_chars <= INLINE_CHARS:
         return function(*args, **kwargs)
-    return await asyncio.to_thread(function, *args, **kwargs)
+    work = _Work(partial(function, *args, **kwargs))
+    try:
+        async with asyncio.timeout(deadline - time.perf_counter()):
+            return await asyncio.get_running_loop().run_in_executor(None, work.run)
+    except TimeoutError:
+        raise too_late(0, 1) from None
+    finally:
+        work.stop()
+
+
+class _Stopped(BaseException):
+    """Ends a function in its thread."""
+
+
+class _Work(Generic[T]):
+    """A function that another thread can stop.
+
+    The function needs no checks: the interpreter raises `_Stopped` in its thread before the next
+    instruction of Python. Calls of C code end first, and take time in proportion to the text.
+    """
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self.function = function
+        self.lock = threading.Lock()
+        self.thread: int | None = None  # thread of the function while it runs
+        self.is_stopped = False
+
+    def run(self) -> T:
+        """Runs the function in this thread."""
+        try:
+            try:
+                with self.lock:
+                    self.thread = None if self.is_stopped else threading.get_ident()
+                if self.thread is None:
+                    raise _Stopped
+                return self.function()
+            finally:
+                self._end()
+        except _Stopped:
+            self._end()  # `_Stopped` may have been raised in `_end`; it is raised only once
+            raise
+
+    def _end(self) -> None:
+        with self.lock:
+            self.thread = None
+        if self.is_stopped:  # no `_Stopped` may be left for the next work of this thread
+            _raise_in(threading.get_ident(), None)
+
+    def stop(self) -> None:
+        """Ends the function if it is running, or keeps it from beginning."""
+        with self.lock:
+            self.is_stopped = True
+            if self.thread is not None:
+                _raise_in(self.thread, _Stopped)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Makes a thread raise an error before its next instruction; None takes the error back."""
+    given = ctypes.py_object(error) if error else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), given)

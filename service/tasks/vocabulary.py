@@ -10,6 +10,7 @@ from service.models.catalog import Catalog
 from service.models.served import ServedEmbedder
 from service.models.served_reranker import ServedReranker
 from service.settings import Settings
+from service.tasks.context import RequestContext
 from service.tasks.embedding.limits import (
     check_ids,
     check_num_inputs,
@@ -42,6 +43,7 @@ class Vocabulary:
         prompt_name: str | None,
         add_special_tokens: bool,
         settings: Settings,
+        context: RequestContext,
     ) -> list[TokenizedText]:
         """Returns the tokens of each text with its prompt, without truncation.
 
@@ -55,13 +57,18 @@ class Vocabulary:
         def split() -> list[TokenizedText]:
             return [self.tokenizer.split(prompt + text, add_special_tokens) for text in texts]
 
-        found = await run_sized(sum(map(len, texts)), split)
+        deadline = context.deadline(settings.request_timeout_seconds)
+        found = await run_sized(sum(map(len, texts)), deadline, split)
         num_tokens = [len(each.ids) for each in found]
         check_num_tokens(num_tokens, settings.max_pending_tokens, "inputs")
         return found
 
     async def texts(
-        self, ids: Sequence[list[int]], skip_special_tokens: bool, settings: Settings
+        self,
+        ids: Sequence[list[int]],
+        skip_special_tokens: bool,
+        settings: Settings,
+        context: RequestContext,
     ) -> list[str]:
         """Returns the text of each list of ids.
 
@@ -77,7 +84,8 @@ class Vocabulary:
         def decode() -> list[str]:
             return [self.tokenizer.decode(each, skip_special_tokens) for each in ids]
 
-        return await run_sized(sum(sizes), decode)
+        deadline = context.deadline(settings.request_timeout_seconds)
+        return await run_sized(sum(sizes), deadline, decode)
 
 
 def find_reader(catalog: Catalog, name: str | None) -> ServedReader:

@@ -1,6 +1,7 @@
 """Words are aligned by the recorded attention, or by that of a second pass."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_second_pass_aligns_only_what_was_not_recorded(route: tuple[Direction, .
         results.append(Result([Hypothesis(ids, attention=attention)], 0.0, 0.0))
         is_recorded = not is_recorded
     aligner = DiagonalAligner()
-    asyncio.run(align_words(prepared, results, aligner, RequestContext("id")))
+    asyncio.run(align_words(prepared, results, aligner, RequestContext("id"), math.inf))
     passes = [item.job.source for item in aligner.items]
     assert passes == [result.value[0].tokens for result in results[::2]]
     for text in prepared:

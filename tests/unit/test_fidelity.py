@@ -1,6 +1,7 @@
 """Sentences whose stand-ins a model drops are translated again, and at last in parts."""
 
 import asyncio
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ class FakePipeline:
         self.tokenizer = tokenizer
         self.change = change
         self.rounds: list[list[str]] = []
+        self.deadline = math.inf
         self.rejected: Counter[tuple[str, str, str]] = Counter()
 
     async def run(self, sentences: Sequence[Sentence]) -> list[Result]:

@@ -1,6 +1,7 @@
 """Tags go back into translations by the recorded attention, or by that of a second pass."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -76,7 +77,7 @@ def tagged(
             hypothesis.attention = diagonal(ids, ids)
         results.append(Result([hypothesis], 0.0, 0.0))
     context = RequestContext("id")
-    asyncio.run(insert_tags([prepared], results, aligner, context))
+    asyncio.run(insert_tags([prepared], results, aligner, context, math.inf))
     decoded = [prepared.decode(n, result.value, 0) for n, result in enumerate(results)]
     return prepared.joined(decoded), aligner
 

@@ -57,17 +57,20 @@ async def attention(request: Request) -> Response:
     inspector = services.inspector if body.has_target else services.text_inspector
     inspection = await unless_disconnected(request, inspector.inspect(body.inspection(), context))
     with context.stage("serialize"):
-        return await written(inspection, chosen, body.decimals)
+        deadline = context.deadline(services.settings.request_timeout_seconds)
+        return await written(inspection, chosen, body.decimals, deadline)
 
 
-async def written(inspection: InspectionResult, chosen: Format, decimals: int | None) -> Response:
+async def written(
+    inspection: InspectionResult, chosen: Format, decimals: int | None, deadline: float
+) -> Response:
     """Returns the response in the chosen format."""
     items = inspection.items
     body = json_body(inspection.model, items, decimals)
     if chosen in ("npz", "safetensors"):
         write = npz_bytes if chosen == "npz" else safetensors_bytes
         size = body["usage"]["attention_values"]
-        content = await run_sized(size, write, body, items)
+        content = await run_sized(size, deadline, write, body, items)
         return Response(content, media_type=MEDIA_TYPES[chosen])
     num_bytes = num_bytes_of(body)
     written_body = bertviz_body(items) if chosen == "bertviz" else body

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from starlette.responses import Response
 
 from model.tokenization.tokenizer import TokenizedText
+from service.api.request.disconnect import unless_disconnected
 from service.api.request.inputs import ModelName, TokenIds, as_inputs
 from service.api.request.openapi import request_body
 from service.api.request.parameters import (
@@ -22,7 +23,7 @@ from service.api.request.parameters import (
     refuse,
 )
 from service.api.responses import JSONResponse
-from service.api.services import services_of
+from service.api.services import context_of, services_of
 from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import check_text
 from service.tasks.vocabulary import find_reader, vocabulary_of
@@ -106,9 +107,14 @@ async def tokenize(request: Request) -> Response:
     body = await read_parameters(request, TokenizeRequest, services.settings.max_body_bytes)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     vocabulary = vocabulary_of(find_reader(services.catalog, body.model))
-    found = await vocabulary.tokens(
-        texts, body.prompt_name, body.add_special_tokens, services.settings
+    work = vocabulary.tokens(
+        texts,
+        body.prompt_name,
+        body.add_special_tokens,
+        services.settings,
+        context_of(request),
     )
+    found = await unless_disconnected(request, work)
     return JSONResponse([token_bodies(each) for each in found])
 
 
@@ -138,5 +144,8 @@ async def decode(request: Request) -> Response:
     services = services_of(request)
     body = await read_parameters(request, DecodeRequest, services.settings.max_body_bytes)
     vocabulary = vocabulary_of(find_reader(services.catalog, body.model))
-    texts = await vocabulary.texts(body.ids, body.skip_special_tokens, services.settings)
+    work = vocabulary.texts(
+        body.ids, body.skip_special_tokens, services.settings, context_of(request)
+    )
+    texts = await unless_disconnected(request, work)
     return JSONResponse(texts)

@@ -7,7 +7,6 @@ from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
 from service.models.served import Direction, ServedModel
 from service.tasks.attention.requests import ModelChoice
-from service.tasks.threads import run_sized
 from service.tasks.translation.translator import no_attention
 from service.text.detection import LanguageDetector
 
@@ -43,7 +42,7 @@ async def choose_direction(
             raise NotFoundError(f"there is no model {choice.model[:64]}; there are {known}")
         return _direction_of(model, choice, catalog)
     target = catalog.language(choice.target or "")
-    source = await _source(choice, target, texts, catalog, detector)
+    source = _source(choice, target, texts, catalog, detector)
     route = catalog.route(source, target)
     if not route:
         raise InvalidRequestError(
@@ -61,7 +60,7 @@ async def choose_direction(
     return route[0]
 
 
-async def _source(
+def _source(
     choice: ModelChoice,
     target: str,
     texts: Sequence[str],
@@ -81,8 +80,7 @@ async def _source(
         raise UnsupportedLanguageError(
             f"nothing is translated to {target}; GET /languages lists all targets", target
         )
-    text = texts[0]
-    detected = await run_sized(len(text), detector.detect, text, candidates)
+    detected = detector.detect(texts[0], candidates)  # only the beginning of a long text is read
     return detected[0].language if detected else candidates[0]
 
 

@@ -135,8 +135,9 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         results = await capture(items, self.backend, self.settings, context)
         size = sum(map(num_values, results))
         with context.stage("detokenize"):
+            deadline, assemble = self._deadline(context), queries.assemble
             attentions = await run_sized(
-                size, queries.assemble, sequences, results, model.start, request.view
+                size, deadline, assemble, sequences, results, model.start, request.view
             )
         return InspectionResult(model.name, attentions)
 
@@ -239,7 +240,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         estimate = num_chars // CHARS_PER_TOKEN + 1
         await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         with context.stage("tokenize"):
-            return await run_sized(num_chars, tokenize, *args, **kwargs)
+            return await run_sized(num_chars, self._deadline(context), tokenize, *args, **kwargs)
 
     def _check_size(
         self,

@@ -145,7 +145,9 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         """Pairs each source with the client's translation, or else with the model's translation."""
         num_chars = sum(len(text) for text in target_texts if text is not None)
         with context.stage("tokenize"):
-            targets = await run_sized(num_chars, self._targets, target_texts, model)
+            targets = await run_sized(
+                num_chars, self._deadline(context), self._targets, target_texts, model
+            )
         missing = [
             source for source, target in zip(sources, targets, strict=True) if target is None
         ]

@@ -19,7 +19,6 @@ from service.settings import Settings
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
 from service.tasks.documents.job import DocumentJob, batches_of, translated_name, words_of
-from service.tasks.threads import run_sized
 from service.tasks.translation.translator import TranslationRequest, Translator
 
 logger = logging.getLogger("regard.documents")
@@ -204,7 +203,7 @@ class DocumentTranslator:
         texts = job.texts[:: len(job.texts) // SAMPLE_TEXTS + 1]
         sample = "\n".join(words_of(job.document, texts))[:SAMPLE_CHARS]
         sources = self.translator.catalog.sources(job.target)
-        found = await run_sized(len(sample), self.translator.detection.detect_one, sample, sources)
+        found = self.translator.detection.detect_one(sample, sources)
         return found[0].language if found[0].confidence else job.target
 
     async def _translate_batches(

@@ -152,8 +152,9 @@ class Embedder:
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        deadline = context.deadline(self.settings.request_timeout_seconds)
         with context.stage("tokenize"):
-            texts = await run_sized(num_chars, read_all, query, reader, prompt)
+            texts = await run_sized(num_chars, deadline, read_all, query, reader, prompt)
         usage = self._usage(query, reader, texts, sum(sizes))
         context.num_cut[reader.name] = len(usage.truncated)
         is_raw = not (query.is_normalized or query.is_per_token)
@@ -162,7 +163,6 @@ class Embedder:
             EmbeddingItem(reader.name, text.ids, query.is_per_token, is_raw, is_bulk)
             for text in texts
         ]
-        deadline = context.deadline(self.settings.request_timeout_seconds)
         results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         return results, usage

@@ -15,6 +15,7 @@ async def align_words(
     results: Sequence[Result],
     aligner: PairAligner,
     context: RequestContext,
+    deadline: float,
 ) -> None:
     """Aligns the words of sentences and their best translations; stores alignments in `prepared`.
 
@@ -24,12 +25,13 @@ async def align_words(
         results: Results of the sentences of all texts, in order.
         aligner: Finds the attention between the tokens of sentences and translations.
         context: Context of the request.
+        deadline: Time by time.perf_counter at which the request fails.
 
     Raises:
         ServiceError: The request is refused, misses its deadline, or fails.
     """
     size = sum(text.num_chars for text in prepared)
-    pairs = await run_sized(size, _pairs, prepared, results)
+    pairs = await run_sized(size, deadline, _pairs, prepared, results)
     found = await aligner.attention([pair for of_text in pairs for pair in of_text], context)
 
     def align_all() -> None:
@@ -37,7 +39,7 @@ async def align_words(
         for text, of_text in zip(prepared, pairs, strict=True):
             text.alignments = _align(text, of_text, remaining)
 
-    await run_sized(size, align_all)
+    await run_sized(size, deadline, align_all)
 
 
 def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> list[list[TranslatedPair]]:

@@ -163,17 +163,21 @@ async def complete(
     places = _places(prepared)
     if not places:
         return results
-    left = first = _incomplete(places, results)
+    num_chars, deadline = sum([len(place.sentence) for place in places]), pipeline.deadline
+    left = first = await run_sized(num_chars, deadline, _incomplete, places, results)
     for variant in range(1, len(VARIANTS)):
         if not left:
             break
-        again = [sentence for place in left if (sentence := place.load(variant, options))]
+        again = await run_sized(num_chars, deadline, _loaded, left, variant, options)
         replaced = iter(await pipeline.run(again))
         for place in left:
             if place.text.carriage.carriers[place.index] is not None:
                 results[place.position] = next(replaced)
-        left = _incomplete(left, results)
-    await _translate_parts(left, options, pipeline)
+        left = await run_sized(num_chars, deadline, _incomplete, left, results)
+    if left:
+        chunked, sentences = await run_sized(num_chars, deadline, _cut, left, options)
+        translated = await pipeline.run(sentences)
+        await run_sized(num_chars, deadline, _join_parts, left, chunked, translated)
     for place in first:
         place.record(PLACEHOLDER, place.index in place.text.carriage.parts, pipeline)
     return results
@@ -203,20 +207,26 @@ async def guard(
         ServiceError: The sentences are refused, miss their deadline, or fail.
     """
     num_chars = sum([text.num_chars for text in prepared])
-    rejected = await run_sized(num_chars, _rejected, prepared, results)
+    deadline = pipeline.deadline
+    rejected = await run_sized(num_chars, deadline, _rejected, prepared, results)
     if not rejected:
         return
     safer = replace(options, beam_size=beam_size, num_hypotheses=beam_size)
     again = [place for place, _ in rejected if beam_size > options.beam_size and place.is_local]
-    found = await pipeline.run([place.loaded(safer) for place in again])
-    second = {place.position: result for place, result in zip(again, found, strict=True)}
-    for place, before in rejected:
-        after, result = before, results[place.position]
-        if place.position in second:
-            value, after = place.better(result.value, second[place.position].value)
-            results[place.position] = replace(result, value=value[: options.num_hypotheses])
-        for name in dict.fromkeys([*before, *after]):
-            place.record(name, name in after, pipeline)
+    loaded = await run_sized(num_chars, deadline, lambda: [each.loaded(safer) for each in again])
+    found = await pipeline.run(loaded)
+
+    def choose() -> None:
+        second = {place.position: result for place, result in zip(again, found, strict=True)}
+        for place, before in rejected:
+            after, result = before, results[place.position]
+            if place.position in second:
+                value, after = place.better(result.value, second[place.position].value)
+                results[place.position] = replace(result, value=value[: options.num_hypotheses])
+            for name in dict.fromkeys([*before, *after]):
+                place.record(name, name in after, pipeline)
+
+    await run_sized(num_chars, deadline, choose)
 
 
 def _rejected(prepared: list[Prepared], results: list[Result]) -> list[tuple[Place, list[str]]]:
@@ -250,13 +260,15 @@ def _places(prepared: list[Prepared]) -> list[Place]:
     return places
 
 
-async def _translate_parts(
-    places: list[Place], options: DecodingOptions, pipeline: PivotPipeline
-) -> None:
-    """Translates the texts between the markers of sentences, and keeps the markers in place.
+def _loaded(places: list[Place], variant: int, options: DecodingOptions) -> list[Sentence]:
+    found = [place.load(variant, options) for place in places]
+    return [sentence for sentence in found if sentence]
 
-    The translations of the sentences are stored in `Carriage.parts`. The results are not changed.
-    """
+
+def _cut(
+    places: list[Place], options: DecodingOptions
+) -> tuple[list[list[ChunkedText]], list[Sentence]]:
+    """Returns the markers of each sentence with the texts between them, and these texts' tokens."""
     chunked = [
         [_chunk(part, place.text) for part in split_at_markers(place.tagged_sentence)]
         for place in places
@@ -267,7 +279,17 @@ async def _translate_parts(
         for part in parts
         for ids in part.sources
     ]
-    results = iter(await pipeline.run(sentences))
+    return chunked, sentences
+
+
+def _join_parts(
+    places: list[Place], chunked: list[list[ChunkedText]], translated: list[Result]
+) -> None:
+    """Stores the translations of sentences in `Carriage.parts`, with the markers in their places.
+
+    The results of the sentences are not changed.
+    """
+    results = iter(translated)
     for place, parts in zip(places, chunked, strict=True):
         _, tokenizer = place.text.tokenizers
         texts = [

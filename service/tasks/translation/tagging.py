@@ -97,6 +97,7 @@ async def insert_tags(
     results: Sequence[Result],
     aligner: PairAligner,
     context: RequestContext,
+    deadline: float,
 ) -> None:
     """Puts tags into the translations of sentences, and stores these translations in `prepared`.
 
@@ -105,6 +106,7 @@ async def insert_tags(
         results: Results of the sentences of all texts, in order.
         aligner: Finds the attention between the tokens of sentences and translations.
         context: Context of the request.
+        deadline: Time by time.perf_counter at which the request fails.
 
     Raises:
         ServiceError: The request is refused, misses its deadline, or fails.
@@ -112,14 +114,14 @@ async def insert_tags(
     if not any(text.tags for text in prepared):
         return
     size = sum(len(text.segments.sentences[index]) for text in prepared for index in text.tags)
-    pairs = await run_sized(size, lambda: list(_pairs(prepared, results)))
+    pairs = await run_sized(size, deadline, lambda: list(_pairs(prepared, results)))
     found = await aligner.attention([tagged.translated for tagged in pairs], context)
 
     def insert_all() -> None:
         for tagged, cross in zip(pairs, found, strict=True):
             tagged.text.tagged[tagged.index, tagged.rank] = tagged.insert_tags(cross)
 
-    await run_sized(size, insert_all)
+    await run_sized(size, deadline, insert_all)
 
 
 def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> Iterator[TaggedPair]:

@@ -55,10 +55,11 @@ async def use_terms(
         ServiceError: The sentences are refused, miss their deadline, or fail.
     """
     num_chars = sum(text.num_chars for text in prepared)
-    left = await run_sized(num_chars, lambda: [*_termed(prepared, terms)])
+    deadline = pipeline.deadline
+    left = await run_sized(num_chars, deadline, lambda: [*_termed(prepared, terms)])
     for put, is_for_all in ((_as_words, False), (_as_markers, False), (_as_markers, True)):
         left, loaded = await run_sized(
-            num_chars, _rewritten, left, results, options, put, is_for_all
+            num_chars, deadline, _rewritten, left, results, options, put, is_for_all
         )
         if not loaded:
             return

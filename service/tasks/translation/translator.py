@@ -160,15 +160,11 @@ class Translator:
     async def translate(
         self, request: TranslationRequest, context: RequestContext
     ) -> list[TranslatedText]:
-        """Translates every text of a request.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
-        """
+        """Translates every text of a request."""
         work = await self._begin(request, context)
         results = await self._translate(work, work.prepared)
         work.end(results)
-        return await self._join(work.prepared, results, context)
+        return await self._join(work, work.prepared, results)
 
     async def stream(
         self, request: TranslationRequest, context: RequestContext
@@ -176,22 +172,16 @@ class Translator:
         """Yields the translated sentences of all texts in order.
 
         Each sentence is yielded as soon as it and all sentences before it are done.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
         """
         work = await self._begin(request, context)
-        parts = [
-            (number, index, part)
-            for number, text in enumerate(work.prepared)
-            for index, part in enumerate(text.parts())
-        ]
+        num_chars, deadline = sum(map(len, request.texts)), work.pipeline.deadline
+        parts = await run_sized(num_chars, deadline, _parts, work.prepared)
         results: list[Result] = []
 
         async def translate(part: Prepared) -> str:
             found = await self._translate(work, [part])
             results.extend(found)
-            (translated,) = await self._join([part], found, context)
+            (translated,) = await self._join(work, [part], found)
             return translated.text
 
         starts = (0, 0)
@@ -237,18 +227,20 @@ class Translator:
         if beam_size := self.settings.guard_beam_size:
             beam_size = min(beam_size, self.settings.max_beam_size)
             await guard(prepared, results, options, pipeline, beam_size)
-        await insert_tags(prepared, results, self.aligner, context)
+        await insert_tags(prepared, results, self.aligner, context, pipeline.deadline)
         if work.request.is_aligned:
-            await align_words(prepared, results, self.aligner, context)
+            await align_words(prepared, results, self.aligner, context, pipeline.deadline)
         return results
 
     async def _join(
-        self, prepared: list[Prepared], results: list[Result], context: RequestContext
+        self, work: "_Work", prepared: list[Prepared], results: list[Result]
     ) -> list[TranslatedText]:
         """Returns the translations of texts or parts of texts."""
         num_chars = sum([text.num_chars for text in prepared])
-        with context.stage("detokenize"):
-            return await run_sized(num_chars, self._assemble_all, prepared, results)
+        with work.context.stage("detokenize"):
+            return await run_sized(
+                num_chars, work.pipeline.deadline, self._assemble_all, prepared, results
+            )
 
     async def _prepare_all(
         self, request: TranslationRequest, num_chars: int, deadline: float
@@ -256,7 +248,9 @@ class Translator:
         catalog = self.catalog
         detected: Sequence[Detection | None] = [None] * len(request.texts)
         if request.source is None:
-            words = await run_sized(num_chars, lambda: [*map(request.words, request.texts)])
+            words = await run_sized(
+                num_chars, deadline, lambda: [*map(request.words, request.texts)]
+            )
             sources = catalog.sources(request.target)
             found = await self.detection.detect(words, deadline, sources)
             detected = [each[0] for each in found]
@@ -270,7 +264,7 @@ class Translator:
                 for text, language in zip(request.texts, detected, strict=True)
             ]
 
-        return await run_sized(num_chars, prepare)
+        return await run_sized(num_chars, deadline, prepare)
 
     def _prepare(
         self,
@@ -366,6 +360,15 @@ class Translator:
         best, *others = dict.fromkeys(version for version in versions if version is not None)
         scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
         return TranslatedText(best, others, text.detected, list(filter(None, scores)), text)
+
+
+def _parts(prepared: Sequence[Prepared]) -> list[tuple[int, int, Prepared]]:
+    """Returns each sentence as a text, with the indices of its text and of the sentence."""
+    return [
+        (number, index, part)
+        for number, text in enumerate(prepared)
+        for index, part in enumerate(text.parts())
+    ]
 
 
 def count_sentences(prepared: Sequence[Prepared]) -> int:
