@@ -81,10 +81,7 @@ def running_server(
     if url is not None:
         yield url
         return
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-    with tempfile.TemporaryFile() as log:
+    with reserved_port() as port, tempfile.TemporaryFile() as log:
         process = _start(command(port), log, variables)
         try:
             _wait_until_ready(process, port, ready_limit_seconds, log)
@@ -95,6 +92,19 @@ def running_server(
             raise
         finally:
             _stop(process)
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """Yields a port of the loopback interface, for a server that this process starts.
+
+    A socket is bound to the port until the context ends. Linux therefore gives the port to no other
+    program that asks for any port. SO_REUSEADDR lets the server listen beside this socket.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((HOST, 0))
+        yield held.getsockname()[1]
 
 
 def _start(

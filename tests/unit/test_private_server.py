@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -40,6 +41,18 @@ def test_own_server_is_awaited_until_ready_and_terminated(tmp_path: Path) -> Non
         assert url.startswith("http://127.0.0.1:")
         assert not asked.exists()
     assert asked.read_text() == "/health/ready /health/ready"
+
+
+def test_port_of_the_own_server_is_given_to_no_other_program(tmp_path: Path) -> None:
+    """The answers of another server were once taken for those of the own server."""
+
+    def command(port: int) -> list[str]:
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        return [sys.executable, "-c", READY_SERVER, str(port), str(tmp_path / "asked")]
+
+    with running_server(None, command):
+        pass
 
 
 @pytest.mark.parametrize(
