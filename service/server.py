@@ -41,7 +41,8 @@ def create_app(
     core = build_core(settings, catalog.files, start_worker, on_failure, cores)
     documents = TemporaryFolder() if settings.files else None
     folder = documents.name if documents else ""
-    services = build_services(settings, catalog, core, int(time.time()), folder)
+    state = core.state.database
+    services = build_services(settings, catalog, core, state, int(time.time()), folder)
     core.changes.announce = services.served_models.change
 
     @asynccontextmanager

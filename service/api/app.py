@@ -97,7 +97,12 @@ class Application(FastAPI):
 
 
 def build_services(
-    settings: Settings, catalog: Catalog, backend: Backend, started: int, folder: str = ""
+    settings: Settings,
+    catalog: Catalog,
+    backend: Backend,
+    database: Database,
+    started: int,
+    folder: str = "",
 ) -> Services:
     """Builds the objects that the routes work with.
 
@@ -105,6 +110,7 @@ def build_services(
         settings: Settings of the server.
         catalog: Models and languages that are served.
         backend: Admission, device workers and metrics.
+        database: The state of the server.
         started: Start of the server, in Unix seconds.
         folder: Folder of the translated documents; "" if the server does not translate documents.
     """
@@ -117,7 +123,6 @@ def build_services(
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
-    database = Database(settings.state)
     quota = Quota(database, settings.monthly_characters)
     documents = DocumentTranslator(translator, quota, settings, folder) if folder else None
     return Services(

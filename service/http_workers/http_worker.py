@@ -26,6 +26,7 @@ from service.http_workers.remote_backend import FINAL_SECONDS, RemoteBackend
 from service.ipc.channel import Channel
 from service.ipc.machine import freeze_heap, require_linux
 from service.models.catalog import Catalog
+from service.state.database import Database
 
 logger = logging.getLogger("regard.http_worker")
 
@@ -73,7 +74,8 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
             yield
 
     catalog = Catalog.of(config.models, settings.offered, settings.aliases)
-    services = build_services(settings, catalog, backend, config.started, config.folder)
+    state = Database(settings.state)
+    services = build_services(settings, catalog, backend, state, config.started, config.folder)
     backend.change_models = services.served_models.change
     app = create_web(services, lifespan)
     server = HttpWorkerServer(http_config(app, settings), app.state.drain, backend)
