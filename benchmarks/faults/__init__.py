@@ -1,0 +1,1 @@
+"""Attacks on a running server: documents, texts, slow clients and a failing state."""
