@@ -1,12 +1,20 @@
-"""Runs the work on a text in the event loop or, if the text is long, in a thread."""
+"""Runs the work on a text in the event loop or, if the text is long, in one separate thread.
+
+The work holds the lock of the Python interpreter. Several threads would therefore be no faster than
+one, and would delay the event loop. Beside eight clients that sent 12 kB of marks in a closed loop,
+a sentence took 7 times as long with six threads, and 1.8 times as long with one thread.
+"""
 
 import asyncio
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Generic, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from service.errors import too_late
 
@@ -25,6 +33,16 @@ CHARS_PER_TOKEN = 3
 A request is admitted before its texts are tokenised. The admission therefore uses an estimate of
 the number of tokens.
 """
+
+
+SWITCH_SECONDS = 0.0005
+"""Time for which the thread keeps the interpreter's lock while the event loop waits for it.
+
+The default of Python is ten times as long. A short request takes the lock several times.
+"""
+
+_executors: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
+"""The thread of each event loop, like the default executor of asyncio, which has more threads."""
 
 
 async def run_sized(
@@ -48,10 +66,14 @@ async def run_sized(
     """
     if num_chars <= INLINE_CHARS:
         return function(*args, **kwargs)
+    loop = asyncio.get_running_loop()
+    if (executor := _executors.get(loop)) is None:
+        initial = (sys.setswitchinterval, (SWITCH_SECONDS,))
+        executor = _executors[loop] = ThreadPoolExecutor(1, "text", *initial)
     work = _Work(partial(function, *args, **kwargs))
     try:
         async with asyncio.timeout(deadline - time.perf_counter()):
-            return await asyncio.get_running_loop().run_in_executor(None, work.run)
+            return await loop.run_in_executor(executor, work.run)
     except TimeoutError:
         raise too_late(0, 1) from None
     finally:

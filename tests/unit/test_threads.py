@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -41,10 +40,7 @@ def endless() -> Endless:
 
 
 def until_stopped(work: Callable[[Endless], object], endless: Endless) -> None:
-    """Runs a test in a loop whose executor has one thread."""
-
     async def main() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         try:
             await work(endless)  # type: ignore[misc]
             assert endless.stopped.wait(LIMIT_SECONDS)
@@ -103,7 +99,6 @@ def test_stopped_work_does_not_stop_the_next_one() -> None:
     rng = random.Random(1)
 
     async def main() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         for number in range(300):
             size = rng.choice((1, 1000, 30_000))
             task = asyncio.create_task(
@@ -116,6 +111,17 @@ def test_stopped_work_does_not_stop_the_next_one() -> None:
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_long_works_share_one_thread() -> None:
+    async def main() -> set[int]:
+        deadline = time.perf_counter() + 3600
+        works = [run_sized(LONG, deadline, threading.get_ident) for _ in range(5)]
+        return {*await asyncio.gather(*works)}
+
+    threads = asyncio.run(main())
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
 
 
 def test_short_work_needs_no_thread() -> None:
