@@ -1,8 +1,8 @@
 """Runs the work on a text in the event loop or, if the text is long, in one separate thread.
 
 The work holds the lock of the Python interpreter. Several threads would therefore be no faster than
-one, and would delay the event loop. Beside eight clients that sent 12 kB of marks in a closed loop,
-a sentence took 7 times as long with six threads, and 1.8 times as long with one thread.
+one, and would delay the event loop. Beside eight clients that send 12 kB of marks each, sentences
+take 7 times as long with six threads. With one thread they take 1.8 times as long.
 """
 
 import asyncio

@@ -17,8 +17,9 @@ would need 957 MB. A language that is left out can never be detected by mistake.
 such languages, `service.text.languages.function_words` counts frequent words.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import lingua
 
@@ -69,7 +70,7 @@ class LanguageDetector:
 
         A detection in progress uses the old candidates.
         """
-        codes = _codes_by_iso(languages)
+        codes = _codes_by_iso(tuple(languages))
         self._candidates = codes, _builder(codes).build() if codes else None
 
     def preload(self) -> None:
@@ -97,7 +98,7 @@ class LanguageDetector:
         candidates, detector = self._candidates
         if detector is None or not any(map(str.isalpha, sample)):
             return []
-        codes = candidates if among is None else _codes_by_iso(among)
+        codes = candidates if among is None else _codes_by_iso(tuple(among))
         values = detector.compute_language_confidence_values(sample)
         shares = ((_iso_code(value.language), value.value) for value in values)
         both = codes.keys() & candidates.keys()
@@ -134,7 +135,8 @@ def _rank(shares: list[tuple[str, float]]) -> list[Detection]:
     return [detection for detection in best if detection.confidence > 0]
 
 
-def _codes_by_iso(codes: Collection[str]) -> dict[str, str]:
+@lru_cache(maxsize=512)  # the sources of each target, as the served models have them
+def _codes_by_iso(codes: tuple[str, ...]) -> Mapping[str, str]:
     """Maps the ISO 639-1 code of each language to the shortest of the given codes that name it.
 
     Languages that `lingua` does not know are left out.

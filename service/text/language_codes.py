@@ -7,6 +7,7 @@ offered.
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 from babel import Locale, UnknownLocaleError, localedata
 from babel.core import get_global
@@ -79,25 +80,39 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     wanted = normalize_code(code)
     if not 0 < len(wanted) <= MAX_CODE_CHARS:
         return None
-    by_code = {normalize_code(entry): entry for entry in offered}
-    found = _match(wanted, by_code)
+    by_code, variants = _index(tuple(offered))
+    found = _match(wanted, by_code, variants)
     primary, dash, rest = wanted.partition("-")
     other = f"{OTHER_NAMES[primary]}{dash}{rest}" if primary in OTHER_NAMES else ""
-    return found or _match(other, by_code)
+    return found or _match(other, by_code, variants)
 
 
-def _match(wanted: str, by_code: Mapping[str, str]) -> str | None:
+@lru_cache(maxsize=64)
+def _index(offered: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
+    """Maps canonical codes to the offered codes, and languages to the canonical codes of each."""
+    by_code = {normalize_code(entry): entry for entry in offered}
+    variants: dict[str, list[str]] = {}
+    for code in by_code:
+        variants.setdefault(code.partition("-")[0], []).append(code)
+    return by_code, variants
+
+
+def _match(
+    wanted: str, by_code: Mapping[str, str], variants: Mapping[str, list[str]]
+) -> str | None:
     """Matches a canonical code by rules 1 to 4 of `match_language`; an empty code has no match."""
     tag = wanted
     while tag:
         if tag in by_code:
             return by_code[tag]
         tag = tag.rpartition("-")[0]
-    variants = [entry for entry in by_code if wanted and _is_variant(entry, wanted)]
-    if len(variants) > 1:  # `zh` is mostly written in Hans, `zh-TW` in Hant
-        script = _script(wanted) or _likely_script(wanted)
-        variants = [entry for entry in variants if _script(entry) == script]
-    return by_code[variants[0]] if len(variants) == 1 else None
+    same_language = variants.get(wanted.partition("-")[0], []) if wanted else []
+    script = _script(wanted)
+    found = [entry for entry in same_language if script in (None, _script(entry))]
+    if len(found) > 1:  # `zh` is mostly written in Hans, `zh-TW` in Hant
+        script = script or _likely_script(wanted)
+        found = [entry for entry in found if _script(entry) == script]
+    return by_code[found[0]] if len(found) == 1 else None
 
 
 def base_language(code: str) -> str:
@@ -135,11 +150,6 @@ def _cased(subtag: str) -> str:
     if len(subtag) == 4 and subtag.isalpha():
         return subtag.capitalize()
     return subtag.lower()
-
-
-def _is_variant(entry: str, wanted: str) -> bool:
-    same_language = entry.partition("-")[0] == wanted.partition("-")[0]
-    return same_language and _script(wanted) in (None, _script(entry))
 
 
 def _script(tag: str) -> str | None:

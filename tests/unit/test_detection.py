@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from service.text import detection
 from service.text.detection import MAX_TEXT_CHARS, Detection, LanguageDetector
 
 SENTENCES = {
@@ -181,3 +182,15 @@ def test_preload_leaves_no_model_for_the_first_request() -> None:
     )
     by_preload, by_request = map(int, child.stdout.split())
     assert by_preload > 20 * max(by_request, 1)
+
+
+def test_languages_are_looked_up_once(
+    detector: LanguageDetector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 200 languages, each request with `auto` once took 0.3 ms to look up the candidates."""
+    looked_up: list[str] = []
+    monkeypatch.setattr(detection, "_is_known", looked_up.append)
+    among = [f"x{number}" for number in range(200)]
+    for _ in range(3):
+        detector.detect(SENTENCES["en"], among)
+    assert len(looked_up) == 2 * len(among)  # each code, and its other name

@@ -5,7 +5,8 @@ from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CO
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
 from model.checkpoints.languages import Sides, distinct_tags, sides_in, to_tag
-from service.text.language_codes import display_name, normalize_code
+from service.text import language_codes
+from service.text.language_codes import display_name, match_language, normalize_code
 
 
 @pytest.mark.parametrize("codes", [NLLB, M2M100["m2m100"]], ids=["nllb-200", "m2m100"])
@@ -86,3 +87,18 @@ def test_sides_of_more_than_one_pair_are_read_from_a_name(
     name: object, sides: Sides | None
 ) -> None:
     assert sides_in(name) == sides
+
+
+def test_offered_codes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each inexact code, such as every code of DeepL, once cost a look at 200 offered codes."""
+    read: list[str] = []
+
+    def counted(code: str) -> str:
+        read.append(code)
+        return normalize_code(code)
+
+    monkeypatch.setattr(language_codes, "normalize_code", counted)
+    offered = [*distinct_tags(NLLB).values()]
+    found = [match_language(code, offered) for code in ("EN", "PT-BR", "zh", "xx")]
+    assert found == ["en", "pt", "zh-Hans", None]
+    assert len(read) <= len(offered) + 4
