@@ -35,6 +35,7 @@ imports the harness.
     glossary        measures the use of glossary terms, a command
     markup          measures translated HTML, a command
     translations    requests translations, for the three commands above
+    faults/         attacks a server with documents and texts, two commands
     capacity/       the capacity model, a command (docs/capacity.md)
     peers/          modules that run in the environment of a peer
 """
