@@ -74,7 +74,7 @@ class Result:
         hang_up: Seconds from the hang-up until the main process is idle.
         deadline: Seconds from the deadline until the main process is idle.
         failed: Number of other requests that failed.
-        statuses: Number of replies before the deadline or the hang-up, by status.
+        statuses: Number of replies, by status.
     """
 
     p50: list[float] = field(default_factory=list)
@@ -145,14 +145,19 @@ class Attack:
         texts = [start + unit * number for start in BEGINNINGS]
         timeout_ms = int(1000 * DEADLINE_SECONDS)
         latencies: list[float] = []
-        for seconds, limit_ms, idle in (
-            (HANG_UP_SECONDS, None, result.hang_up),
-            (DEADLINE_SECONDS, timeout_ms, result.deadline),
+        for seconds, patience, limit_ms, idle in (
+            (HANG_UP_SECONDS, HANG_UP_SECONDS, None, result.hang_up),
+            (DEADLINE_SECONDS, IDLE_LIMIT_SECONDS, timeout_ms, result.deadline),
         ):
-            begin = time.perf_counter()
             requests = [request_of(server.port, form, text, limit_ms) for text in texts]
-            await self._send(server.port, requests, seconds, result)
+            begin = time.perf_counter()
+            clients = [
+                asyncio.create_task(self._send(server.port, request, patience, result))
+                for request in requests
+            ]
+            await asyncio.sleep(seconds)
             idle.append(await self._idle_seconds(server))
+            await asyncio.gather(*clients)
             end = min(time.perf_counter(), begin + seconds + idle[-1])
             found, failed = others.between(begin, end)
             latencies += found
@@ -165,23 +170,17 @@ class Attack:
         if math.isinf(result.deadline[-1]) or not server.is_alive:
             await self.stop()
 
-    async def _send(self, port: int, requests: list[bytes], seconds: float, result: Result) -> None:
-        """Sends each request from a client of its own, which hangs up after some seconds."""
-        end = time.perf_counter() + seconds
-
-        async def client(request: bytes) -> None:
-            status = "none"
-            with suppress(RequestError, TimeoutError):
-                connection = await Connection.open(Address(HOST, port, ""))
-                try:
-                    async with asyncio.timeout_at(asyncio.get_running_loop().time() + seconds):
-                        status = str((await connection.send(request)).status)
-                finally:
-                    connection.close()
-            result.statuses[status] += 1
-
-        await asyncio.gather(*map(client, requests))
-        await asyncio.sleep(end - time.perf_counter())
+    async def _send(self, port: int, request: bytes, patience: float, result: Result) -> None:
+        """Sends a request, and hangs up after `patience` seconds."""
+        status = "none"
+        with suppress(RequestError, TimeoutError):
+            connection = await Connection.open(Address(HOST, port, ""))
+            try:
+                async with asyncio.timeout(patience):
+                    status = str((await connection.send(request)).status)
+            finally:
+                connection.close()
+        result.statuses[status] += 1
 
     async def _idle_seconds(self, server: Server) -> float:
         """Returns the seconds until the main process is idle; infinity after ten seconds."""
