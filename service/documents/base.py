@@ -21,6 +21,13 @@ class DocumentTooLargeError(DocumentError):
     """The document is over a limit."""
 
 
+MAX_PIECES = 500_000
+"""Largest number of lines, tags and strings of a document that is one text.
+
+A piece takes up to 700 bytes of memory.
+"""
+
+
 class Document(Protocol):
     """A document that has been read."""
 
@@ -42,18 +49,29 @@ class Document(Protocol):
         """
 
 
-def decode(data: bytes) -> str:
+def decode(data: bytes, marks: str = "") -> str:
     """Returns the text of a UTF-8 file. A byte order mark stays as the text's first character.
 
+    Args:
+        data: The file.
+        marks: Characters that begin further pieces of the document, beside its lines.
+
     Raises:
-        DocumentError: The file has another encoding.
+        DocumentError: The file has another encoding, or too many pieces.
     """
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DocumentError(
             f"the file is not UTF-8 (byte {error.start}); save it with the encoding UTF-8"
         ) from None
+    pieces = sum(map(text.count, "\n\r" + marks)) - text.count("\r\n")
+    if pieces > MAX_PIECES:
+        raise DocumentTooLargeError(
+            f"the document has {pieces} lines, tags and strings; the limit is {MAX_PIECES}. "
+            "Split it"
+        )
+    return text
 
 
 def split_margins(text: str) -> tuple[str, str, str]:

@@ -3,7 +3,7 @@
 import io
 import struct
 from collections.abc import Callable
-from zipfile import ZIP_DEFLATED, ZIP_LZMA, ZipFile
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZipFile
 
 import pytest
 from lxml import etree
@@ -12,7 +12,8 @@ from service.documents.base import Document, DocumentError, DocumentTooLargeErro
 from service.documents.formats import read_document
 from service.documents.markup import archive as limits
 from service.documents.markup import epub as book_format
-from service.documents.markup.xml import XmlDocument
+from service.documents.markup import xml as xml_limits
+from service.documents.markup.xml import XmlDocument, XmlParser
 from tests.archives import archive, docx, epub, members, odt, pptx, run, upper
 
 BOLD = "<w:b/>"
@@ -249,6 +250,41 @@ def test_archive_whose_header_lies_is_refused() -> None:
         read_document("a.docx", lying)
 
 
+def parts(content: str, encoding: str, others: int = 2) -> bytes:
+    """A Word document whose body, footnotes and endnotes have the same content."""
+    declaration = f'<?xml version="1.0" encoding="{encoding}"?>'
+    names = ("document", "footnotes", "endnotes")[: 1 + others]
+    part = f"{declaration}<w>{content}</w>".encode(encoding)
+    output = io.BytesIO()
+    with ZipFile(output, "w") as file:  # not packed, because of MAX_RATIO
+        for name in names:
+            file.writestr(f"word/{name}.xml", part)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16"])
+@pytest.mark.parametrize(
+    "content",
+    ["<a/>", "<a></a>", "<!---->", "<?a?>", "<a" + "".join(f' a{n}=""' for n in range(9)) + "/>"],
+)
+def test_nodes_of_all_parts_are_counted_together(
+    content: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xml_limits, "MAX_NODES", 1000)
+    nodes = 10 if "=" in content else 1
+    fits, excess = 900 // nodes, 400 // nodes
+    assert read_document("a.docx", parts(content * fits, encoding, others=0)).texts() == []
+    with pytest.raises(DocumentTooLargeError, match="elements and attributes.*limit is 1000"):
+        read_document("a.docx", parts(content * excess, encoding))
+
+
+def test_bytes_of_all_parts_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml_limits, "MAX_XML_BYTES", 1000)
+    assert read_document("a.docx", parts("a" * 400, "UTF-8", others=1)).texts() == []
+    with pytest.raises(DocumentTooLargeError, match="bytes.*limit is 1000"):
+        read_document("a.docx", parts("a" * 400, "UTF-8"))
+
+
 def test_archive_with_many_files_is_refused() -> None:
     output = io.BytesIO()
     with ZipFile(output, "w", ZIP_DEFLATED) as file:
@@ -268,9 +304,9 @@ def test_chapter_that_is_listed_often_is_read_once(monkeypatch: pytest.MonkeyPat
     names = []
     read_part = book_format._read_part
 
-    def counting(data: bytes, name: str) -> XmlDocument:
+    def counting(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
         names.append(name)
-        return read_part(data, name)
+        return read_part(parser, data, name)
 
     monkeypatch.setattr(book_format, "_read_part", counting)
     assert read_document("a.epub", archive(book)).texts().count("one") == 1
@@ -288,14 +324,41 @@ def test_elements_in_odd_places_do_no_harm() -> None:
         read_document("a.odt", archive({"content.xml": "<style/>"}))
 
 
-def test_damaged_lzma_is_refused() -> None:
+@pytest.mark.parametrize("name", ["word/document.xml", "word/media/image1.png"])
+@pytest.mark.parametrize(
+    ("method", "named"), [(ZIP_BZIP2, "bzip2"), (ZIP_LZMA, "LZMA"), (97, "method 97")]
+)
+def test_other_methods_than_deflate_are_refused_before_a_file_is_opened(
+    name: str, method: int, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`zipfile` unpacks 1,451 bytes of bzip2 to 3.3 GB, whatever size the archive states."""
+    packing = method if method < 97 else ZIP_DEFLATED
     output = io.BytesIO()
-    with ZipFile(output, "w", ZIP_LZMA) as file:
-        file.writestr("word/document.xml", "word " * 100)
+    with ZipFile(output, "w") as file:
+        file.writestr("mimetype", "", ZIP_DEFLATED)
+        file.writestr(name, bytes(1000), packing)
+    directory = output.getvalue().rindex(b"PK\1\2")
     data = bytearray(output.getvalue())
-    data[60] ^= 0x55  # in the compressed bytes
-    with pytest.raises(DocumentError, match="damaged"):
+    data[directory + 10 : directory + 12] = struct.pack("<H", method)
+
+    def opened(*_arguments: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(ZipFile, "open", opened)
+    with pytest.raises(DocumentError, match=f"packs its files with {named}; documents use deflate"):
         read_document("a.docx", bytes(data))
+
+
+def test_false_sizes_do_no_harm() -> None:
+    """Each size of the central directory states too much or too little."""
+    size = 1000
+    for place in (20, 24):  # the packed and the unpacked size
+        for false in (0, 1, size - 1, size + 1, 2**20, 2**31):
+            data = bytearray(archive({"word/document.xml": bytes(size)}))
+            entry = data.rindex(b"PK\1\2")
+            data[entry + place : entry + place + 4] = struct.pack("<I", false)
+            with pytest.raises(DocumentError):
+                read_document("a.docx", bytes(data))
 
 
 def test_encrypted_archive_is_refused() -> None:

@@ -4,7 +4,6 @@ import io
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from lzma import LZMAError
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from service.documents.base import DocumentError, DocumentTooLargeError
@@ -13,7 +12,6 @@ from service.documents.markup.xml import XmlDocument
 _DAMAGED = (
     BadZipFile,
     zlib.error,
-    LZMAError,
     EOFError,
     NotImplementedError,
     OverflowError,
@@ -21,6 +19,8 @@ _DAMAGED = (
     OSError,
 )
 """Errors of damaged archives."""
+
+_METHODS = {9: "deflate64", 12: "bzip2", 14: "LZMA"}
 
 MAX_MEMBERS = 10_000
 MAX_BYTES = 128 * 1024 * 1024
@@ -51,7 +51,8 @@ def read_archive(data: bytes) -> dict[str, Member]:
     unpacking, because the headers of an archive may state wrong sizes.
 
     Raises:
-        DocumentError: The archive is damaged or encrypted, or has two files with the same name.
+        DocumentError: The archive is damaged, encrypted or packed in an unusual way, or has two
+            files with the same name.
         DocumentTooLargeError: The archive is over a limit.
     """
     try:
@@ -67,12 +68,12 @@ def _unpack(archive: ZipFile, packed_bytes: int) -> dict[str, Member]:
         raise DocumentTooLargeError(
             f"the archive has {len(infos)} files; the limit is {MAX_MEMBERS}"
         )
+    for info in infos:
+        _check_method(info)
     _check_size(sum(info.file_size for info in infos), packed_bytes)
     members: dict[str, Member] = {}
     total = 0
     for info in infos:
-        if info.flag_bits & 1:
-            raise DocumentError("the document is encrypted; remove its password")
         if info.filename in members:
             raise DocumentError(f"the archive has the file {info.filename[:80]!r} twice")
         unpacked = bytearray()
@@ -83,6 +84,21 @@ def _unpack(archive: ZipFile, packed_bytes: int) -> dict[str, Member]:
         total += len(unpacked)
         members[info.filename] = Member(info, bytes(unpacked))
     return members
+
+
+def _check_method(info: ZipInfo) -> None:
+    """Refuses a file that is encrypted, or packed in another way than documents are.
+
+    `zipfile` unpacks 256 KiB of bzip2 or LZMA at a time, which may give gigabytes.
+    """
+    if info.flag_bits & 1:
+        raise DocumentError("the document is encrypted; remove its password")
+    if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        method = _METHODS.get(info.compress_type, f"method {info.compress_type}")
+        raise DocumentError(
+            f"the archive packs its files with {method}; documents use deflate. Save the document "
+            "again in the program that made it"
+        )
 
 
 def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:

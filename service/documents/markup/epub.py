@@ -1,12 +1,13 @@
 """Reads e-books (.epub): chapters, the table of contents, the title and the description."""
 
+from functools import partial
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
 from service.documents.base import DocumentError
 from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
 from service.documents.markup.inline import BlockReader, Element, Role
-from service.documents.markup.xml import XmlDocument, local_name, parse_xml
+from service.documents.markup.xml import XmlDocument, XmlParser, local_name
 from service.documents.plain.html import xhtml_role
 
 CONTAINER = "META-INF/container.xml"
@@ -31,15 +32,16 @@ def read_epub(data: bytes) -> ArchiveDocument:
         raise DocumentError(f"the archive has no {CONTAINER}; is it another format?")
     if any(name in members for name in PROTECTION):
         raise DocumentError("the e-book has copy protection and cannot be read")
-    container = parse_xml(members[CONTAINER].data, CONTAINER)
+    parser = XmlParser()
+    container = parser.parse(members[CONTAINER].data, CONTAINER)
     package = next(
         (each.get("full-path", "") for each in container.iter() if local_name(each) == "rootfile"),
         "",
     )
     if package not in members:
         raise DocumentError(f"the package {package[:80]!r} of the e-book is missing")
-    names = _chapters(parse_xml(members[package].data, package), package)
-    return read_parts(members, [package, *names], _read_part)
+    names = _chapters(parser.parse(members[package].data, package), package)
+    return read_parts(members, [package, *names], partial(_read_part, parser))
 
 
 def _chapters(package: Element, name: str) -> list[str]:
@@ -58,8 +60,8 @@ def _chapters(package: Element, name: str) -> list[str]:
     return [*dict.fromkeys(names)]
 
 
-def _read_part(data: bytes, name: str) -> XmlDocument:
-    root = parse_xml(data, name)
+def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
+    root = parser.parse(data, name)
     kind = local_name(root)
     if kind == "html":
         return XmlDocument(root, BlockReader(xhtml_role).read(root), _set_page_language)

@@ -1,11 +1,12 @@
 """Reads OpenDocument text (.odt): paragraphs and headings of the body, headers and footers."""
 
 from collections.abc import Container, Iterator
+from functools import partial
 
 from service.documents.base import DocumentError
 from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
 from service.documents.markup.inline import BlockReader, Element, Role
-from service.documents.markup.xml import XmlDocument, local_name, parse_xml
+from service.documents.markup.xml import XmlDocument, XmlParser, local_name
 
 TYPE = b"application/vnd.oasis.opendocument.text"
 APART_KEPT = frozenset(
@@ -41,11 +42,11 @@ def read_odt(data: bytes) -> ArchiveDocument:
     kind = members["mimetype"].data.strip() if "mimetype" in members else b""
     if "content.xml" not in members or kind != TYPE:
         raise DocumentError("the archive is no OpenDocument text; is it another format?")
-    return read_parts(members, ["content.xml", "styles.xml"], _read_part)
+    return read_parts(members, ["content.xml", "styles.xml"], partial(_read_part, XmlParser()))
 
 
-def _read_part(data: bytes, name: str) -> XmlDocument:
-    root = parse_xml(data, name)
+def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
+    root = parser.parse(data, name)
     trivial = {style.get(_STYLE_NAME) for style in root.iter() if _is_trivial(style)}
     reader = BlockReader(lambda element: _role(element, trivial))
     return XmlDocument(root, [block for body in _bodies(root) for block in reader.read(body)])

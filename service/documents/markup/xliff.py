@@ -12,7 +12,7 @@ from copy import deepcopy
 from service.documents.base import DocumentError
 from service.documents.markup.inline import SPACE, BlockReader, Element, Role
 from service.documents.markup.tagged import Block
-from service.documents.markup.xml import XmlDocument, local_name, parse_xml
+from service.documents.markup.xml import XmlDocument, XmlParser, local_name
 
 NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
 """Inline elements without words. An element contains a code, such as a tag of another format.
@@ -35,7 +35,7 @@ def read_xliff(data: bytes) -> XmlDocument:
     Raises:
         DocumentError: The file is not XLIFF 1 or 2.
     """
-    root = parse_xml(data, "the file")
+    root = XmlParser().parse(data, "the file")
     version = root.get("version", "")
     if local_name(root) != "xliff" or version[:2] not in ("1.", "2."):
         raise DocumentError("the file is not XLIFF 1 or 2: its root must be <xliff version=…>")

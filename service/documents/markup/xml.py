@@ -12,38 +12,66 @@ from service.documents.markup.inline import Element
 from service.documents.markup.tagged import Block
 
 MAX_XML_BYTES = 32 * 1024 * 1024
-"""Largest XML file that is parsed, in bytes.
+MAX_NODES = 1_000_000
+"""Limits on the XML files of a document together. A node takes up to 400 bytes of memory."""
 
-The tree takes several times as much memory as the file.
+NO_MEMORY = 2
+"""Code of libxml2's errors for too little memory.
+
+Source: libxml2, enum xmlParserErrors.
 """
 
 
-def parse_xml(data: bytes, name: str) -> Element:
-    """Returns the root of an XML file.
+class XmlParser:
+    """Parses the XML files of one document, which have their limits together."""
 
-    Args:
-        data: Content of the file.
-        name: Name of the file, for error messages.
+    def __init__(self) -> None:
+        self.num_bytes = self.num_nodes = 0
 
-    Raises:
-        DocumentError: The file is not well-formed, or declares entities.
-        DocumentTooLargeError: The file has more than MAX_XML_BYTES.
-    """
-    if len(data) > MAX_XML_BYTES:
-        raise DocumentTooLargeError(
-            f"{name} has {len(data)} bytes; the limit is {MAX_XML_BYTES}. Split the document"
+    def parse(self, data: bytes, name: str) -> Element:
+        """Returns the root of an XML file.
+
+        Args:
+            data: Content of the file.
+            name: Name of the file, for error messages.
+
+        Raises:
+            DocumentError: The file is not well-formed, or declares entities.
+            DocumentTooLargeError: The files have more than MAX_XML_BYTES or MAX_NODES.
+        """
+        self._count(data, name)
+        parser = etree.XMLParser(
+            resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False
         )
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False
-    )
-    try:
-        root = etree.fromstring(data, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
-        raise DocumentError(f"{name} is not well-formed XML: {error}") from None
-    dtd = root.getroottree().docinfo.internalDTD
-    if dtd is not None and any(True for _ in dtd.iterentities()):
-        raise DocumentError(f"{name} declares XML entities, which are not read; remove them")
-    return root
+        try:
+            root = etree.fromstring(data, parser)
+        except (etree.XMLSyntaxError, ValueError) as error:
+            if getattr(error, "code", None) == NO_MEMORY:
+                raise MemoryError from None
+            raise DocumentError(f"{name} is not well-formed XML: {error}") from None
+        dtd = root.getroottree().docinfo.internalDTD
+        if dtd is not None and any(True for _ in dtd.iterentities()):
+            raise DocumentError(f"{name} declares XML entities, which are not read; remove them")
+        return root
+
+    def _count(self, data: bytes, name: str) -> None:
+        """Adds a file to the sums, before the file is parsed.
+
+        In UTF-8 and UTF-16, each element, comment and instruction has the byte `<`, and each
+        attribute has the byte `=`.
+        """
+        self.num_bytes += len(data)
+        end_tags = data.count(b"</") + data.count(b"<\0/")
+        self.num_nodes += data.count(b"<") - end_tags + data.count(b"=")
+        for number, limit, unit in (
+            (self.num_bytes, MAX_XML_BYTES, "bytes"),
+            (self.num_nodes, MAX_NODES, "elements and attributes"),
+        ):
+            if number > limit:
+                raise DocumentTooLargeError(
+                    f"the XML of the document has {number} {unit} up to {name}; the limit is "
+                    f"{limit}. Split the document"
+                )
 
 
 def serialize_xml(root: Element) -> bytes:

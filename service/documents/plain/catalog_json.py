@@ -8,7 +8,7 @@ from service.documents.base import DocumentError, decode, split_margins
 from service.documents.plain.passages import Passage, PassageDocument
 from service.text.letters import has_letters
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 _KEY = re.compile(r"\s*:")
 _NO_TEXT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|mailto:|data:)\S*|#[0-9a-fA-F]{3,8}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -21,7 +21,7 @@ def read_json(data: bytes) -> PassageDocument:
     Raises:
         DocumentError: The file is not UTF-8, is not JSON, or is nested too deep.
     """
-    text = decode(data).removeprefix("\ufeff")
+    text = decode(data, marks=",[{").removeprefix("\ufeff")
     try:
         json.loads(text, parse_int=str)  # int() refuses numbers of more than 4,300 digits
     except json.JSONDecodeError as error:

@@ -43,7 +43,7 @@ def read_html(data: bytes) -> PassageDocument:
     Raises:
         DocumentError: The file is not UTF-8.
     """
-    page = decode(data)
+    page = decode(data, marks="<")
     charset = _CHARSET.search(page, 0, CHARSET_CHARS)
     has_other_charset = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
     is_ascii = has_other_charset and page.isascii()  # ASCII bytes mean the same in both charsets

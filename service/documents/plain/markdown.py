@@ -11,12 +11,13 @@ from service.documents.base import decode
 from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
 from service.text.letters import has_letters
 
-_FENCE = re.compile(r"(?:[>\s]|[-*+] |\d+[.)] )*(`{3,}+(?!.*`)|~{3,})")
+_FENCE = re.compile(r"(?:[>\s]++|[-*+] |\d++[.)] )*+(`{3,}+(?!.*`)|~{3,})")
 _MARKER = re.compile(
-    r"(?:\s*(?:>|[-*+](?=\s)|\d{1,9}[.)](?=\s)|\[[ xX]\](?=\s)|\#{1,6}(?=\s)|\[\^[^\]]+\]:))*\s*"
+    r"(?:\s*+(?:>|[-*+](?=\s)|\d{1,9}[.)](?=\s)|\[[ xX]\](?=\s)|\#{1,6}(?=\s)"
+    r"|\[\^[^\]]++\]:))*+\s*+"
 )
 _KEPT = re.compile(
-    r"(?:[-*_=]\s*){3,}$"  # horizontal rules and underlines of headings
+    r"(?:[-*_=]\s*+){3,}+$"  # horizontal rules and underlines of headings
     r"|=+\s*$|-+\s*$"
     r"|\[[^\]^][^\]]*\]:"  # link definitions
 )
@@ -24,7 +25,7 @@ _HTML = re.compile(r"<[!?/a-zA-Z]")
 _RAW = re.compile(r"<(?:(pre|script|style|textarea)\b|!--)", re.IGNORECASE)
 """Start of an HTML block that may contain blank lines."""
 
-_DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?")
+_DELIMITERS = re.compile(r"\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)++\|?")
 """The delimiter row of a table, which follows the header row."""
 
 _CELL_BORDER = re.compile(r"(?<!\\)(\|)")
@@ -38,7 +39,7 @@ def read_markdown(data: bytes) -> PassageDocument:
     Raises:
         DocumentError: The file is not UTF-8.
     """
-    text = decode(data)
+    text = decode(data, marks="|")
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     lines = lines_of(text[len(mark) :])
     front = _end_of_front_matter(lines)
