@@ -154,9 +154,11 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         try:
             async with services.endpoints, services.keys.watched(), lifespan(app):
                 if services.documents:
-                    services.documents.remove_all_later()
+                    await services.documents.remove_expired()
                 yield
         finally:
+            if services.documents:
+                services.documents.close()
             if tracing:
                 await tracing.close()
 

@@ -2,7 +2,8 @@
 
 All HTTP processes of a server share the folder, so each process can serve every document. A
 document has a file with its state in JSON. A second file contains the translation, as soon as the
-translation is ready. The names of both files begin with the id of the document.
+translation is ready. The names of both files begin with the id of the document. The time of a
+state's last change, as the file system has it, is the time at which the document expires.
 """
 
 import json
@@ -74,7 +75,7 @@ class DocumentStore:
             FileNotFoundError: The folder has been removed.
             OSError: The state cannot be written.
         """
-        self._write(state.id + _STATE, json.dumps(asdict(state)).encode())
+        self._write(state.id + _STATE, json.dumps(asdict(state)).encode(), state.expires)
 
     def finish(self, state: DocumentState, content: bytes) -> None:
         """Writes the translation of a document, and then its state.
@@ -124,29 +125,34 @@ class DocumentStore:
         (self.folder / (id_ + _CONTENT)).unlink(missing_ok=True)
         return True
 
-    def states(self) -> list[DocumentState]:
-        """Returns the states of all documents that have not expired."""
-        found = [self.load(path.stem) for path in self.folder.glob(f"*{_STATE}")]
-        return [state for state in found if state is not None]
+    def remove_expired(self) -> tuple[int, float | None]:
+        """Removes every document that has expired.
 
-    def remove_expired(self) -> None:
-        """Removes every document that has expired."""
-        for path in self.folder.glob(f"*{_STATE}"):
-            if self.load(path.stem) is None:
-                self.remove(path.stem)
+        Returns:
+            The total size of the translations, and the time at which the next document expires;
+            None without documents.
+        """
+        num_bytes, expiries = 0, []
+        now = time.time()
+        with suppress(FileNotFoundError), os.scandir(self.folder) as files:
+            for file in files:
+                with suppress(FileNotFoundError):  # another process has removed it
+                    if file.name.endswith(_CONTENT):
+                        num_bytes += file.stat().st_size
+                    elif file.name.endswith(_STATE):
+                        expires = file.stat().st_mtime
+                        if expires > now:
+                            expiries.append(expires)
+                        else:
+                            self.remove(file.name.removesuffix(_STATE))
+        return num_bytes, min(expiries, default=None)
 
-    def num_bytes(self) -> int:
-        """Returns the total size of all kept translations."""
-        sizes = 0
-        for path in self.folder.glob(f"*{_CONTENT}"):
-            with suppress(FileNotFoundError):
-                sizes += path.stat().st_size
-        return sizes
-
-    def _write(self, name: str, content: bytes) -> None:
+    def _write(self, name: str, content: bytes, expires: float | None = None) -> None:
         temporary = self.folder / f".{_new_secret()}"
         try:
             temporary.write_bytes(content)
+            if expires is not None:
+                os.utime(temporary, (expires, expires))
             os.replace(temporary, self.folder / name)
         except BaseException:  # such as a full disk
             temporary.unlink(missing_ok=True)

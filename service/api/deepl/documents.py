@@ -16,6 +16,7 @@ from service.api.deepl.document_schemas import (
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
 from service.api.middleware import ended
 from service.api.request.body import FORM, JSON, MULTIPART, Upload
+from service.api.request.disconnect import unless_disconnected
 from service.api.request.documents import download, enabled, open_job, refusal
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
@@ -71,10 +72,9 @@ async def upload(request: Request) -> Response:
     ids = [body.glossary_id] if body.glossary_id else []
     terms = await find_terms(services, ids, source, target)
     file = Upload(name, body.file.data)
-    job = await open_job(documents, file, source, target, terms, context)
-    task = asyncio.create_task(run(services, documents, job))
-    documents.background.add(task)
-    task.add_done_callback(documents.background.discard)
+    opening = open_job(documents, file, source, target, terms, context)
+    job = await unless_disconnected(request, opening)
+    documents.in_background(run(services, documents, job))
     return JSONResponse({"document_id": job.state.id, "document_key": job.state.key})
 
 

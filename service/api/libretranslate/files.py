@@ -44,7 +44,8 @@ async def translate_file(request: Request) -> Response:
         source, target = languages.find(services.catalog, body.source, body.target)
         glossaries = languages.glossaries_of(body, source)
         terms = await find_terms(services, glossaries, source, target)
-        job = await open_job(documents, body.file, source, target, terms, context)
+        opening = open_job(documents, body.file, source, target, terms, context)
+        job = await unless_disconnected(request, opening)
     await unless_disconnected(request, documents.run(job))
     name = quote(job.state.name)
     url = f"{request.base_url}download_file/{job.state.id}.{name}"

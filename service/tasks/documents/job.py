@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from service.documents.base import Document
+from service.documents.process import ReadDocument
 from service.documents.store import DocumentState
 from service.tasks.context import RequestContext
 from service.text.glossary.terms import Terms
-from service.text.html.html_text import plain_text
 
 MAX_NAME_CHARS = 100
 """Largest length of the stem of a translation's file name. A longer stem is cut."""
@@ -19,8 +18,10 @@ class DocumentJob:
     """A document that is being translated.
 
     Attributes:
-        document: The document.
-        texts: Texts of the document, in order.
+        name: Name of the document.
+        data: Content of the document.
+        document: The texts.
+        size: Memory that the document and its texts take, in bytes.
         source: Code of the source language; None if the server detects it.
         target: Code of the target language.
         context: Context of the job. The time limit begins at `context.started`.
@@ -28,8 +29,10 @@ class DocumentJob:
         terms: Terms of the request's glossary; None without a glossary or without a `source`.
     """
 
-    document: Document
-    texts: list[str]
+    name: str
+    data: bytes
+    document: ReadDocument
+    size: int
     source: str | None
     target: str
     context: RequestContext
@@ -60,8 +63,3 @@ def translated_name(name: str, language: str) -> str:
     if not path.suffix:
         path = PurePosixPath(f"document{path.name}")
     return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"
-
-
-def words_of(document: Document, texts: Sequence[str]) -> list[str]:
-    """Returns texts of a document as plain text: without tags, and with decoded entities."""
-    return [plain_text(text) for text in texts] if document.is_html else [*texts]

@@ -1,5 +1,7 @@
 """The document task: read a document, translate its texts, write it, keep the translation.
 
+A process of its own reads and writes documents (`service.documents.process`).
+
 A document is translated in batches of texts, several batches at a time. Each batch is admitted
 separately. A long document therefore takes no more room in the queue than a few requests do.
 """
@@ -8,18 +10,30 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from model.sequence import DecodingOptions
-from service.documents.base import Document
-from service.documents.formats import format_of, read_document
+from service.documents.base import DocumentError, DocumentTooLargeError
+from service.documents.formats import format_of
+from service.documents.process import DocumentReader
 from service.documents.store import DocumentState, DocumentStore
-from service.errors import DeadlineExceededError, OverloadedError, ServiceError, fault
+from service.errors import (
+    DeadlineExceededError,
+    InvalidRequestError,
+    OverloadedError,
+    RequestTooLargeError,
+    ServiceError,
+    fault,
+)
 from service.settings import Settings
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
-from service.tasks.documents.job import DocumentJob, batches_of, translated_name, words_of
+from service.tasks.documents.job import DocumentJob, batches_of, translated_name
 from service.tasks.translation.translator import TranslationRequest, Translator
+
+T = TypeVar("T")
 
 logger = logging.getLogger("regard.documents")
 
@@ -29,15 +43,19 @@ BATCH_CHARS = 16_000
 BATCHES_AT_ONCE = 4
 """Number of batches of one document that are translated at the same time."""
 
-SAMPLE_TEXTS = 100
-SAMPLE_CHARS = 4000
-"""SAMPLE_TEXTS and SAMPLE_CHARS limit the sample from which a document's language is detected."""
-
 KEPT_DOCUMENTS = 16
 """Limit on the total size of the kept translations, as a multiple of REGARD_MAX_FILE_BYTES.
 
 While the total is above the limit, further documents are refused.
 """
+
+OPEN_DOCUMENTS = 8
+"""Limit on the total size of the documents that are translated, as a multiple of
+REGARD_MAX_FILE_BYTES. While other documents are translated, a document over the limit is refused.
+"""
+
+BYTES_OF_A_TEXT = 200
+"""Memory that a text and its translation take in addition to their characters."""
 
 RETRY_SECONDS = 5
 GREEDY = DecodingOptions()
@@ -53,8 +71,10 @@ class DocumentTranslator:
         folder: Folder of the kept documents.
 
     Attributes:
+        reader: Reads and writes documents.
         num_open: Number of documents that are being translated.
-        reading: Lock that is held while a document is read.
+        open_bytes: Size of these documents and of their texts.
+        timer: Timer that removes expired documents.
         background: Tasks that run jobs for which no request waits. The set is needed because the
             event loop holds only weak references to tasks.
     """
@@ -66,8 +86,9 @@ class DocumentTranslator:
         self.quota = quota
         self.settings = settings
         self.store = DocumentStore(folder)
-        self.num_open = 0
-        self.reading = asyncio.Lock()
+        self.reader = DocumentReader(settings.max_file_bytes)
+        self.num_open = self.open_bytes = 0
+        self.timer: asyncio.TimerHandle | None = None
         self.background: set[asyncio.Task[None]] = set()
 
     async def open(
@@ -77,27 +98,32 @@ class DocumentTranslator:
 
         Raises:
             DocumentError: The document cannot be read.
+            DeadlineExceededError: The time limit was exceeded.
             OverloadedError: Too many documents are being translated, or the kept translations take
                 too many bytes.
             QuotaExceededError: The API key has too few characters left this month.
         """
-        # An unknown extension is refused before `_check_room`, whose error suggests another try.
+        # An unknown extension is refused first, because the other errors suggest another try.
         format_of(name)
-        self._check_room()
+        self._check_number()
         self.num_open += 1
+        size = 0
         try:
-            async with self.reading:  # One document at a time, because reading takes much memory.
-                document, num_chars = await asyncio.to_thread(_read, name, data)
-            await self.quota.check(context.account, num_chars)
+            await self._check_kept()
+            document = await self._in_time(context, self.reader.read(name, data))
+            size = len(data) + 2 * document.num_bytes + BYTES_OF_A_TEXT * len(document.texts)
+            self.open_bytes += size
+            self._check_size(size)
+            await self.quota.check(context.account, document.num_chars)
             expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
-            state = DocumentState(translated_name(name, target), num_chars, expires)
+            state = DocumentState(translated_name(name, target), document.num_chars, expires)
             self._keep(state)
         except BaseException:
             self.num_open -= 1
+            self.open_bytes -= size
             raise
-        texts = document.texts()
-        context.num_inputs = len(texts)
-        return DocumentJob(document, texts, source, target, context, state)
+        context.num_inputs = len(document.texts)
+        return DocumentJob(name, data, document, size, source, target, context, state)
 
     async def run(self, job: DocumentJob) -> None:
         """Translates a document, and keeps the translation.
@@ -113,7 +139,7 @@ class DocumentTranslator:
                 state.status, state.remaining_seconds = "done", None
                 state.expires = time.time() + self.settings.file_retention_seconds
                 await asyncio.to_thread(self.store.finish, state, content)
-            self._remove_later(state)
+            self._sweep_at(state.expires)
         except ServiceError as error:
             self._fail(state, f"{error.message}; {error.details}" if error.details else str(error))
             raise
@@ -126,43 +152,70 @@ class DocumentTranslator:
             raise
         finally:
             self.num_open -= 1
+            self.open_bytes -= job.size
 
-    def _check_room(self) -> None:
-        settings = self.settings
-        self.store.remove_expired()
-        if self.num_open >= settings.max_files:
-            raise OverloadedError(
+    def _check_number(self) -> None:
+        if self.num_open >= self.settings.max_files:
+            raise _overloaded(
                 f"{self.num_open} documents are being translated, which is the limit; try again "
-                "later, or raise REGARD_MAX_FILES",
-                RETRY_SECONDS,
-                "requests",
+                "later, or raise REGARD_MAX_FILES"
             )
-        limit = KEPT_DOCUMENTS * settings.max_file_bytes
-        if self.store.num_bytes() > limit:
-            raise OverloadedError(
+
+    async def _check_kept(self) -> None:
+        num_bytes, _ = await asyncio.to_thread(self.store.remove_expired)
+        limit = KEPT_DOCUMENTS * self.settings.max_file_bytes
+        if num_bytes > limit:
+            raise _overloaded(
                 f"the kept translations have more than {limit} bytes, which is the limit; try "
-                "again later, or lower REGARD_FILE_RETENTION_SECONDS",
-                RETRY_SECONDS,
-                "requests",
+                "again later, or lower REGARD_FILE_RETENTION_SECONDS"
+            )
+
+    def _check_size(self, size: int) -> None:
+        limit = OPEN_DOCUMENTS * self.settings.max_file_bytes
+        if size < self.open_bytes > limit:
+            raise _overloaded(
+                f"the documents that are being translated would take more than {limit} bytes, "
+                "which is the limit; try again later, or raise REGARD_MAX_FILE_BYTES"
             )
 
     def _keep(self, state: DocumentState) -> None:
         """Saves a state, and schedules the removal of the document after the state has expired."""
         self._save(state)
-        self._remove_later(state)
+        self._sweep_at(state.expires)
 
-    def remove_all_later(self) -> None:
-        """Schedules the removal of all kept documents.
+    async def remove_expired(self) -> None:
+        """Removes the expired documents now, and each other one when it expires.
 
-        A process calls this method when it starts, because it may replace a process that has ended
-        and had scheduled some of these removals.
+        A process also calls this method when it starts: it may replace a process that has ended.
         """
-        for state in self.store.states():
-            self._remove_later(state)
+        _, expires = await asyncio.to_thread(self.store.remove_expired)
+        if expires is not None:
+            self._sweep_at(expires)
 
-    def _remove_later(self, state: DocumentState) -> None:
-        delay = state.expires - time.time() + 1
-        asyncio.get_running_loop().call_later(delay, self.store.remove_expired)
+    def _sweep_at(self, expires: float) -> None:
+        """Calls `remove_expired` a second after a document expires, unless it is called sooner."""
+        loop = asyncio.get_running_loop()
+        when = loop.time() + max(0, expires - time.time()) + 1
+        if self.timer is not None:
+            if loop.time() < self.timer.when() <= when:
+                return
+            self.timer.cancel()
+        self.timer = loop.call_at(when, self._sweep)
+
+    def _sweep(self) -> None:
+        self.in_background(self.remove_expired())
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs work for which no request waits."""
+        task = asyncio.create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+    def close(self) -> None:
+        """Ends the process that reads documents, and the timer."""
+        self.reader.close()
+        if self.timer is not None:
+            self.timer.cancel()
 
     def _save(self, state: DocumentState) -> None:
         with suppress(FileNotFoundError):  # A server that stops may have removed the folder.
@@ -178,7 +231,8 @@ class DocumentTranslator:
         self._save(job.state)
         if job.source is None:
             job.source = await self._detect(job)
-        known: dict[str, str | None] = dict.fromkeys(job.texts)
+        texts = job.document.texts
+        known: dict[str, str | None] = dict.fromkeys(texts)
         waiting = deque(batches_of(list(known), self._batch_chars))
         try:
             async with asyncio.TaskGroup() as group:
@@ -186,8 +240,35 @@ class DocumentTranslator:
                     group.create_task(self._translate_batches(job, waiting, known))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        translations = [known[text] or "" for text in job.texts]
-        return await asyncio.to_thread(job.document.write, translations, job.target)
+        translations = [known[text] or "" for text in texts]
+        write = self.reader.write(job.name, job.data, translations, job.target)
+        try:
+            return await self._in_time(job.context, write)
+        except DocumentTooLargeError as error:
+            raise RequestTooLargeError(str(error)) from None
+        except DocumentError as error:
+            raise InvalidRequestError(str(error)) from None
+
+    async def _in_time(self, context: RequestContext, work: Awaitable[T]) -> T:
+        """Returns the result of `work`, or cancels it at the time limit of a document.
+
+        Raises:
+            DeadlineExceededError: The time limit was exceeded.
+        """
+        deadline = context.deadline(self.settings.file_timeout_seconds)
+        try:
+            async with asyncio.timeout(deadline - time.perf_counter()):
+                return await work
+        except TimeoutError:
+            raise self._late(context) from None
+
+    def _late(self, context: RequestContext) -> DeadlineExceededError:
+        limit = self.settings.file_timeout_seconds
+        given = context.client_seconds or limit
+        name = "X-Request-Timeout-Ms" if given < limit else "REGARD_FILE_TIMEOUT_SECONDS"
+        return DeadlineExceededError(
+            f"the document was not translated in {min(given, limit):g} s; split it, or raise {name}"
+        )
 
     @property
     def _batch_chars(self) -> int:
@@ -200,8 +281,7 @@ class DocumentTranslator:
 
         With the target language as source, the texts stay as they are.
         """
-        texts = job.texts[:: len(job.texts) // SAMPLE_TEXTS + 1]
-        sample = "\n".join(words_of(job.document, texts))[:SAMPLE_CHARS]
+        sample = job.document.sample
         sources = self.translator.catalog.sources(job.target)
         found = self.translator.detection.detect_one(sample, sources)
         return found[0].language if found[0].confidence else job.target
@@ -251,12 +331,7 @@ class DocumentTranslator:
                 context.release()  # other requests may be admitted meanwhile
                 await asyncio.sleep(pause)
             except DeadlineExceededError:
-                given = job.context.client_seconds or limit
-                name = "X-Request-Timeout-Ms" if given < limit else "REGARD_FILE_TIMEOUT_SECONDS"
-                raise DeadlineExceededError(
-                    f"the document was not translated in {min(given, limit):g} s; split it, or "
-                    f"raise {name}"
-                ) from None
+                raise self._late(job.context) from None
             else:
                 job.context.model = context.model
                 for name, count in context.num_cut.items():
@@ -269,7 +344,5 @@ class DocumentTranslator:
                 context.release()
 
 
-def _read(name: str, data: bytes) -> tuple[Document, int]:
-    """Reads a document, and returns it with the number of characters of its words."""
-    document = read_document(name, data)
-    return document, sum(map(len, words_of(document, document.texts())))
+def _overloaded(message: str) -> OverloadedError:
+    return OverloadedError(message, RETRY_SECONDS, "requests")

@@ -1,0 +1,211 @@
+"""The process that reads documents: a document that needs too much ends it, and nothing else."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.documents import process
+from service.documents.base import DocumentError, DocumentTooLargeError
+from service.documents.formats import FORMATS, read_document
+from service.documents.process import DocumentReader
+from tests.archives import docx, epub, odt, pptx, run, upper
+from tests.unit.test_documents_archives import XLIFF_1
+from tests.unit.test_documents_text import TEXTS
+
+MAX_BYTES = 20 * 2**20
+HTML = b"<p>a <b>b</b>" * 150_000
+"""A page that is read for some seconds."""
+
+DOCUMENTS = {
+    **{suffix: text.encode() for suffix, text in TEXTS.items()},
+    ".htm": TEXTS[".html"].encode(),
+    ".xlf": XLIFF_1.encode(),
+    ".xliff": XLIFF_1.encode(),
+    ".docx": docx(f"<w:p>{run('A cat ')}{run('sat', '<w:b/>')}</w:p>"),
+    ".pptx": pptx("<a:p><a:r><a:t>A slide</a:t></a:r></a:p>"),
+    ".odt": odt("<text:p>A cat</text:p>"),
+    ".epub": epub(one="<p>A cat <b>sat</b></p>"),
+}
+"""A document of each format."""
+
+
+def with_reader(work: Callable[[DocumentReader], Coroutine[Any, Any, None]], seconds: int) -> None:
+    async def main() -> None:
+        reader = DocumentReader(MAX_BYTES, seconds)
+        try:
+            await work(reader)
+        finally:
+            reader.close()
+        assert reader.process is None or reader.process.child.returncode is not None
+
+    asyncio.run(main())
+
+
+async def assert_reads(reader: DocumentReader) -> None:
+    assert (await reader.read("a.txt", b"Hello.")).texts == ["Hello."]
+
+
+async def child_of(reader: DocumentReader) -> int:
+    """Returns the pid of the child that reads a document."""
+    while True:
+        if reader.process is not None:
+            pid = reader.process.child.pid
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            if children:
+                return int(children[0])
+        await asyncio.sleep(0.01)
+
+
+async def until_gone(pid: int) -> None:
+    while Path(f"/proc/{pid}").exists():
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_process_gives_the_same_as_the_format(suffix: str) -> None:
+    data = DOCUMENTS[suffix]
+    document = read_document(f"a{suffix}", data)
+    texts = document.texts()
+    translations = [*map(upper, texts)]
+
+    async def work(reader: DocumentReader) -> None:
+        found = await reader.read(f"a{suffix}", data)
+        assert (found.texts, found.is_html) == (texts, document.is_html)
+        assert found.num_chars >= len(found.sample.replace("\n", "")) > 0
+        assert "<" not in found.sample
+        written = await reader.write(f"a{suffix}", data, translations, "pt")
+        assert read_document(f"a{suffix}", written).texts() == (
+            read_document(f"a{suffix}", document.write(translations, "pt")).texts()
+        )
+
+    with_reader(work, 60)
+
+
+def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "MEMORY_FACTOR", 1)
+    monkeypatch.setattr(process, "MIN_MEMORY", 0)
+
+    async def work(reader: DocumentReader) -> None:
+        for name, data in (("a.html", HTML), ("a.docx", docx(f"<w:p>{run('a')}</w:p>" * 40_000))):
+            with pytest.raises(DocumentTooLargeError, match=f"{MAX_BYTES} bytes of memory.*split"):
+                await reader.read(name, data)
+            await assert_reads(reader)
+        with pytest.raises(DocumentTooLargeError, match="of memory"):
+            await reader.write("a.txt", b"Hello.", ["a" * 2 * MAX_BYTES], "pt")
+
+    with_reader(work, 60)
+
+
+def test_too_much_time_is_refused() -> None:
+    async def work(reader: DocumentReader) -> None:
+        with pytest.raises(DocumentTooLargeError, match="1 s of processor time; split it"):
+            await reader.read("a.html", HTML)
+        await assert_reads(reader)
+
+    with_reader(work, 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "words"),
+    [
+        (signal.SIGKILL, DocumentTooLargeError, "of memory"),  # as the kernel does without memory
+        (signal.SIGSEGV, DocumentError, "ends the process that reads it"),
+    ],
+)
+def test_killed_child_costs_one_document(
+    number: int, kind: type[DocumentError], words: str
+) -> None:
+    async def work(reader: DocumentReader) -> None:
+        reading = asyncio.create_task(reader.read("a.html", HTML))
+        os.kill(await child_of(reader), number)
+        with pytest.raises(kind, match=words):
+            await reading
+        await assert_reads(reader)
+
+    with_reader(work, 60)
+
+
+def test_killed_process_is_replaced() -> None:
+    async def work(reader: DocumentReader) -> None:
+        reading = asyncio.create_task(reader.read("a.html", HTML))
+        child = await child_of(reader)
+        assert reader.process is not None
+        reader.process.child.kill()
+        with pytest.raises(DocumentTooLargeError):
+            await reading
+        await until_gone(child)
+        await assert_reads(reader)
+
+    with_reader(work, 60)
+
+
+def test_cancelled_reading_ends_at_once() -> None:
+    async def work(reader: DocumentReader) -> None:
+        reading = asyncio.create_task(reader.read("a.html", HTML))
+        waiting = asyncio.create_task(reader.read("a.txt", b"Hello."))
+        child = await child_of(reader)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert (await waiting).texts == ["Hello."]
+        await until_gone(child)
+
+    before = threading.active_count()
+    with_reader(work, 60)
+    assert threading.active_count() <= before
+
+
+def test_kernel_ends_the_process_before_the_server() -> None:
+    async def work(reader: DocumentReader) -> None:
+        reading = asyncio.create_task(reader.read("a.html", HTML))
+        child = await child_of(reader)
+        assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
+        reading.cancel()
+
+    with_reader(work, 60)
+
+
+def test_fault_of_a_format_is_logged_without_the_text(caplog: pytest.LogCaptureFixture) -> None:
+    """Too few translations are a fault of the server."""
+
+    async def work(reader: DocumentReader) -> None:
+        with pytest.raises(DocumentError, match="the server's log says where"):
+            await reader.write("a.xlf", DOCUMENTS[".xlf"], ["secret"], "pt")
+
+    with_reader(work, 60)
+    assert "ValueError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+ENDING = """
+import asyncio, os, signal
+from service.documents.process import DocumentReader
+from tests.unit.test_document_reader import HTML, child_of
+
+async def main():
+    reader = DocumentReader(2**20 * 20)
+    reading = asyncio.create_task(reader.read("a.html", HTML))
+    print(await child_of(reader), reader.process.child.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def test_processes_end_with_the_server() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+    async def gone() -> None:
+        for pid in map(int, done.stdout.split()):
+            await until_gone(pid)
+
+    asyncio.run(asyncio.wait_for(gone(), 60))
