@@ -16,25 +16,12 @@ from service.documents import process
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS, read_document
 from service.documents.process import DocumentReader
-from tests.archives import docx, epub, odt, pptx, run, upper
-from tests.unit.test_documents_archives import XLIFF_1
-from tests.unit.test_documents_text import TEXTS
+from tests.archives import docx, run, upper
+from tests.document_mutations import DOCUMENTS
 
 MAX_BYTES = 20 * 2**20
 HTML = b"<p>a <b>b</b>" * 150_000
 """A page that is read for some seconds."""
-
-DOCUMENTS = {
-    **{suffix: text.encode() for suffix, text in TEXTS.items()},
-    ".htm": TEXTS[".html"].encode(),
-    ".xlf": XLIFF_1.encode(),
-    ".xliff": XLIFF_1.encode(),
-    ".docx": docx(f"<w:p>{run('A cat ')}{run('sat', '<w:b/>')}</w:p>"),
-    ".pptx": pptx("<a:p><a:r><a:t>A slide</a:t></a:r></a:p>"),
-    ".odt": odt("<text:p>A cat</text:p>"),
-    ".epub": epub(one="<p>A cat <b>sat</b></p>"),
-}
-"""A document of each format."""
 
 
 def with_reader(work: Callable[[DocumentReader], Coroutine[Any, Any, None]], seconds: int) -> None:
@@ -209,3 +196,37 @@ def test_processes_end_with_the_server() -> None:
             await until_gone(pid)
 
     asyncio.run(asyncio.wait_for(gone(), 60))
+
+
+MARKS = [*"-*>#|<[&\"\\ _=`~(!{.1a'/:é", "- ", "> ", "[x]", "a@a.", "\\a", "|-", "{\\", "1. "]
+MARKED = {
+    ".txt": "{}",
+    ".md": "{}",
+    ".html": "<p>{}</p>",
+    ".srt": "1\n00:00:01,000 --> 00:00:02,000\n{}\n",
+    ".vtt": "WEBVTT\n\n00:00:01,000 --> 00:00:02,000\n{}\n",
+    ".po": 'msgid "a{}"\nmsgstr ""\n',
+    ".json": '["a{}"]',
+    ".xlf": '<xliff version="1.2"><trans-unit><source>{}</source></trans-unit></xliff>',
+}
+
+
+@pytest.mark.parametrize("suffix", MARKED)
+def test_repeated_mark_needs_little_memory_and_time(suffix: str) -> None:
+    """A regular expression that repeats a group takes 115 bytes for each repetition.
+
+    20 MB of one mark took 2.8 GB in Markdown.
+    """
+    pages = [MARKED[suffix].replace("{}", mark * (2**19 // len(mark))) for mark in MARKS]
+
+    async def work(reader: DocumentReader) -> None:
+        reader.max_bytes = 48 * 2**20
+        refused = []
+        for page in pages:
+            try:
+                await reader.read(f"a{suffix}", page.encode())
+            except DocumentError as error:
+                refused.append(str(error))
+        assert not [each for each in refused if "of memory" in each or "processor time" in each]
+
+    with_reader(work, 20)

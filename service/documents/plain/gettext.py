@@ -17,7 +17,7 @@ from service.documents.plain.passages import Line, Passage, PassageDocument, lin
 from service.text.letters import has_letters
 
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{1,3})\])?\s*(?=\")")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 _LANGUAGE = re.compile(r'^"Language: ?[\w@-]*(\\n")', re.MULTILINE)
 
 

@@ -13,7 +13,7 @@ from service.documents.plain.passages import Line, Passage, PassageDocument, joi
 from service.text.letters import has_letters
 
 _TIMING = re.compile(r"(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")
-_OPENING = re.compile(r"(?:\{\\[^}]*\}|</?[a-zA-Z][^>]*>|[-–—]\s*|>>\s*|\s+)*")
+_OPENING = re.compile(r"(?:\{\\[^}]*+\}|</?[a-zA-Z][^>]*+>|[-–—]|>>|\s++)*+")
 _CLOSING = re.compile(r"</[a-zA-Z][^<>]*>")
 _SPEAKER = re.compile(r"[-–—]|>>")
 
