@@ -135,7 +135,8 @@ class Database:
                 if self.failures.reason == LOCKED:
                     self._pause_end = time.monotonic() + PAUSE_SECONDS
                 raise failure from None
-            self.failures.end()
+            if has_writes:  # on a full disk, the file can still be read
+                self.failures.end()
 
     def fault(self, is_needed: bool = False) -> str:
         """Returns the reason why the file cannot be used; "" if it can be used.

@@ -44,7 +44,7 @@ class Failures:
         is_logged: Whether failures are logged.
 
     Attributes:
-        reason: Why the last use of the state failed; "" if it succeeded.
+        reason: Why the state cannot be used; "" since the last success of a write.
     """
 
     def __init__(self, folder: Path, is_logged: bool) -> None:
@@ -59,9 +59,7 @@ class Failures:
         The error does not name the folder, because clients read it.
         """
         self.reason = reason_of(cause, self.folder)
-        now = time.monotonic()
-        if self.is_logged and now - self._logged.get(self.reason, -LOG_SECONDS) >= LOG_SECONDS:
-            self._logged[self.reason] = now
+        if self._is_due(self.reason):
             logger.error(
                 "the state in %s cannot be used, because %s (%s); requests that need it get 503",
                 self.folder,
@@ -75,12 +73,18 @@ class Failures:
         )
 
     def end(self) -> None:
-        """Notes that the state can be used."""
+        """Notes that the state can be written."""
         if self.reason:
             self.reason = ""
-            self._logged.clear()
-            if self.is_logged:
+            if self._is_due(""):
                 logger.info("the state in %s can be used again", self.folder)
+
+    def _is_due(self, reason: str) -> bool:
+        now = time.monotonic()
+        is_due = self.is_logged and now - self._logged.get(reason, -LOG_SECONDS) >= LOG_SECONDS
+        if is_due:
+            self._logged[reason] = now
+        return is_due
 
 
 def is_damage(error: Exception) -> bool:

@@ -107,7 +107,10 @@ def test_full_disk_is_no_damage(tmp_path: Path) -> None:
     database._connection.execute("PRAGMA max_page_count = 1")
     with pytest.raises(UnavailableError, match=FULL), database.transaction() as connection:
         connection.execute("INSERT INTO glossaries VALUES ('a', ?, '')", ("x" * 100_000,))
-    assert count(database) == 1
+    assert database.failures.reason == FULL
+    assert count(database, 0) == 1  # reads it
+    assert database.failures.reason == FULL
+    assert (count(database), database.failures.reason) == (1, "")
     assert asides(tmp_path) == []
 
 
@@ -122,6 +125,11 @@ def test_failure_is_logged_once_a_minute(
         found.error(error_of(sqlite3.SQLITE_FULL))
     found.error(error_of(sqlite3.SQLITE_READONLY))  # another reason has a line of its own
     assert len(caplog.records) == 3
+    caplog.set_level(logging.INFO)
+    for _ in range(3):  # a full disk has room for small writes only
+        found.end()
+        found.error(error_of(sqlite3.SQLITE_FULL))
+    assert len(caplog.records) == 4
 
 
 @pytest.mark.parametrize(
