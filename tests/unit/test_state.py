@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,7 +119,7 @@ def test_failure_is_logged_once_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(failures.time, "monotonic", lambda: now)
+    monkeypatch.setattr(failures, "time", SimpleNamespace(monotonic=lambda: now))
     found = failures.Failures(tmp_path, is_logged=True)
     for seconds in (0, 0, 59, 60, 61):
         now = 1000.0 + seconds
@@ -151,7 +152,7 @@ def test_reason_of_an_error(
 ) -> None:
     real = os.statvfs(tmp_path)
     fields = [*real[:3], real[3] * free, real[4] * free, *real[5:]]
-    monkeypatch.setattr(failures.os, "statvfs", lambda _: os.statvfs_result(fields))
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(fields))
     assert reason_of(error, tmp_path) == reason
 
 

@@ -76,11 +76,11 @@ def test_time_is_stored(tmp_path: Path) -> None:
 def test_long_text_is_refused(tmp_path: Path, name: str, at: int) -> None:
     texts = ["a" * MAX_CHARS, "b" * MAX_CHARS]
     store = SuggestionStore(Database(str(tmp_path)))
-    asyncio.run(store.add(Suggestion(*texts, "en", "pt")))
+    asyncio.run(store.add(Suggestion(texts[0], texts[1], "en", "pt")))
     texts[at] += "a"
     message = f"{name} has {MAX_CHARS + 1} characters; the limit is {MAX_CHARS}"
     with pytest.raises(InvalidRequestError, match=message):
-        asyncio.run(store.add(Suggestion(*texts, "en", "pt")))
+        asyncio.run(store.add(Suggestion(texts[0], texts[1], "en", "pt")))
     assert len(stored(tmp_path)) == 1
 
 
