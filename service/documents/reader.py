@@ -132,8 +132,10 @@ def _limit(max_bytes: int, max_seconds: int) -> None:
     """Limits the memory and the processor time of this process, which is a child."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     max_bytes += pages * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
-    resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds + 1))
+    for kind, wanted in ((resource.RLIMIT_AS, max_bytes), (resource.RLIMIT_CPU, max_seconds)):
+        _, hard = resource.getrlimit(kind)
+        is_higher = hard != resource.RLIM_INFINITY and wanted > hard
+        resource.setrlimit(kind, (hard if is_higher else wanted, hard))
 
 
 def _end_with_parent() -> None:
