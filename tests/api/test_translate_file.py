@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 import service.server
+from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS
 from service.documents.markup.archive import FREE_BYTES
 from service.documents.store import DocumentState, DocumentStore, TemporaryFolder
@@ -22,6 +23,7 @@ from service.errors import (
     NotFoundError,
     OverloadedError,
     RequestTooLargeError,
+    ServiceError,
     UnsupportedLanguageError,
 )
 from service.tasks.documents.translator import DocumentTranslator
@@ -183,6 +185,27 @@ def test_reading_ends_when_the_client_has_gone(serve: Serve, path: str) -> None:
     sent.cancel()
     until(lambda: not Path(f"/proc/{child}").exists())
     until(lambda: documents_of(server).num_open == 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (DocumentTooLargeError("too much memory"), RequestTooLargeError),
+        (DocumentError("cannot be written"), InvalidRequestError),
+    ],
+)
+def test_document_that_cannot_be_written_is_refused(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, fault: DocumentError, kind: type[ServiceError]
+) -> None:
+    server = serve(files=True, max_files=1)
+
+    async def write(*_arguments: object) -> bytes:
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(documents_of(server).reader, "write", write)
+        assert_error(send(server, "a.txt", "Hi."), kind, str(fault))
+    assert send(server, "a.txt", "Hi.").status_code == 200
 
 
 def test_process_that_reads_documents_ends_with_the_server(serve: Serve) -> None:

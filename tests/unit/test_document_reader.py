@@ -172,6 +172,19 @@ def test_fault_of_a_format_is_logged_without_the_text(caplog: pytest.LogCaptureF
     assert "secret" not in caplog.text
 
 
+def test_process_that_cannot_start_is_a_fault_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(reader: DocumentReader) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(process, "module_command", lambda _: ["false"])
+            with pytest.raises(RuntimeError, match="ended with status 1"):
+                await reader.read("a.txt", b"Hello.")
+        await assert_reads(reader)
+
+    with_reader(work, 60)
+
+
 ENDING = """
 import asyncio, os, signal
 from service.documents.process import DocumentReader
