@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html
 
-from service.text.html.elements import unescaped
-from service.text.html.html_text import plain_text, protect_html
+from service.errors import InvalidRequestError
+from service.text.html.elements import MAX_ATTRIBUTES, unescaped
+from service.text.html.html_text import plain_text, protect_html, read_html
 from service.text.markup import BREAK
 from service.text.protection import MARKER
 from service.text.segmentation import split_sentences
@@ -173,3 +174,21 @@ def test_long_runs_take_little_time(text: str) -> None:
     begin = time.process_time()
     protect_html(text, set())
     assert time.process_time() - begin < 20
+
+
+@pytest.mark.parametrize(
+    "attributes", [" a{}", " a{}=1", " a{}='>'", '/a{}="<b>"', ' a{}="1"b{}= ">"', " < a{} '"]
+)
+@pytest.mark.parametrize("tag", ["<b{}>x</b>", "<script{}>a</script>", "<!-- --><i{}"])
+def test_tag_with_very_many_attributes_is_refused(tag: str, attributes: str) -> None:
+    """The parser compares each attribute with all others: 277 kB once took 3.6 s."""
+    given = "".join(attributes.replace("{}", str(number)) for number in range(MAX_ATTRIBUTES + 1))
+    with pytest.raises(InvalidRequestError, match="attributes; the limit is 1000"):
+        read_html(tag.replace("{}", given))
+
+
+@pytest.mark.parametrize(
+    "text", ["<script>if (a<b) {}</script>", '<b c="{}">x</b>', "<!-- <b {}-->"]
+)
+def test_long_scripts_values_and_comments_are_no_attributes(text: str) -> None:
+    assert read_html(text.replace("{}", "word = x " * 2 * MAX_ATTRIBUTES))

@@ -7,6 +7,8 @@ from typing import Any
 
 from lxml import html
 
+from service.errors import InvalidRequestError
+
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark math meter nobr "
     "output progress q ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
@@ -23,6 +25,23 @@ VOID = frozenset("area base br col embed hr img input link meta param source tra
 
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML does not allow."""
+
+MAX_ATTRIBUTES = 1_000
+"""Largest number of attributes of a tag. The parser compares each attribute with all others."""
+
+_VALUE = r"""=\s*+(?:"[^"]*+"|'[^']*+')"""
+_START_TAG = re.compile(
+    rf"""
+      <!--.*?(?:-->|\Z)
+    | <(?:(?P<raw>script|style|textarea)\b|[a-z])
+      (?P<attributes>(?: [^>"'=]++ | {_VALUE} | [="'] )*+)
+      (?(raw).*?(?:</(?P=raw)\b|\Z))
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+"""A start tag, with the content of an element whose content is not HTML; or a comment."""
+
+_SEPARATOR = re.compile(rf"{_VALUE}|[\s/]+")
 
 _REFERENCE = re.compile(r"&#(?:[0-9]+|[xX][0-9a-fA-F]+);?")
 _TOO_LARGE = re.compile(r"&#(?:0*+[0-9]{8,}|[xX]0*+[0-9a-fA-F]{7,});?")
@@ -43,6 +62,19 @@ def without_controls(text: str) -> str:
         return "" if CONTROLS.match(unescaped(reference[0]) or "\0") else reference[0]
 
     return _REFERENCE.sub(kept, CONTROLS.sub("", text))
+
+
+def check_attributes(text: str) -> None:
+    """Refuses a text if one of its tags has more than MAX_ATTRIBUTES attributes."""
+    for tag in _START_TAG.finditer(text):
+        attributes = tag["attributes"] or ""
+        if len(attributes) > MAX_ATTRIBUTES:
+            number = len([*filter(None, _SEPARATOR.split(attributes))])
+            if number > MAX_ATTRIBUTES:
+                raise InvalidRequestError(
+                    f"Invalid request: a tag has {number} attributes; the limit is "
+                    f"{MAX_ATTRIBUTES}. Remove some of them"
+                )
 
 
 def parse_fragment(text: str, parser: Any) -> Any:

@@ -19,6 +19,7 @@ from service.text.html.elements import (
     INLINE,
     OPAQUE,
     VOID,
+    check_attributes,
     is_untranslated,
     new_parser,
     parse_fragment,
@@ -49,11 +50,13 @@ def read_html(text: str) -> list[Token]:
     HTML does not allow, are left out. A text that the parser refuses is one opaque token.
 
     Raises:
-        InvalidRequestError: The tags are nested so deeply that the parser would lose text.
+        InvalidRequestError: The tags are nested so deeply that the parser would lose text, or a
+            tag has very many attributes.
     """
     text = without_controls(text)
     mark = _MARK if text.startswith(_MARK) else ""
     text = _with_late_ends(text.removeprefix(_MARK))
+    check_attributes(text)
     parser = new_parser()
     try:
         if _DOCUMENT.match(text):
