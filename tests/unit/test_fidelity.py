@@ -3,6 +3,7 @@
 import asyncio
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -14,6 +15,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.models.served import Direction
+from service.tasks.translation import fidelity
 from service.tasks.translation.fidelity import complete
 from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import PivotPipeline, Sentence
@@ -149,3 +151,25 @@ def test_long_sentence_with_a_part_of_only_markers_comes_back(
     for change in (lambda text: text, lambda text: text.replace("XYZ", "")):
         found, _ = translated([text], route, change)
         assert found == [text]
+
+
+def test_long_texts_are_carried_and_cut_outside_the_event_loop(
+    route: tuple[Direction, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = Counter[tuple[str, bool]]()
+
+    def counted(name: str) -> None:
+        function = getattr(fidelity, name)
+
+        def count(*args: object) -> object:
+            threads[name, threading.current_thread() is threading.main_thread()] += 1
+            return function(*args)
+
+        monkeypatch.setattr(fidelity, name, count)
+
+    counted("carried")
+    counted("split_at_markers")
+    text = "Give {a} to {b} and {c} now, please."
+    found, _ = translated([text] * 300, route, lambda _: "nothing")
+    assert len(found) == 300
+    assert threads == {("carried", False): 600, ("split_at_markers", False): 300}

@@ -22,8 +22,12 @@ from service.items.result import Result
 from service.items.translation import TranslationItem
 from service.models.served import Direction
 from service.tasks.backend import Lease
+from service.tasks.threads import run_sized
 from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
+
+CHARS_PER_SENTENCE = 8
+"""Number of characters whose work takes as long as making one work item, some 2 µs."""
 
 
 @dataclass(slots=True)
@@ -90,7 +94,8 @@ class PivotPipeline:
         """
         if not sentences:
             return []
-        items = [self._first_item(sentence) for sentence in sentences]
+        size = CHARS_PER_SENTENCE * len(sentences)
+        items = await run_sized(size, self.deadline, self._first_items, sentences)
         stream = self.lease.submit(items, self.deadline, self.total_tokens)
         if not any(sentence.is_pivoted for sentence in sentences):
             return await stream.in_order()
@@ -113,6 +118,9 @@ class PivotPipeline:
                 raise too_late(done, len(sentences)) from None
             raise error from None
         return results
+
+    def _first_items(self, sentences: Sequence[Sentence]) -> list[TranslationItem]:
+        return [self._first_item(sentence) for sentence in sentences]
 
     def _first_item(self, sentence: Sentence) -> TranslationItem:
         options = sentence.options
