@@ -105,6 +105,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
         "http_workers": http_workers,
         "log_level": log_level,
     }
+    logs.configure("info", logs.environment_format())  # until the settings are known
     require_linux()
     fault = tracing_fault(os.environ)
     if fault is not None:
@@ -130,7 +131,7 @@ def serve_here(settings: Settings) -> str | None:
         greet(settings.host, port, catalog, settings.log_format)
 
     server = Server(settings, on_listening=announce)
-    server.run(listen(settings) if settings.admin_port else None)
+    server.run(listen(settings))
     return server.failure
 
 

@@ -1,5 +1,6 @@
 """Console, settings and error exits of the `regard` commands."""
 
+import logging
 from typing import Any
 
 import typer
@@ -8,7 +9,10 @@ from pydantic_core import ErrorDetails
 from rich.console import Console
 from rich.markup import escape
 
+from service import logs
 from service.settings import Settings
+
+logger = logging.getLogger("regard")
 
 console = Console(stderr=True)
 
@@ -39,6 +43,12 @@ def describe_fault(fault: ErrorDetails) -> str:
 
 
 def stop(message: str, code: int = 1) -> typer.Exit:
-    """Prints why the program ends, and returns the exception that the caller must raise."""
+    """Prints or logs why the program ends; returns the exception that the caller must raise.
+
+    A server with a JSON log writes only JSON.
+    """
+    if logs.is_json():
+        logger.critical("%s", message)
+        return typer.Exit(code)
     console.print(f"[bold red]regard:[/] {escape(message)}", soft_wrap=True, highlight=False)
     return typer.Exit(code)

@@ -7,12 +7,17 @@ therefore cannot look like a log line.
 
 import json
 import logging
+import os
 import re
 import sys
+import threading
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Literal
 
-from service.errors import Fault
+from service.errors import Fault, fault
+
+logger = logging.getLogger("regard")
 
 LogFormat = Literal["text", "json"]
 
@@ -76,14 +81,38 @@ FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {
 }
 
 
+def environment_format() -> LogFormat:
+    """Returns the format of the environment, for errors before the settings have been read."""
+    return "json" if os.environ.get("REGARD_LOG_FORMAT") == "json" else "text"
+
+
+def is_json() -> bool:
+    """Returns whether the log of this process is JSON."""
+    return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger().handlers)
+
+
 def configure(level: str, log_format: LogFormat) -> None:
     """Sends the records of this process to stderr, from `level` upwards.
 
+    In the JSON format, warnings and the errors that end a thread or the process are records too.
     A second call replaces the level and the format.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    if log_format == "json":
+        logging.captureWarnings(True)
+        sys.excepthook = _log_end
+        threading.excepthook = _log_thread
+
+
+def _log_end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    logger.critical("an error ends the process", exc_info=(kind, error, trace))
+
+
+def _log_thread(args: threading.ExceptHookArgs) -> None:
+    if isinstance(args.exc_value, Exception):
+        logger.error("a thread failed: %s", fault(args.exc_value))
 
 
 def configure_own(level: str, log_format: LogFormat) -> None:

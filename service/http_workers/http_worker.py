@@ -95,6 +95,7 @@ def run(connection: socket.socket, *listeners: socket.socket) -> None:
 def main() -> None:
     """Runs an HTTP worker on the sockets whose file descriptors are the arguments."""
     require_linux()
+    logs.configure("info", logs.environment_format())  # until the settings have arrived
     run(*[socket.socket(fileno=int(number)) for number in sys.argv[1:]])
 
 

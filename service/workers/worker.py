@@ -336,7 +336,7 @@ def main() -> int:
         The exit status of the process: 1 after a fatal error of the device, otherwise 0.
     """
     require_linux()
-    logs.configure("info", "text")  # until the WorkerConfig has arrived
+    logs.configure("info", logs.environment_format())  # until the WorkerConfig has arrived
     # The server decides when a worker ends. A signal to the process group must not end the worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -6,9 +6,12 @@ import logging
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -37,6 +40,8 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Configure]:
     def start(log_format: LogFormat) -> io.StringIO:
         written = io.StringIO()
         monkeypatch.setattr(sys, "stderr", written)
+        monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # to restore both afterwards
+        monkeypatch.setattr(threading, "excepthook", threading.excepthook)
         root.handlers = []  # `basicConfig` would close those of pytest
         logs.configure("info", log_format)
         return written
@@ -44,6 +49,7 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Configure]:
     yield start
     root.handlers = handlers
     root.setLevel(level)
+    logging.captureWarnings(False)
 
 
 def test_name_cannot_look_like_a_line_of_the_log(serve: Serve, configure: Configure) -> None:
@@ -133,3 +139,83 @@ def is_ready(port: int) -> bool:
             return bool(response.status == 200)
     except OSError:
         return False
+
+
+def fatal(**settings: str) -> tuple[list[dict[str, Any]], int]:
+    """The log of a server that cannot start, as JSON, and its exit status."""
+    result = subprocess.run(
+        [sys.executable, "-m", "service", "serve"],
+        env={**os.environ, "REGARD_LOG_FORMAT": "json", **settings},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    return [json.loads(line) for line in result.stderr.splitlines()], result.returncode
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"REGARD_PORT": "abc"}, "REGARD_PORT is 'abc'"),
+        ({"REGARD_MODELS": "/absent"}, "/absent"),
+        ({"REGARD_HOST": "no.such.host.invalid"}, "cannot listen on no.such.host.invalid"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is grpc"),
+    ],
+)
+def test_server_that_cannot_start_says_so_in_json(settings: dict[str, str], message: str) -> None:
+    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", **settings}
+    if "OTEL_EXPORTER_OTLP_PROTOCOL" not in settings:
+        del settings["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    lines, status = fatal(**settings)
+    assert status == 1
+    assert lines[-1]["level"] == "critical"
+    assert message in lines[-1]["message"]
+
+
+def test_used_port_is_named_in_json() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        lines, status = fatal(REGARD_PORT=str(port), REGARD_HTTP_WORKERS="1")
+    assert (status, lines[-1]["level"]) == (1, "critical")
+    assert f"cannot listen on 127.0.0.1:{port}: " in lines[-1]["message"]
+    assert "set REGARD_PORT to another port" in lines[-1]["message"]
+
+
+def test_uncaught_errors_and_warnings_are_json(configure: Configure) -> None:
+    written = configure("json")
+    text = "a text of a client".upper()
+
+    def fail() -> None:
+        raise ValueError(text)
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("an old option", stacklevel=1)
+    try:
+        raise OSError(28, "No space left on device")
+    except OSError as error:
+        sys.excepthook(OSError, error, error.__traceback__)
+    failed, warned, ended = map(json.loads, written.getvalue().splitlines())
+    assert failed["message"] == "a thread failed: ValueError"
+    assert text not in json.dumps(failed)
+    assert "an old option" in warned["message"]
+    assert (ended["level"], ended["trace"][-1]) == (
+        "critical",
+        "OSError: [Errno 28] No space left on device",
+    )
+
+
+@pytest.mark.parametrize("module", ["service.workers.worker", "service.http_workers.http_worker"])
+def test_child_that_cannot_start_says_so_in_json(module: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", module, "999"],
+        env={**os.environ, "REGARD_LOG_FORMAT": "json"},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    (line,) = map(json.loads, result.stderr.splitlines())
+    assert line["level"] == "critical"

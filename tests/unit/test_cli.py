@@ -44,6 +44,7 @@ class Served:
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     served = Served()
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: served.serve(server))
+    monkeypatch.setattr("service.cli.listen", lambda settings: [])
     monkeypatch.setenv("REGARD_HTTP_WORKERS", "1")  # whatever this machine has
     return served
 
@@ -206,6 +207,7 @@ class ServedApart:
 @pytest.fixture
 def apart(served: Served, monkeypatch: pytest.MonkeyPatch) -> ServedApart:
     apart = ServedApart()
+    monkeypatch.setattr("service.cli.listen", listen)
     monkeypatch.setattr(MainProcess, "run", lambda main, count: apart.run(main, count))
     return apart
 
