@@ -211,12 +211,12 @@ KINDS: dict[type[ServiceError], ErrorKind] = {
 
 
 OVERLOAD_OUTCOMES = frozenset({"rejected_queue", "rejected_tokens", "rejected_deadline"})
-"""The outcomes of OverloadedError."""
+"""The outcomes of OverloadedError, except `rejected_bytes`, for which no body is read."""
 
 
 def outcome(error: ServiceError) -> str:
     """Returns the value of the label `outcome` in regard_requests_total for an error."""
-    if isinstance(error, OverloadedError) and error.limit in ("tokens", "deadline"):
+    if isinstance(error, OverloadedError) and error.limit in ("tokens", "deadline", "bytes"):
         return f"rejected_{error.limit}"
     return KINDS[type(error)].outcome
 

@@ -36,7 +36,7 @@ from service.errors import (
     fault,
 )
 from service.http_server.drain import Drain
-from service.http_server.loop_load import LoopLoad, too_many
+from service.http_server.loop_load import LoopLoad, account_of, too_many
 from service.http_server.request_connection import ADMITTED_KEY, ARRIVED_KEY
 from service.metrics.ended import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
@@ -155,7 +155,7 @@ class RequestMiddleware:
         """Counts a request that has ended, and ends the span of the request."""
         self.requests.end(context)
         if context.outcome in OVERLOAD_OUTCOMES and scope["state"][ADMITTED_KEY]:
-            self.load.add_refusal(context.address)
+            self.load.add_refusal(account_of(context.address, scope["headers"]))
         assert context.task is not None
         self.recorder.end(ended(context, context.task, status))
         if span:
@@ -172,7 +172,8 @@ class RequestMiddleware:
         if context.task:
             state = scope["state"]
             if ADMITTED_KEY not in state:
-                state[ADMITTED_KEY] = self.load.admits(context.address)
+                account = account_of(context.address, scope["headers"])
+                state[ADMITTED_KEY] = self.load.admits(account)
             if not state[ADMITTED_KEY]:
                 raise too_many()
         self.access.check(scope)

@@ -12,6 +12,20 @@ from service.errors import OverloadedError
 STALLED_SECONDS = 2.0
 """A transfer without progress for this time is ended if another transfer needs its bytes."""
 
+LEAST_RATE = 32 * 1024
+"""Bytes a second below which the arrival of a body is no progress."""
+
+RESERVE_BYTES = 64 * 1024
+"""Size of the bodies that may use the whole budget. Larger ones leave RESERVE_SHARE of it."""
+
+RESERVE_SHARE = 8
+
+KEYLESS_SHARE = 4
+"""Share of the budget for bodies without an API key in a header, if the server has keys.
+
+Before such a body has arrived, the server does not know whether it may be sent at all.
+"""
+
 RETRY_SECONDS = 2
 """Time after which a refused client may try again.
 
@@ -24,6 +38,7 @@ class ByteBudget:
 
     Args:
         max_bytes: Largest number of reserved bytes.
+        whole: A budget that contains this one, or None.
 
     Attributes:
         used: Number of reserved bytes.
@@ -31,8 +46,9 @@ class ByteBudget:
             time of its last progress. The order is by this time, earliest first.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, whole: "ByteBudget | None" = None) -> None:
         self.max_bytes = max_bytes
+        self.whole = whole
         self.used = 0
         self.transfers: dict[Reservation, float] = {}
 
@@ -52,13 +68,22 @@ class ByteBudget:
         reservation.mark_progress()
         return reservation
 
-    def make_room(self, size: int) -> bool:
+    def limit_for(self, size: int) -> int:
+        """Returns the limit of all reserved bytes for a transfer of `size` bytes in total."""
+        return self.max_bytes - (self.max_bytes // RESERVE_SHARE if size > RESERVE_BYTES else 0)
+
+    def make_room(self, size: int, own: int = 0) -> bool:
         """Gives up stalled transfers until `size` more bytes fit. Returns whether the bytes fit.
 
-        Any number of bytes fits into an empty budget.
+        Any number of bytes fits if no other transfer has reserved bytes.
+
+        Args:
+            size: Number of bytes.
+            own: Number of bytes that the same transfer has reserved already.
         """
         latest = time.monotonic() - STALLED_SECONDS
-        while self.used and self.used + size > self.max_bytes:
+        limit = self.limit_for(size + own)
+        while self.used > own and self.used + size > limit:
             first = next(iter(self.transfers), None)
             if first is None or self.transfers[first] > latest:
                 return False
@@ -78,10 +103,10 @@ class Reservation:
         size: Number of reserved bytes.
     """
 
-    __slots__ = ("budget", "give_up", "size")
+    __slots__ = ("budgets", "give_up", "size")
 
     def __init__(self, budget: ByteBudget, give_up: Callable[[], None]) -> None:
-        self.budget = budget
+        self.budgets = (budget,) if budget.whole is None else (budget, budget.whole)
         self.give_up = give_up
         self.size = 0
 
@@ -91,32 +116,44 @@ class Reservation:
         Raises:
             OverloadedError: The bytes do not fit.
         """
-        budget, missing = self.budget, size - self.size
-        if not budget.make_room(missing):
-            raise OverloadedError(
-                f"{budget.used} bytes of bodies and replies are buffered, and {missing} more "
-                f"exceed the limit of {budget.max_bytes}; try again later, or raise "
-                "REGARD_MAX_BUFFERED_BYTES",
-                RETRY_SECONDS,
-                "bytes",
-            )
+        missing = size - self.size
+        for budget in self.budgets:
+            if not budget.make_room(missing, self.size):
+                raise too_many_bytes(budget, size, missing)
         self.resize(size)
 
     def resize(self, size: int) -> None:
         """Changes the number of reserved bytes, even if they do not fit."""
-        self.budget.used += size - self.size
+        for budget in self.budgets:
+            budget.used += size - self.size
         self.size = size
 
     def mark_progress(self) -> None:
         """Records that the transfer makes progress now."""
-        self.budget.transfers.pop(self, None)
-        self.budget.transfers[self] = time.monotonic()
+        self.settle()
+        for budget in self.budgets:
+            budget.transfers[self] = time.monotonic()
 
     def settle(self) -> None:
         """Records that the transfer is complete. No other transfer can take its bytes."""
-        self.budget.transfers.pop(self, None)
+        for budget in self.budgets:
+            budget.transfers.pop(self, None)
 
     def release(self) -> None:
         """Returns all bytes to the budget."""
         self.settle()
         self.resize(0)
+
+
+def too_many_bytes(budget: ByteBudget, size: int, missing: int) -> OverloadedError:
+    """Returns the error for a transfer of `size` bytes if the last `missing` bytes do not fit."""
+    kind, remedy = "", "try again later"
+    if budget.whole is not None:
+        kind, remedy = " without a key in a header", "send the key in the header Authorization"
+    return OverloadedError(
+        f"{budget.used} bytes of bodies and replies{kind} are buffered, and {missing} more "
+        f"exceed the limit of {budget.limit_for(size)}; {remedy}, or raise "
+        "REGARD_MAX_BUFFERED_BYTES",
+        RETRY_SECONDS,
+        "bytes",
+    )

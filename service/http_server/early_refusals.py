@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from service.http_server.loop_load import LoopLoad
+from service.http_server.loop_load import LARGE_BYTES, LoopLoad, account_of
 from service.http_server.request_connection import ADMITTED_KEY, ARRIVED_KEY
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -26,12 +26,6 @@ ID_MARK = "the-request's-id"
 NEEDS_APPLICATION = frozenset({b"origin", b"x-request-id", b"expect", b"content-encoding"})
 """Headers that change the response. A request with such a header is never refused early: the
 application answers it."""
-
-MAX_BODY_BYTES = 16 * 1024
-"""Largest body, in bytes, that is read although its request is refused.
-
-The application refuses a request with a larger body without reading the body.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +80,14 @@ class EarlyRefusals:
         self.refused: Counter[str] = Counter()  # requests not reported to `count` yet, by task
 
     def suffices(self, headers: RawHeaders) -> bool:
-        """Returns whether a template suffices to answer a request with these headers."""
+        """Returns whether a template suffices to answer a request with these headers.
+
+        The application refuses a request with a large body without reading the body.
+        """
         if self.is_draining() or any(name in NEEDS_APPLICATION for name, _ in headers):
             return False
         size = next((value for name, value in headers if name == b"content-length"), b"")
-        return size.isdigit() and int(size) <= MAX_BODY_BYTES
+        return size.isdigit() and int(size) <= LARGE_BYTES
 
     def add(self, template: Template) -> None:
         """Counts a refused request."""
@@ -155,7 +152,8 @@ class RefusingProtocol(HttpToolsProtocol):
 
     def _count(self, template: Template) -> None:
         """Counts a request in this turn of the event loop; may set `refusal` to refuse it early."""
-        is_admitted = self.early.load.admits(self.client[0] if self.client else "")
+        address = self.client[0] if self.client else ""
+        is_admitted = self.early.load.admits(account_of(address, self.headers))
         state = self.scope["state"]
         state[ADMITTED_KEY], state[ARRIVED_KEY] = is_admitted, self.early.load.turn_began
         is_next = self.cycle is None or self.cycle.response_complete

@@ -9,7 +9,7 @@ bodies are read. Such a refusal takes much less time than a later one.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
@@ -49,8 +49,34 @@ A request is useful if it is not refused because of another limit after its body
 a late refusal takes several times as long as an early one.
 """
 
+LARGE_BYTES = 16 * 1024
+"""Size above which a body counts as large."""
+
 SMOOTHING = 0.25
 """Weight of the last turn in the mean number of useful requests of a client."""
+
+
+def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
+    """Returns the announced size of a body in bytes; 0 without a valid Content-Length."""
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value) if value.isdigit() else 0
+    return 0
+
+
+def account_of(address: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """Returns the name under which a request is counted.
+
+    Requests with large bodies count as those of another client. Many of them are refused in turn,
+    because the budget of bytes is full, and the short requests of the same address keep their
+    share. A chunked body counts as large.
+    """
+    for name, value in headers:
+        if name == b"content-length":
+            return address if len(value) < 6 and int(value) <= LARGE_BYTES else address + " large"
+        if name == b"transfer-encoding":
+            return address + " large"
+    return address
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.http_server.byte_budget import ByteBudget
+from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget
 
 logger = logging.getLogger("regard.http")
 
@@ -83,6 +83,7 @@ class ConnectionPool:
         budget: Budget of the buffered bytes.
 
     Attributes:
+        keyless: Share of the budget for bodies without an API key in a header, if keys are needed.
         connections: Connections within the limit.
         refused: Connections over the limit that wait for their reply.
         on_added: Called without arguments for each new connection.
@@ -91,6 +92,7 @@ class ConnectionPool:
     def __init__(self, limits: ConnectionLimits, budget: ByteBudget) -> None:
         self.limits = limits
         self.budget = budget
+        self.keyless = ByteBudget(budget.max_bytes // KEYLESS_SHARE, budget)
         self.connections: set[Watched] = set()
         self.refused: set[Watched] = set()
         self.timer: asyncio.TimerHandle | None = None

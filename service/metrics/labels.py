@@ -13,6 +13,7 @@ OUTCOMES = (
     "rejected_queue",
     "rejected_tokens",
     "rejected_deadline",
+    "rejected_bytes",
     "rate_limited",
     "deadline",
     "cancelled",

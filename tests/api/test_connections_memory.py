@@ -9,7 +9,7 @@ import time
 import pytest
 
 from service.api.request.body_reader import BodyReader
-from service.http_server import byte_budget
+from service.http_server import byte_budget, loop_load
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
 from tests.api.test_connections import ANSWER, BODY, error_of, reply
@@ -17,7 +17,8 @@ from tests.api.test_disconnect import cancelled_requests, head, send
 from tests.workers import Script, until
 
 LARGE = 200_000
-SETTINGS = {"max_body_bytes": 400_000, "max_buffered_bytes": 1_000_000}
+SETTINGS = {"max_body_bytes": 400_000, "max_buffered_bytes": 1_142_858}
+"""Large bodies leave an eighth of the buffer, so they may use 1,000,000 bytes."""
 
 
 def body_of(size: int) -> bytes:
@@ -85,6 +86,26 @@ def test_large_bodies_are_freed_without_garbage_collection(serve_live: ServeLive
         gc.enable()
 
 
+def test_given_up_bodies_are_freed_without_garbage_collection(
+    serve_live: ServeLive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_budget, "STALLED_SECONDS", 0.0)
+    server = serve_live(**SETTINGS)
+    gc.collect()
+    gc.disable()
+    try:
+        filling = [withhold(server) for _ in range(12)]  # each later one takes the place of another
+        for connection in filling[:7]:
+            assert connection.recv(12) == b"HTTP/1.1 429"
+        for connection in filling:
+            connection.close()
+        until(lambda: not server.pool.connections)
+        until(lambda: not server.pool.budget.used)
+        until(lambda: not [each for each in gc.get_objects() if isinstance(each, BodyReader)])
+    finally:
+        gc.enable()
+
+
 @pytest.mark.usefixtures("patient")
 def test_small_bodies_are_served_while_the_budget_is_used_up(serve_live: ServeLive) -> None:
     server = serve_live(**SETTINGS)
@@ -95,6 +116,91 @@ def test_small_bodies_are_served_while_the_budget_is_used_up(serve_live: ServeLi
         connection.close()
     until(lambda: not server.pool.budget.used)
     until(lambda: cancelled_requests(server, "none") == 5)
+
+
+@pytest.mark.usefixtures("patient")
+def test_bodies_of_some_sentences_fit_beside_large_ones(serve_live: ServeLive) -> None:
+    server = serve_live(**SETTINGS)
+    filling = fill(server)
+    body = body_of(60_000)
+    with server.connect() as connection:
+        connection.sendall(head(len(body)) + body)
+        reply(connection)
+    for connection in filling:
+        connection.close()
+
+
+@pytest.mark.usefixtures("patient")
+def test_refused_large_bodies_are_no_overload(
+    serve_live: ServeLive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They made the server refuse single sentences of the same address."""
+    monkeypatch.setattr(loop_load, "TARGET_SECONDS", 0.0)
+    monkeypatch.setattr(loop_load, "PATIENCE_SECONDS", 0.0)
+    server = serve_live(**SETTINGS)
+    filling = fill(server)
+    for _ in range(10):
+        with server.connect() as connection:
+            connection.sendall(head(LARGE))
+            assert connection.recv(12) == b"HTTP/1.1 429"
+        assert server.translate("Hello.").status_code == 200
+    assert not server.early.load.is_overloaded
+    labels = {"task": "translate", "model": "none", "outcome": "rejected_bytes"}
+    assert server.sample("regard_requests_total", **labels) == 10
+    for connection in filling:
+        connection.close()
+
+
+KEYS = {"api_keys": "secret", "files": True, "max_file_bytes": 400_000}
+WITH_KEY = b"\r\nAuthorization: Bearer secret\r\n\r\n"
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("path", [b"/translate", b"/v2/document"])
+def test_bodies_without_a_key_hold_a_quarter_of_the_budget(
+    serve_live: ServeLive, path: bytes
+) -> None:
+    server = serve_live(**SETTINGS, **KEYS)
+    form = b"Content-Type: multipart/form-data; boundary=b"
+    start = head(LARGE).replace(b"/translate", path)
+    if path == b"/v2/document":
+        start = start.replace(b"Content-Type: application/json", form)
+    with server.connect() as slow, server.connect() as refused, server.connect() as keyed:
+        slow.sendall(start + b"{")
+        until(lambda: server.pool.keyless.used == LARGE)
+        refused.sendall(start)
+        found = refused.recv(65536)
+        assert found.startswith(b"HTTP/1.1 429 ")
+        assert b"send the key in the header Authorization" in found
+        keyed.sendall(head(LARGE).replace(b"\r\n\r\n", WITH_KEY) + body_of(LARGE))
+        reply(keyed)
+    until(lambda: not server.pool.budget.used)
+    assert server.pool.keyless.used == 0
+
+
+def test_large_body_may_have_the_key(serve_live: ServeLive) -> None:
+    server = serve_live(**SETTINGS, **KEYS)
+    body = json.dumps({**translation("Hello."), "api_key": "secret"}).encode().ljust(LARGE)
+    with server.connect() as connection:
+        connection.sendall(head(LARGE) + body)
+        reply(connection)
+
+
+@pytest.mark.parametrize("key", [b"Authorization: Bearer wrong", b"X-API-Key: wrong"])
+def test_wrong_key_is_refused_before_the_body(
+    serve_live: ServeLive, both: tuple[str, ...], key: bytes
+) -> None:
+    server = serve_live(**SETTINGS, **KEYS, models=both)
+    paths = [path for path in server.early.templates if path != b"/suggest"]
+    assert {b"/translate", b"/v2/translate", b"/v1/embeddings", b"/embed", b"/attention"} <= {
+        *paths
+    }
+    for path in [*paths, b"/translate_file", b"/v2/document", b"/suggest"]:
+        start = head(LARGE).replace(b"/translate", path).replace(b"\r\n\r\n", b"\r\n" + key)
+        with server.connect() as connection:
+            connection.sendall(start + b"\r\n\r\n")
+            assert connection.recv(12)[9:] in (b"401", b"403"), path
+    assert server.pool.budget.used == 0
 
 
 def test_stalled_bodies_give_way(serve_live: ServeLive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +214,7 @@ def test_stalled_bodies_give_way(serve_live: ServeLive, monkeypatch: pytest.Monk
     found = filling[0].recv(65536)
     assert found.startswith(b"HTTP/1.1 429 ")
     assert f"only {LARGE - 1} bytes" in error_of(found)["error"]
+    assert "32768 bytes/s" in error_of(found)["error"]
     filling[1].sendall(b" ")
     reply(filling[1])
     for connection in filling:

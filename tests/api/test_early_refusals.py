@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.http_server.connection import Connection
-from service.http_server.early_refusals import MAX_BODY_BYTES
+from service.http_server.loop_load import LARGE_BYTES
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
 from tests.ports import free_ports
@@ -189,9 +189,9 @@ def test_client_that_reads_no_responses_gets_no_early_refusals(refusing: Refusin
         HEAD + b"Origin: https://example.org\r\n\r\n" + BODY,
         HEAD.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
         + b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY),
-        HEAD.replace(b"%d" % len(BODY), b"%d" % (MAX_BODY_BYTES + 1))
+        HEAD.replace(b"%d" % len(BODY), b"%d" % (LARGE_BYTES + 1))
         + b"\r\n"
-        + BODY.ljust(MAX_BODY_BYTES + 1),
+        + BODY.ljust(LARGE_BYTES + 1),
         HEAD.replace(b"/translate", b"/translate?") + b"\r\n" + BODY,
         HEAD.replace(b"POST", b"PUT") + b"\r\n" + BODY,
     ],

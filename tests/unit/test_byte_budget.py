@@ -4,7 +4,7 @@ import pytest
 
 from service.errors import OverloadedError
 from service.http_server import byte_budget
-from service.http_server.byte_budget import ByteBudget
+from service.http_server.byte_budget import RESERVE_BYTES, ByteBudget
 
 
 class Clock:
@@ -91,3 +91,39 @@ def test_reservation_grows(clock: Clock) -> None:
         other.grow(11)
     reservation.resize(200)  # a reply that is computed already cannot be refused
     assert budget.used == 210
+
+
+def test_large_bodies_leave_room_for_smaller_ones(clock: Clock) -> None:
+    budget = ByteBudget(8 * RESERVE_BYTES)
+    for _ in range(2):
+        budget.reserve(3 * RESERVE_BYTES, nothing)
+    with pytest.raises(OverloadedError, match=f"limit of {7 * RESERVE_BYTES}"):
+        budget.reserve(RESERVE_BYTES + 1, nothing)
+    for _ in range(2):
+        budget.reserve(RESERVE_BYTES, nothing)
+    with pytest.raises(OverloadedError, match=f"limit of {8 * RESERVE_BYTES}"):
+        budget.reserve(1, nothing)
+
+
+def test_body_of_the_whole_budget_grows_alone(clock: Clock) -> None:
+    budget = ByteBudget(8 * RESERVE_BYTES)
+    body = budget.reserve(RESERVE_BYTES, nothing)
+    body.grow(8 * RESERVE_BYTES)
+    assert budget.used == 8 * RESERVE_BYTES
+
+
+def test_share_is_a_part_of_the_whole(clock: Clock) -> None:
+    whole, given_up = ByteBudget(100), list[str]()
+    share = ByteBudget(25, whole)
+    first = share.reserve(20, lambda: given_up.append("share"))
+    with pytest.raises(OverloadedError, match="without a key .* limit of 25"):
+        share.reserve(6, nothing)
+    assert (share.used, whole.used) == (20, 20)
+    whole.reserve(80, lambda: given_up.append("whole"))
+    with pytest.raises(OverloadedError, match=r"limit of 100"):
+        share.reserve(5, nothing)
+    clock.now += 2.5
+    share.reserve(25, nothing)  # its own transfers give way first
+    assert given_up == ["share", "whole"]
+    first.release()
+    assert (share.used, whole.used) == (25, 25)

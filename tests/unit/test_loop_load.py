@@ -13,6 +13,7 @@ from service.http_server.loop_load import (
     SPARE,
     TARGET_SECONDS,
     LoopLoad,
+    account_of,
 )
 
 COST = 0.0005
@@ -170,6 +171,28 @@ def test_refusals_of_a_client_take_nothing_from_another() -> None:
         for _ in range(30):
             await turns.run(200, 15, useful=0)
         assert await turns.run(200, 15, useful=0) == [1, 15]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("header", "is_large"),
+    [
+        ((b"content-length", b"16384"), False),
+        ((b"content-length", b"16385"), True),
+        ((b"content-length", b"1400000"), True),
+        ((b"transfer-encoding", b"chunked"), True),
+        ((b"accept", b"*/*"), False),
+    ],
+)
+def test_large_bodies_take_no_place_of_short_requests(
+    header: tuple[bytes, bytes], is_large: bool
+) -> None:
+    async def test(turns: Turns) -> None:
+        await turns.overload()
+        while turns.load.admits(account_of("client 0", [(b"host", b"localhost"), header])):
+            pass
+        assert turns.load.admits("client 0") == is_large
 
     run(test)
 

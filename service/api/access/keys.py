@@ -4,12 +4,13 @@ A request has its key in the header `Authorization` or `X-API-Key`, or in a fiel
 or query.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
 
 from service.api import error_texts
+from service.api.access.key_ring import KeyRing
 from service.errors import ForbiddenError, InvalidKeyError, MissingKeyError
 from service.settings.keys import ApiKey
 
@@ -40,15 +41,19 @@ def given_key(request: Request, fields: Mapping[str, Any]) -> str:
     return str(given[0]).strip() if given else ""
 
 
-async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
-    """Refuses a request whose key is missing, wrong, not for this route, or over its limits.
+async def permitted(
+    request: Request, read: Callable[[bool], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Returns the fields of a request whose key is valid, for this route, and within its limits.
 
-    The hash of the key is stored in the context of the request, where the quota finds it. A server
-    without API keys accepts every request.
+    A key in a header is checked before the body is read. Without such a key, the body may have the
+    key. A server without API keys accepts every request. The hash of the key is stored in the
+    context of the request, where the quota finds it.
 
     Args:
         request: The request.
-        fields: Fields of the request's body, form or query.
+        read: Reads the fields of the body, form or query. Its argument is whether the body counts
+            against the share of bodies without a key.
 
     Raises:
         MissingKeyError: The request has no key.
@@ -61,12 +66,30 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
     # would also load everything that `service.api.services` imports.
     services: Any = request.app.state.services
     if not services.keys.is_required:
-        return
-    given = given_key(request, fields)
+        return await read(False)
+    given = given_key(request, {})
+    key = find_key(request, services.keys, given) if given else None
+    fields = await read(key is None)
+    if key is None:
+        key = find_key(request, services.keys, given_key(request, fields))
+    if key.limits:
+        number = num_characters(fields) if key.limits.characters else 0
+        await services.backend.take(key.digest, key.limits, number)
+    return fields
+
+
+def find_key(request: Request, keys: KeyRing, given: str) -> ApiKey:
+    """Returns the key of a request, and stores its hash in the context of the request.
+
+    Raises:
+        MissingKeyError: The request has no key.
+        InvalidKeyError: The key is wrong.
+        ForbiddenError: The key does not have the scope of the route.
+    """
     if not given:
         text = error_texts.MISSING_KEY
         raise MissingKeyError(text.text, details=text.details)
-    key: ApiKey | None = services.keys.find(given)
+    key = keys.find(given)
     if key is None:
         text = error_texts.WRONG_KEY
         raise InvalidKeyError(text.text, details=text.details)
@@ -75,9 +98,7 @@ async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
     if scope not in key.scopes:
         text = error_texts.wrong_scope(key.name, scope)
         raise ForbiddenError(text.text, details=text.details)
-    if key.limits:
-        number = num_characters(fields) if key.limits.characters else 0
-        await services.backend.take(key.digest, key.limits, number)
+    return key
 
 
 def num_characters(value: Any) -> int:

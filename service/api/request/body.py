@@ -39,11 +39,16 @@ and left its connection open.
 """
 
 
-async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
+async def read_fields(request: Request, max_bytes: int, is_keyless: bool = False) -> dict[str, Any]:
     """Returns the fields of a request: from a JSON body, or from a form and the query.
 
     A field of the query overrides a field of the form. A field that occurs several times in the
     form, or several times in the query, becomes a list. CRLF line ends in a form become LF.
+
+    Args:
+        request: The request.
+        max_bytes: Largest size of the body.
+        is_keyless: Whether the body counts against the share of bodies without a key.
 
     Raises:
         RequestTooLargeError: The body is over the limit.
@@ -52,7 +57,7 @@ async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
         DeadlineExceededError: The body did not arrive in time.
         ClientDisconnect: The client closed the connection.
     """
-    body = await read_body(request, max_bytes)
+    body = await read_body(request, max_bytes, is_keyless=is_keyless)
     # Some clients send Content-Type even with a GET or DELETE request that has no body. The header
     # is then ignored.
     is_empty = not body and request.method in ("GET", "DELETE")
@@ -75,7 +80,9 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECONDS) -> bytes:
+async def read_body(
+    request: Request, max_bytes: int, seconds: float = BODY_SECONDS, is_keyless: bool = False
+) -> bytes:
     """Returns the whole body.
 
     A body over SMALL_BYTES reserves its bytes in the byte budget of the HTTP process until the
@@ -107,7 +114,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
             raise ClientDisconnect
         body: bytes = message["body"]
         return body
-    return await BodyReader(request, max_bytes, seconds).read(size)
+    return await BodyReader(request, max_bytes, seconds, is_keyless).read(size)
 
 
 def check_number(texts: Sequence[str], limit: int) -> None:

@@ -11,7 +11,12 @@ from service.errors import (
     RequestTooLargeError,
     ServiceError,
 )
-from service.http_server.byte_budget import RETRY_SECONDS, STALLED_SECONDS, Reservation
+from service.http_server.byte_budget import (
+    LEAST_RATE,
+    RETRY_SECONDS,
+    STALLED_SECONDS,
+    Reservation,
+)
 from service.http_server.request_connection import connection_of
 
 RESERVATION_KEY = "body_bytes"
@@ -25,6 +30,7 @@ class BodyReader:
         request: The request.
         max_bytes: Largest size of the body.
         seconds: Time limit for the whole body, in seconds.
+        is_keyless: Whether the body counts against the share of bodies without a key.
 
     Attributes:
         buffer: The bytes that have arrived.
@@ -33,13 +39,14 @@ class BodyReader:
         failure: Error that has interrupted the reading, or None.
     """
 
-    def __init__(self, request: Request, max_bytes: int, seconds: float) -> None:
+    def __init__(self, request: Request, max_bytes: int, seconds: float, is_keyless: bool) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.task = task
         self.request = request
         self.max_bytes = max_bytes
         self.seconds = seconds
+        self.is_keyless = is_keyless
         self.buffer = BodyBuffer()
         self.reservation: Reservation | None = None
         self.marked = 0
@@ -74,6 +81,9 @@ class BodyReader:
             raise
         finally:
             timer.cancel()
+            # The traceback of an error refers to this reader, so the error is let go as well.
+            self.failure = None
+            self.buffer = BodyBuffer()
             # This reader and its reservation refer to each other. The assignment breaks this cycle,
             # so both are freed at once and do not wait for the garbage collector.
             reservation, self.reservation = self.reservation, None
@@ -101,10 +111,10 @@ class BodyReader:
         if self.reservation is None or size > self.reservation.size:
             self._reserve(min(2 * size, self.max_bytes))
         if self.reservation is not None:
-            # To arrive within the time limit, the reserved bytes need an average speed of `least`
-            # bytes in STALLED_SECONDS. Fewer new bytes do not count as progress.
-            least = self.reservation.size * STALLED_SECONDS / self.seconds
-            if size - self.marked >= least:
+            # The reserved bytes need a certain average rate to arrive within the time limit.
+            # Bytes that arrive more slowly do not count as progress.
+            rate = max(LEAST_RATE, self.reservation.size / self.seconds)
+            if size - self.marked >= rate * STALLED_SECONDS:
                 self.marked = size
                 self.reservation.mark_progress()
 
@@ -113,7 +123,9 @@ class BodyReader:
         if self.reservation is not None:
             self.reservation.grow(size)
         elif connection is not None:
-            self.reservation = connection.pool.budget.reserve(size, self._give_up)
+            pool = connection.pool
+            budget = pool.keyless if self.is_keyless else pool.budget
+            self.reservation = budget.reserve(size, self._give_up)
             self.request.scope["state"][RESERVATION_KEY] = self.reservation
         self.buffer.reserve(size)
 
@@ -132,8 +144,9 @@ class BodyReader:
 def stalled(size: int) -> OverloadedError:
     """Returns the error for a body that arrives slowly while another transfer needs the memory."""
     return OverloadedError(
-        f"only {size} bytes of the body have arrived, and the server needs the memory; send the "
-        "body faster, or try again later",
+        f"only {size} bytes of the body have arrived, and the server needs the memory for others; "
+        f"send the body faster than {LEAST_RATE} bytes/s, send it in parts of up to {SMALL_BYTES} "
+        "bytes, or try again later",
         RETRY_SECONDS,
         "bytes",
     )

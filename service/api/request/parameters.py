@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 from starlette.requests import Request
 
 from service.api import error_texts
-from service.api.access.keys import check_key
+from service.api.access.keys import permitted
 from service.api.error_texts import ErrorText
 from service.api.request.body import JSON, media_type, read_fields
 from service.errors import InvalidRequestError
@@ -135,7 +135,7 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
 
 
 async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
-    """Returns the fields of a request after the check of its API key.
+    """Returns the fields of a request whose API key is valid.
 
     Raises:
         MissingKeyError: The server needs a key, and the request has none.
@@ -148,9 +148,7 @@ async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
         DeadlineExceededError: The body did not arrive in time.
         ClientDisconnect: The client closed the connection.
     """
-    fields = await read_fields(request, max_bytes)
-    await check_key(request, fields)
-    return fields
+    return await permitted(request, lambda is_keyless: read_fields(request, max_bytes, is_keyless))
 
 
 def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:

@@ -6,7 +6,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from starlette.requests import Request
 
 from service.api import error_texts
-from service.api.access.keys import check_key
+from service.api.access.keys import permitted
 from service.api.request.body import (
     MULTIPART,
     Upload,
@@ -53,16 +53,20 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
             `model` does not accept the form.
         ClientDisconnect: The client closed the connection.
     """
-    fields = merge(request.query_params.multi_items())
-    if media_type(request) == MULTIPART:
+
+    async def read(is_keyless: bool) -> dict[str, Any]:
+        fields = merge(request.query_params.multi_items())
+        if media_type(request) != MULTIPART:
+            return fields
+        limit = settings.max_file_bytes + FORM_BYTES
         try:
-            body = await read_body(request, settings.max_file_bytes + FORM_BYTES, BODY_SECONDS)
+            body = await read_body(request, limit, BODY_SECONDS, is_keyless)
         except RequestTooLargeError:
             raise RequestTooLargeError(
                 f"the file is over the limit of {settings.max_file_bytes} bytes; split it, or "
                 "raise REGARD_MAX_FILE_BYTES"
             ) from None
         form = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
-        fields = {**merge(form), **fields}
-    await check_key(request, fields)
-    return validated(request, fields, model)
+        return {**merge(form), **fields}
+
+    return validated(request, await permitted(request, read), model)
