@@ -67,11 +67,11 @@ class ComputedResponse(StreamingResponse):
         if connection is None:
             await super().__call__(scope, receive, send)
             return
-        connection.hold(self.num_bytes)
+        connection.unread.hold(self.num_bytes)
         try:
             await super().__call__(scope, receive, send)
         finally:
-            connection.let_go(self.num_bytes)
+            connection.unread.let_go(self.num_bytes)
 
 
 WITHOUT_BODY = (204, 304)
@@ -111,7 +111,7 @@ class LengthSender:
             part = message.get("body", b"")
             self.parts.append(part)
             if self.connection is not None:
-                self.connection.hold(len(part))
+                self.connection.unread.hold(len(part))
             if not message.get("more_body"):
                 await self._send_whole(self.start, b"".join(self.parts))
 
@@ -121,7 +121,7 @@ class LengthSender:
         await self.send({**start, "headers": [*start["headers"], length]})
         await self.send({"type": "http.response.body", "body": body})
         if self.connection is not None:
-            self.connection.let_go(len(body))
+            self.connection.unread.let_go(len(body))
 
 
 def json_response(

@@ -15,20 +15,21 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
-from service.http_server.byte_budget import Reservation
 from service.http_server.early_refusals import EarlyRefusals, RefusingProtocol
+from service.http_server.loop_load import content_length
 from service.http_server.pool import ConnectionPool
 from service.http_server.refusals import (
     Refusal,
+    check_host,
     header_too_large,
     malformed,
     too_many_connections,
     too_many_headers,
     too_slow,
 )
-from service.http_server.reply_writer import ReplyWriter
+from service.http_server.reply_writer import ReplyWriter, UnreadReply
 from service.http_server.request_connection import STATE_KEY
-from service.http_server.sockets import is_closed, kernel_unsent
+from service.http_server.sockets import is_closed
 from service.http_server.upgrades import without_upgrade
 
 HEAD_BYTES = 2048
@@ -37,8 +38,11 @@ HEAD_BYTES = 2048
 The headers of most requests are smaller. 32 KiB may hold 6,000 headers, which take 3 ms to parse.
 """
 
-MAX_PIPELINED = 64
-"""Largest number of requests that a connection may send ahead of their replies."""
+MAX_PIPELINED = 8
+"""Number of requests that wait for the reply before theirs. Further bytes are parsed later.
+
+A part of HEAD_BYTES may have some requests more.
+"""
 
 PEER_SECONDS = (0.01, 0.5)
 """First and longest time between two checks of a client that has ended its side of a connection."""
@@ -80,13 +84,12 @@ class Connection(RefusingProtocol):
         head_bytes: Number of bytes of an incomplete first line and headers.
         num_body: Number of bytes of bodies that have arrived.
         overhead: Number of bytes outside the body, since bytes of the body last arrived.
+        body_began: Value of `num_body` when the last request began.
+        unparsed: Bytes that are parsed when the pipeline is empty. No bytes are read until then.
+        fault: The refusal that follows the replies to the requests before it, or None.
         running: The request whose reply is computed or written. `cycle` is the newest request.
         writer: Writes the reply to the request `running`.
-        held: Size in bytes of the values that a reply is made from, such as arrays.
-        unsent: Number of bytes in the write buffer and in the kernel that the client had not
-            received at the last check. It is 0 if the write buffer was empty.
-        reply: Reservation of the bytes in `held` and in the write buffer.
-        stalled_since: Time since which the client has read nothing; None if no bytes wait.
+        unread: The bytes of replies that the client has not read.
         on_lost: Called when the connection ends.
     """
 
@@ -106,17 +109,17 @@ class Connection(RefusingProtocol):
         self.head_began = 0.0
         self.head_bytes = 0
         self.num_body = 0
+        self.body_began = 0
         self.overhead = 0
+        self.unparsed = b""
+        self.fault: Refusal | None = None
         self.running: RequestResponseCycle | None = None
-        self.held = 0
-        self.unsent = 0
-        self.reply: Reservation | None = None
-        self.stalled_since: float | None = None
         self.on_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begins the connection, or refuses it if too many connections are open."""
         super().connection_made(transport)
+        self.unread = UnreadReply(transport, self.pool.budget)
         self.is_refused = not self.pool.add(self, self.loop)
         if self.is_refused and self.pool.is_flooded:
             transport.abort()
@@ -126,8 +129,7 @@ class Connection(RefusingProtocol):
         if self.on_lost is not None:
             self.on_lost()
         self.pool.discard(self)
-        self.held = 0
-        self._resume()
+        self.unread.end()
         if self.running is not None and not self.running.response_complete:
             self.running.disconnected = True  # uvicorn does this for the newest request only
             self.running.message_event.set()
@@ -148,18 +150,17 @@ class Connection(RefusingProtocol):
 
         A client that has closed the whole connection causes the same event. The server therefore
         sends an interim response. The operating system of such a client answers it with a reset.
-        Clients of HTTP/1.0 do not know interim responses, so their connections are closed. The
-        server also closes the connection if the client ends its side during a reply.
+        Clients of HTTP/1.0 do not know interim responses, so their requests run to the end. The
+        server closes the connection if the client ends its side during the last reply.
         """
         cycle = self.cycle
         if self.is_open or cycle is None or cycle.response_complete:
             return None
-        if self.running is not None and self.running.response_started:
+        if cycle is self.running and cycle.response_started:
             return None
-        if cycle.scope["http_version"] != "1.1":
-            return None
-        cycle.keep_alive = False
-        if self.running is not None:
+        cycle.keep_alive = self.fault is not None and cycle.keep_alive
+        is_writing = self.running is not None and self.running.response_started
+        if cycle.scope["http_version"] == "1.1" and not is_writing:
             self.transport.write(PROBE)
         self._check_peer(PEER_SECONDS[0])
         return True
@@ -180,15 +181,40 @@ class Connection(RefusingProtocol):
         if self.is_refused:
             self._refuse(too_many_connections(self.pool.max_connections))
             return
-        if len(data) <= HEAD_BYTES:
+        if len(data) <= HEAD_BYTES and not self.pipeline and self.fault is None:
             self._feed(data)
-            return
+        else:
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Parses bytes in parts, until too many requests wait."""
         begin = 0
-        while begin < len(data) and not self.transport.is_closing():
-            is_body = self.is_open and not self.is_head
-            end = begin + (self.limits.max_header_bytes if is_body else HEAD_BYTES)
+        while begin < len(data) and self.fault is None and not self.transport.is_closing():
+            if len(self.pipeline) >= MAX_PIPELINED:
+                self.unparsed += data[begin:]
+                self.flow.pause_reading()
+                self.flow.read_paused = False  # so that uvicorn does not resume the reading
+                return
+            end = begin + self._part_bytes()
             self._feed(data[begin:end])
             begin = end
+
+    def _part_bytes(self) -> int:
+        """Returns the size of the next part. It has at most HEAD_BYTES outside a body."""
+        if self.is_head or not self.is_open:
+            return HEAD_BYTES
+        left = content_length(self.headers) - (self.num_body - self.body_began)
+        return min(max(left, HEAD_BYTES), self.limits.max_header_bytes)
+
+    def _parse_held(self) -> None:
+        """Parses the bytes that `_parse` has kept, and reads further ones."""
+        if self.transport.is_closing():
+            return
+        rest, self.unparsed = self.unparsed, b""
+        self._parse(rest)
+        if not self.unparsed:
+            self.flow.read_paused = True
+            self.flow.resume_reading()
 
     def _feed(self, data: bytes) -> None:
         num_body = self.num_body
@@ -201,8 +227,6 @@ class Connection(RefusingProtocol):
         except httptools.HttpParserError as error:
             cause = error.__context__
             self._refuse(next((e for e in (error, cause) if isinstance(e, Refusal)), malformed()))
-        if len(self.pipeline) > MAX_PIPELINED:
-            self.transport.abort()
 
     def _check_size(self, num_bytes: int, num_body: int) -> None:
         """Refuses an incomplete request whose headers, or bytes outside the body, exceed a limit.
@@ -252,12 +276,14 @@ class Connection(RefusingProtocol):
         self.is_open = True
         self.head_began = self.last_active
         self.head_bytes = self.overhead = 0
+        self.body_began = self.num_body
 
     def on_headers_complete(self) -> None:
         """Begins the application for a request whose headers have arrived."""
         if self.head_bytes or len(self.headers) > self.limits.max_headers:
             fields = sum(len(name) + len(value) + 4 for name, value in self.headers)
             self._check_head(len(self.url) + fields)
+        check_host(self.headers, self.parser)
         self.is_head = False
         if self.parser.should_upgrade():
             self.method = self.parser.get_method()
@@ -305,18 +331,33 @@ class Connection(RefusingProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+        elif self.fault is not None:
+            self._send(self.fault)
+        if self.unparsed and not self.pipeline:
+            self.loop.call_soon(self._parse_held)
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Sends an error response unless a reply has begun or is due; closes the connection."""
+        """Answers with an error after the replies to valid requests; closes the connection."""
+        cycle = self.cycle
         if self.transport.is_closing():
             return
-        cycle = self.cycle
-        may_write = cycle is None or cycle.response_complete
-        if cycle and cycle is self.running and cycle.more_body and not self.is_head:
-            may_write = not cycle.response_started
-            cycle.disconnected = True  # so the application sends no reply
-        if may_write:
-            self.transport.write(refusal.response())
+        if cycle is None or cycle.response_complete:
+            self._send(refusal)
+            return
+        if cycle.more_body and not self.is_head:  # the fault is in the body of this request
+            if cycle is self.running:
+                cycle.disconnected = True  # so the application sends no reply
+                self.transport.write(b"" if cycle.response_started else refusal.response())
+                self.transport.close()
+                return
+            self.pipeline.popleft()
+            assert self.running is not None
+            self.cycle = self.pipeline[0][0] if self.pipeline else self.running
+        self.fault = refusal
+        self.is_open = self.is_head = False
+
+    def _send(self, refusal: Refusal) -> None:
+        self.transport.write(refusal.response())
         self.transport.close()
 
     @property
@@ -325,8 +366,8 @@ class Connection(RefusingProtocol):
         is_answered = self.cycle is None or self.cycle.response_complete
         if not is_answered or self.transport.get_write_buffer_size():
             return None
-        if self.is_head:
-            return self.head_began
+        if self.is_head:  # while a reply was due, the head was not read
+            return max(self.head_began, self.answered)
         return self.answered if self.is_open else self.last_active
 
     def close(self) -> None:
@@ -335,7 +376,8 @@ class Connection(RefusingProtocol):
 
     def check(self, now: float) -> None:
         """Closes the connection if a time limit has passed."""
-        self._check_reply(now)
+        if self.unread.has_stalled(now, self.limits.write_seconds, self.flow.write_paused):
+            self.transport.abort()
         since = self.idle_since
         if since is None or self.transport.is_closing():
             return
@@ -346,54 +388,12 @@ class Connection(RefusingProtocol):
         elif now - since > self.limits.idle_seconds:
             self.transport.close()
 
-    def _check_reply(self, now: float) -> None:
-        """Gives up a reply if the client has read nothing of it for too long."""
-        waiting = unsent = self.transport.get_write_buffer_size()
-        if waiting:
-            unsent += kernel_unsent(self.transport.get_extra_info("socket"))
-        if unsent and unsent == self.unsent and self.stalled_since is not None:
-            if now - self.stalled_since > self.limits.write_seconds:
-                self.transport.abort()
-            return
-        self.unsent = unsent
-        self.stalled_since = now if unsent else None
-        if self.reply is not None and self.flow.write_paused:
-            self.reply.resize(self.held + waiting)
-            self.reply.mark_progress()
-
     def pause_writing(self) -> None:
         """Stops the reply until the client has read a part, and reserves the bytes of the reply."""
         super().pause_writing()
-        if self.reply is None:
-            self.reply = Reservation(self.pool.budget, self.transport.abort)
-        size = self.held + self.transport.get_write_buffer_size()
-        self.reply.resize(size)
-        self.reply.mark_progress()
-        self.pool.budget.make_room(0)
+        self.unread.pause()
 
     def resume_writing(self) -> None:
         """Continues the reply."""
         super().resume_writing()
-        self._resume()
-
-    def _resume(self) -> None:
-        if self.reply is not None:
-            self.reply.settle()
-            self.reply.resize(self.held)
-
-    def hold(self, num_bytes: int) -> None:
-        """Reserves bytes for the values of a reply, such as arrays. `let_go` releases them.
-
-        If the bytes do not fit, stalled transfers are given up. The bytes are reserved in any case.
-        """
-        self.held += num_bytes
-        if self.reply is None:
-            self.reply = Reservation(self.pool.budget, self.transport.abort)
-        self.pool.budget.make_room(num_bytes)
-        self.reply.resize(self.reply.size + num_bytes)
-
-    def let_go(self, num_bytes: int) -> None:
-        """Releases bytes that `hold` has reserved."""
-        if self.reply is not None and self.held:
-            self.held -= num_bytes
-            self.reply.resize(self.reply.size - num_bytes)
+        self.unread.resume()

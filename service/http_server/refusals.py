@@ -1,9 +1,13 @@
 """The error responses that a connection sends without the application."""
 
 import json
+import re
+from collections.abc import Sequence
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from service.errors import SHOWN_CHARS
 
 
 class Refusal(httptools.HttpParserError):
@@ -29,6 +33,36 @@ class Refusal(httptools.HttpParserError):
         if self.status == 503:
             lines.append(b"retry-after: 1\r\n")
         return b"".join([*lines, b"\r\n", body])
+
+
+HOST = re.compile(rb"(?:\[[\w:.%~-]+\]|[\w.~!$&'()*+,;=%-]*)(?::[0-9]*)?", re.ASCII)
+"""A value of the header Host: a name or an address, and a port.
+
+Source: RFC 9110, section 7.2; RFC 3986, section 3.2.2.
+"""
+
+
+def check_host(headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpRequestParser) -> None:
+    """Refuses a request without exactly one valid Host header. HTTP/1.0 does not need the header.
+
+    Two servers on the way of a request may otherwise serve it for two different hosts.
+
+    Source: RFC 9112, section 3.2.
+
+    Raises:
+        Refusal: The header is missing, repeated or invalid.
+    """
+    given = [value for name, value in headers if name == b"host"]
+    if len(given) == 1 and HOST.fullmatch(given[0]):
+        return
+    if not given and parser.get_http_version() != "1.1":
+        return
+    fault = f"the request has {len(given)} Host headers"
+    if len(given) == 1:
+        fault = f"the header Host is {given[0][:SHOWN_CHARS].decode('latin-1')!r}"
+    raise Refusal(
+        400, "invalid_request", f"{fault}; send one, with a name or an address and a port"
+    )
 
 
 def malformed() -> Refusal:

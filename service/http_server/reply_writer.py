@@ -1,6 +1,9 @@
-"""Writes the headers of a reply together with the first part of its body."""
+"""Writes the replies of a connection, and counts the bytes that the client has not read."""
 
 import asyncio
+
+from service.http_server.byte_budget import ByteBudget, Reservation
+from service.http_server.sockets import kernel_unsent
 
 
 class ReplyWriter(asyncio.Transport):
@@ -49,3 +52,88 @@ class ReplyWriter(asyncio.Transport):
         """Closes the connection when all parts are written."""
         self.flush()
         self.transport.close()
+
+
+class UnreadReply:
+    """The bytes of a connection's replies that the client has not read.
+
+    Args:
+        transport: Transport of the connection.
+        budget: Budget of the HTTP process.
+
+    Attributes:
+        held: Size in bytes of the values that a reply is made from, such as arrays.
+        unsent: Number of bytes in the write buffer and in the kernel that the client had not
+            received at the last check. It is 0 if the write buffer was empty.
+        reservation: Reservation of the bytes in `held` and in the write buffer.
+        stalled_since: Time since which the client has read nothing; None if no bytes wait.
+    """
+
+    __slots__ = ("budget", "held", "reservation", "stalled_since", "transport", "unsent")
+
+    def __init__(self, transport: asyncio.Transport, budget: ByteBudget) -> None:
+        self.transport = transport
+        self.budget = budget
+        self.held = 0
+        self.unsent = 0
+        self.reservation: Reservation | None = None
+        self.stalled_since: float | None = None
+
+    def hold(self, num_bytes: int) -> None:
+        """Reserves bytes for the values of a reply, such as arrays. `let_go` releases them.
+
+        If the bytes do not fit, stalled transfers are given up. The bytes are reserved in any case.
+        """
+        self.held += num_bytes
+        self.budget.make_room(num_bytes)
+        reservation = self._reserved()
+        reservation.resize(reservation.size + num_bytes)
+
+    def let_go(self, num_bytes: int) -> None:
+        """Releases bytes that `hold` has reserved."""
+        if self.reservation is not None and self.held:
+            self.held -= num_bytes
+            self.reservation.resize(self.reservation.size - num_bytes)
+
+    def pause(self) -> None:
+        """Reserves the bytes of the write buffer, which the client does not read fast enough."""
+        reservation = self._reserved()
+        reservation.resize(self.held + self.transport.get_write_buffer_size())
+        reservation.mark_progress()
+        self.budget.make_room(0)
+
+    def resume(self) -> None:
+        """Releases the bytes of the write buffer."""
+        if self.reservation is not None:
+            self.reservation.settle()
+            self.reservation.resize(self.held)
+
+    def end(self) -> None:
+        """Releases all bytes of a connection that has ended."""
+        self.held = 0
+        self.resume()
+
+    def has_stalled(self, now: float, limit_seconds: float, is_paused: bool) -> bool:
+        """Returns whether the client has read nothing of a reply for more than `limit_seconds`.
+
+        Args:
+            now: Time of the event loop.
+            limit_seconds: Time limit.
+            is_paused: Whether the reply waits until the client has read a part.
+        """
+        waiting = unsent = self.transport.get_write_buffer_size()
+        if waiting:
+            unsent += kernel_unsent(self.transport.get_extra_info("socket"))
+        if unsent and unsent == self.unsent and self.stalled_since is not None:
+            return now - self.stalled_since > limit_seconds
+        self.unsent = unsent
+        self.stalled_since = now if unsent else None
+        if self.reservation is not None and is_paused:
+            self.reservation.resize(self.held + waiting)
+            self.reservation.mark_progress()
+        return False
+
+    def _reserved(self) -> Reservation:
+        if self.reservation is None:
+            self.reservation = Reservation(self.budget, self.transport.abort)
+        return self.reservation

@@ -252,21 +252,6 @@ def test_connect_is_refused(serve_live: ServeLive) -> None:
         assert received(connection).startswith(b"HTTP/1.1 400 ")
 
 
-def test_half_closed_client_gets_its_reply(serve_live: ServeLive, script: Script) -> None:
-    server = serve_live()
-    script.may_finish.clear()
-    with send(server, "Hello.") as connection:
-        connection.shutdown(socket.SHUT_WR)
-        until(lambda: script.admitted)
-        time.sleep(0.1)
-        script.may_finish.set()
-        found = received(connection)
-    assert found.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
-    assert b"connection: close\r\n" in found
-    assert found.endswith(ANSWER)
-    assert cancelled_requests(server) == 0
-
-
 def test_half_closed_client_that_goes_later_is_cancelled(
     serve_live: ServeLive, script: Script
 ) -> None:
@@ -286,25 +271,6 @@ def test_half_closed_client_with_part_of_a_body_is_dropped(serve_live: ServeLive
         connection.shutdown(socket.SHUT_WR)
         assert received(connection) == b""
     until(lambda: cancelled_requests(server, "none") == 1)
-
-
-def test_too_many_pipelined_requests_close_the_connection(
-    serve_live: ServeLive, script: Script
-) -> None:
-    server = serve_live()
-    script.may_finish.clear()
-    with send(server, "Hello.") as connection:
-        connection.sendall(START[:-2] + b"\r\n\r\n" + (START + b"\r\n") * 100)
-        received(connection)
-    until(lambda: cancelled_requests(server) == 1)
-
-
-def test_pipelined_requests_are_answered(serve_live: ServeLive) -> None:
-    with serve_live().connect() as connection:
-        connection.sendall((head(len(BODY)) + BODY) * 20)
-        found = b""
-        while found.count(ANSWER) < 20:
-            found += connection.recv(65536)
 
 
 @pytest.mark.parametrize(
