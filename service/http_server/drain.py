@@ -17,6 +17,7 @@ import uvicorn
 
 from service.http_server.accepting import Acceptor
 from service.http_server.connection import Connection, HttpServerConfig
+from service.ipc.machine import map_large_blocks
 
 FIRST_REQUEST_SECONDS = 0.25
 """Longest wait for the first request of a connection, after the listening sockets are closed."""
@@ -99,6 +100,7 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts the application, and listens."""
+        map_large_blocks()  # of bodies and documents
         await super().startup(sockets)
         if self.should_exit:
             return

@@ -1,6 +1,7 @@
 """LibreTranslate's /translate_file and /download_file: formats, limits, errors, and deletion."""
 
 import asyncio
+import gc
 import re
 import time
 from pathlib import Path
@@ -26,6 +27,8 @@ from service.errors import (
     ServiceError,
     UnsupportedLanguageError,
 )
+from service.tasks.documents import translator
+from service.tasks.documents.job import DocumentJob
 from service.tasks.documents.translator import DocumentTranslator
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error
@@ -378,6 +381,22 @@ def test_busy_queue_delays_a_document(serve: Serve, script: Script) -> None:
 
 def form(name: str, data: str) -> dict[str, Any]:
     return {"files": {"file": (name, data)}, "data": {"source": "en", "target": "pt"}}
+
+
+def test_texts_of_a_failed_document_are_freed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The traceback of a task group refers to itself, so its objects wait for the collector."""
+    monkeypatch.setattr(translator, "COLLECTED_BYTES", 0)
+    monkeypatch.setattr(translator, "COLLECTION_SECONDS", 0.1)
+    server = serve(files=True, max_pending_tokens=64)
+    gc.collect()
+    gc.disable()
+    try:
+        assert_error(send(server, "a.txt", "word " * 500), RequestTooLargeError)
+        until(lambda: not any(isinstance(each, DocumentJob) for each in gc.get_objects()))
+    finally:
+        gc.enable()
 
 
 def test_many_texts_come_back_in_order(serve: Serve) -> None:

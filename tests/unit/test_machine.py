@@ -2,6 +2,7 @@ import ctypes
 import gc
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,3 +199,37 @@ def test_what_is_there_after_the_start_is_collected_no_more() -> None:
         assert gc.get_freeze_count() > 10_000
     finally:
         gc.unfreeze()
+
+
+LARGE_BLOCKS = """
+import threading
+from pathlib import Path
+from service.ipc.machine import map_large_blocks
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) >> 8  # MiB
+
+def use():
+    for size in (25, 24) * 3:
+        block = bytearray(size << 20)
+        del block
+
+map_large_blocks()
+start = resident()
+everything = threading.Barrier(4)
+threads = [threading.Thread(target=lambda: (use(), everything.wait(), everything.wait()))
+           for _ in range(3)]
+for thread in threads:
+    thread.start()
+everything.wait()
+print(resident() - start)
+everything.wait()
+"""
+
+
+def test_large_blocks_are_given_back() -> None:
+    """glibc would keep a block of each thread, 75 MiB in all."""
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE_BLOCKS], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 20

@@ -7,6 +7,7 @@ separately. A long document therefore takes no more room in the queue than a few
 """
 
 import asyncio
+import gc
 import logging
 import time
 from collections import deque
@@ -58,6 +59,11 @@ BYTES_OF_A_TEXT = 200
 """Memory that a text and its translation take in addition to their characters."""
 
 RETRY_SECONDS = 5
+
+COLLECTED_BYTES = 1024 * 1024
+COLLECTION_SECONDS = 2.0
+"""Garbage is collected COLLECTION_SECONDS after a document of more than COLLECTED_BYTES failed."""
+
 GREEDY = DecodingOptions()
 
 
@@ -153,6 +159,9 @@ class DocumentTranslator:
         finally:
             self.num_open -= 1
             self.open_bytes -= job.size
+            if state.status != "done" and job.size > COLLECTED_BYTES:
+                # The tracebacks of a TaskGroup refer to the texts, and to themselves.
+                asyncio.get_running_loop().call_later(COLLECTION_SECONDS, gc.collect)
 
     def _check_number(self) -> None:
         if self.num_open >= self.settings.max_files:
