@@ -1,6 +1,7 @@
 """Wrong translations are found, decoded again, and reported if no better translation is found."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -136,6 +137,7 @@ class Redecoding:
     def __init__(self, hypotheses: Sequence[Hypothesis]) -> None:
         self.hypotheses = [*hypotheses]
         self.sentences: list[Sentence] = []
+        self.deadline = math.inf
         self.rejected: Counter[tuple[str, str, str]] = Counter()
 
     async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
