@@ -35,6 +35,7 @@ SETTINGS = {
     "REGARD_FILES": "true",
     "REGARD_MAX_FILE_BYTES": "32000000",
     "REGARD_FILE_TIMEOUT_SECONDS": "30",
+    "REGARD_FILE_RETENTION_SECONDS": "1",  # kept translations must not fill their room
     "REGARD_WORKERS": "2",
 }
 PAUSE_SECONDS = 0.1

@@ -1,11 +1,13 @@
 """The process that reads documents: a document that needs too much ends it, and nothing else."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from service.documents import process
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS, read_document
-from service.documents.process import DocumentReader
+from service.documents.process import NICENESS, DocumentReader
 from tests.archives import docx, run, upper
 from tests.document_mutations import DOCUMENTS
 
@@ -155,9 +157,31 @@ def test_kernel_ends_the_process_before_the_server() -> None:
         reading = asyncio.create_task(reader.read("a.html", HTML))
         child = await child_of(reader)
         assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
+        assert os.getpriority(os.PRIO_PROCESS, child) >= NICENESS
         reading.cancel()
 
     with_reader(work, 60)
+
+
+def test_refused_document_is_freed_without_garbage_collection() -> None:
+    class Name(str):
+        """A name that is freed with its document, and to which weak references may refer."""
+
+    async def work(reader: DocumentReader) -> None:
+        name = Name("a.xlf")
+        freed = weakref.ref(name)
+        with pytest.raises(DocumentError):
+            await reader.read(name, b"<a>")
+        del name
+        await asyncio.sleep(0)
+        assert freed() is None
+
+    gc.collect()
+    gc.disable()
+    try:
+        with_reader(work, 60)
+    finally:
+        gc.enable()
 
 
 def test_fault_of_a_format_is_logged_without_the_text(caplog: pytest.LogCaptureFixture) -> None:
