@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
+from service.text.letters import has_letters
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
@@ -43,7 +44,7 @@ def chunk_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> Chu
     """Cuts every sentence of more than `limit` tokens and keeps all other sentences.
 
     A sentence without tokens, such as a sentence of control characters, becomes part of a
-    separator.
+    separator. So does a piece without letters: a model would change it, and take long for it.
     """
     separators: list[str] = [segments.separators[0]]
     sentences: list[str] = []
@@ -56,7 +57,7 @@ def chunk_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> Chu
             num_cut += 1
             pieces = cut_sentence(sentence, tokenizer, limit)
         for piece, gap, piece_ids in pieces:
-            if piece_ids:
+            if piece_ids and (len(pieces) == 1 or has_letters(piece)):
                 sentences.append(piece)
                 sources.append(piece_ids)
                 separators.append(gap)

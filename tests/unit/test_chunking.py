@@ -56,6 +56,17 @@ def test_text_is_whole_after_fitting(
     assert all(0 < len(ids) <= limit for ids in fitted.sources)
 
 
+@pytest.mark.parametrize("unit", ["1.", "%0", "1, 2; ", "&#"])
+def test_pieces_without_letters_are_not_translated(tokenizer: Tokenizer, unit: str) -> None:
+    """They took most of the time of a text of marks, and came back with other digits."""
+    text = f"The cat {unit * 1000} sat."
+    fitted = chunk_sentences(one_sentence(text), tokenizer, 127)
+    assert fitted.segments.join(fitted.segments.sentences) == text
+    first, last = fitted.segments.sentences
+    assert first.startswith("The cat")
+    assert last.endswith("sat.")
+
+
 def test_cutting_reads_each_part_of_a_sentence_a_few_times_at_most(tokenizer: Tokenizer) -> None:
     """The rest was copied for every piece: half a megabyte of one word took seconds."""
     word = CountedText("abcde" * 40_000)
