@@ -142,11 +142,12 @@ _VALUE_FORMS = (
     rf"(?:(?<![\w.,])\d[\d.,]{{0,31}}{_SPACE}[×x·⋅*]{_SPACE})?(?<!\w)"
     rf"(?:{_BASE}{{3,8}}+(?=[\u207b\u2080-\u209c])|{_BASE}{{0,2}}+)[{_SCRIPTS}]++"
     rf"(?:{_BASE}{{0,2}}+[{_SCRIPTS}]++){{0,31}}[^\W_]{{0,2}}+(?![^\W_])",
-    # the mark of a footnote
-    rf"[{_SCRIPTS}]++",
 )
 
-_VALUES = re.compile("|".join(_VALUE_FORMS))
+_VALUES = re.compile(
+    rf"(?<!\w)(?=[\w+\-\u2212{_CURRENCIES}])(?:{'|'.join(_VALUE_FORMS)})"
+    rf"|[{_SCRIPTS}]++"  # the mark of a footnote
+)
 """Values that a model must copy exactly: amounts, ids, coordinates, times, exponents.
 
 Models localise short numbers well: `1,500` becomes `1.500`. In long ones they lose digits, and they
@@ -154,6 +155,11 @@ replace `R$ 50` by `$50`. So amounts of money are values. A number of at least f
 value if all languages share its form, such as a hash or an IBAN. Other numbers, and amounts such as
 `$1.5 million`, are left to the model.
 """
+
+_WORD_REST = re.compile(r"\w*+")
+
+VALUE_WINDOW_CHARS = 1024
+MAX_VALUE_CHARS = 256
 
 _VALUE_TRIGGER = re.compile(
     rf"""
@@ -297,7 +303,7 @@ def _find(text: str, rare: re.Pattern[str] | None) -> list[tuple[int, int]]:
     found = [match.span() for match in _FORMS.finditer(text)] if _TRIGGER.search(text) else []
     found += [match.span() for match in _PICTOGRAMS.finditer(text)]
     if _VALUE_TRIGGER.search(text):
-        found += [match.span() for match in _VALUES.finditer(text)]
+        found += _find_values(text)
     known = list(_merged(sorted(found)))
     if rare is None:
         return known
@@ -306,6 +312,27 @@ def _find(text: str, rare: re.Pattern[str] | None) -> list[tuple[int, int]]:
     for start, end in zip(starts, ends, strict=True):
         known += [match.span() for match in rare.finditer(text, start, end)]
     return sorted(known)
+
+
+def _find_values(text: str) -> Iterator[tuple[int, int]]:
+    """Yields the spans of values.
+
+    A search holds the lock of the interpreter. A long text is therefore searched in windows, which
+    overlap by the length of a value. The end of a longer value, such as a number of 1,000 digits,
+    is found apart.
+    """
+    begin = 0
+    while begin < len(text):
+        end = begin + VALUE_WINDOW_CHARS
+        begin, first, limit = end, begin, end + MAX_VALUE_CHARS
+        for match in _VALUES.finditer(text, first, limit):
+            if match.start() >= end:
+                break
+            last = match.end()
+            if last == limit and (rest := _WORD_REST.match(text, last)):
+                last = rest.end()
+            yield match.start(), last
+            begin = max(end, last)
 
 
 def _merged(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.text.protection import MARKER, protect
+from service.text.protection import MARKER, VALUE_WINDOW_CHARS, protect
 from service.text.stand_ins import VARIANTS, carry, split_at_markers
 
 RARE = set("<>{}#@\\^`~€“”’–\u2011•ñğ🎉→中文")
@@ -98,6 +98,17 @@ VALUES = {
 @pytest.mark.parametrize("text", VALUES)
 def test_values_are_found(text: str) -> None:
     assert list(protect(text, ()).spans) == VALUES[text]
+
+
+@pytest.mark.parametrize("shift", range(40))
+def test_values_at_the_edge_of_a_window_are_found(shift: int) -> None:
+    text = "word " * (VALUE_WINDOW_CHARS // 5 - 6) + "a" * shift + " pays R$ 1.234,56 now"
+    assert protect(text, ()).spans == ("R$ 1.234,56",)
+
+
+@pytest.mark.parametrize("digits", ["1" * 5000, "1a" * 2500])
+def test_very_long_value_is_one_span(digits: str) -> None:
+    assert protect(f"The id {digits} is new.", ()).spans == (digits,)
 
 
 def test_trade_marks_are_protected() -> None:
