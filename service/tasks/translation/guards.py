@@ -136,11 +136,10 @@ def changes_numbers(reading: Reading) -> bool:
     if source == target:
         return False
     added = [each for each in target if each not in source]
-    missing = [
-        each for each in (source - target).elements() if not _has_numeral(reading.text, each)
-    ]
+    missing = [*(source - target).elements()]
     if max(len(missing), len(added)) > MAX_CHANGED_NUMBERS:
         return True
+    missing = [each for each in missing if not _has_numeral(reading.text, each)]
     is_clock = CLOCK.search(f"{reading.source}\n{reading.text}") is not None
     invented = [each for each in added if len(each.rstrip("0")) > 2]
     return bool(_unmatched(missing, added, is_clock) or _unmatched(invented, missing, is_clock))
