@@ -97,20 +97,23 @@ _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|\d{1,2})"
 _ID_PART = r"(?:[A-Z]{1,6}(?![A-Za-z0-9])|[A-Za-z]{0,64}\d[A-Za-z0-9]*+)"
 _BASE = rf"[^\W_{_SCRIPTS}]"
 
-_VALUE_FORMS = (
+_UUID = r"(?<![\w-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)"
+
+_AMOUNTS = (
     # R$ 50, US$ 1,234.56
     rf"(?<![\w{_CURRENCIES}])[A-Z]{{1,3}}[{_CURRENCIES}]{_SPACE}{_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{0,7}}+"
     rf"{_EXACT}",
     # $1,234.56, EUR 1.234
-    rf"(?<![\w{_CURRENCIES}])(?:[{_CURRENCIES}]|{_CODES}|Fr\.|kr\.?){_SPACE}{_NUMBER_SIGN}\d{{1,15}}"
+    rf"(?<![\w{_CURRENCIES}])(?:[{_CURRENCIES}]|(?=[A-Z]{{3}}(?![A-Za-z]))(?:{_CODES})|Fr\.|kr\.?){_SPACE}{_NUMBER_SIGN}\d{{1,15}}"
     rf"(?:{_GROUP}){{1,7}}+{_EXACT}",
+    # IBAN
+    r"(?<!\w)[A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?(?!\w)",
+)
+
+_NUMBERS = (
     # 1.234,56 €
     rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{1,7}}+{_ALONE}{_SPACE}"
     rf"(?:[A-Z]{{0,3}}[{_CURRENCIES}](?!\d)|(?:{_CODES}|zł|kr|Kč|Ft|lei)(?!\w))",
-    # UUID
-    r"(?<![\w-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)",
-    # IBAN
-    r"(?<!\w)[A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?(?!\w)",
     # 2024-01-15, 2024-01-15T10:30:00Z
     r"(?<![\w.-])\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?"
     r"(?: ?(?:Z|[-+]\d\d:?\d\d))?)?(?!\w)",
@@ -133,6 +136,9 @@ _VALUE_FORMS = (
     # 978-3-16-148410-0, 123.456.789-09, 2.13.0; but not 1.234.567 and 1914-1918
     r"(?<![\w.-])(?!\d{1,3}(?:\.\d{3}){1,7}(?![.\w-]\w))(?!\d{1,4}-\d{1,4}(?!-))"
     r"\d{1,7}(?:[.-]\d{1,7}){2,7}(?!\w)",
+)
+
+_OTHERS = (
     # AB12345678, INV-2024-00123, hashes; but not 1990s-2000s and 12000-seat
     r"(?<![\w-])(?=(?:[A-Za-z_/.-]{0,64}\d){5})(?!\d{3,4}s\b)(?!\d++(?:[-/.]\d++){0,15}+(?!\w))"
     rf"{_ID_PART}(?:[-_/.]{_ID_PART}){{0,15}}+(?!\w)",
@@ -144,8 +150,12 @@ _VALUE_FORMS = (
     rf"(?:{_BASE}{{0,2}}+[{_SCRIPTS}]++){{0,31}}[^\W_]{{0,2}}+(?![^\W_])",
 )
 
+# The lookaheads leave out, at most places of a text, alternatives that cannot begin there.
 _VALUES = re.compile(
-    rf"(?<!\w)(?=[\w+\-\u2212{_CURRENCIES}])(?:{'|'.join(_VALUE_FORMS)})"
+    rf"(?<!\w)(?:(?=[A-Zk{_CURRENCIES}])(?:{'|'.join(_AMOUNTS)})"
+    rf"|(?=[0-9A-Fa-f]{{8}}-){_UUID}"
+    rf"|(?=[\d+\-\u2212])(?:{'|'.join(_NUMBERS)})"
+    rf"|(?=\w)(?:{'|'.join(_OTHERS)}))"
     rf"|[{_SCRIPTS}]++"  # the mark of a footnote
 )
 """Values that a model must copy exactly: amounts, ids, coordinates, times, exponents.

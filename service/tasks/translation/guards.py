@@ -34,7 +34,7 @@ MORE_TOKENS = 12
 MIN_COPIED_LETTERS = 20
 """Smallest number of letters of a copied sentence. A shorter sentence may be a name."""
 
-NUMBER = re.compile("\\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\\d{3})+(?!\\d)|\\d+")
+NUMBER = re.compile("\\d(?:\\d{0,2}(?:[.,'\u2019 \u00a0\u202f]\\d{3})+(?!\\d)|\\d*)")
 """A number, with the separators between its groups of three digits."""
 
 MAX_CHANGED_NUMBERS = 40
@@ -130,9 +130,13 @@ def changes_numbers(reading: Reading) -> bool:
     translation has is wrong if it has three digits before its final zeros, because `a hundred` may
     become `100`.
     """
-    if NUMBER.search(reading.source) is None:  # this takes half of the time of `findall`
+    found = NUMBER.findall(reading.source)
+    if not found:
         return False
-    source, target = _numbers(reading.source), _numbers(reading.text)
+    written = NUMBER.findall(reading.text)
+    if found == written:
+        return False
+    source, target = _counted(found), _counted(written)
     if source == target:
         return False
     added = [each for each in target if each not in source]
@@ -145,10 +149,10 @@ def changes_numbers(reading: Reading) -> bool:
     return bool(_unmatched(missing, added, is_clock) or _unmatched(invented, missing, is_clock))
 
 
-def _numbers(text: str) -> Counter[str]:
-    """Counts the numbers of a text, without separators and leading zeros; zero is left out."""
+def _counted(numbers: Sequence[str]) -> Counter[str]:
+    """Counts numbers, without separators and leading zeros; zero is left out."""
     # The numbers stay strings, because int() refuses numbers of more than 4,300 digits.
-    digits = (re.sub(r"\D", "", each) for each in NUMBER.findall(text))
+    digits = (each if each.isdigit() else re.sub(r"\D", "", each) for each in numbers)
     return Counter(filter(None, (_ascii_digits(each).lstrip("0") for each in digits)))
 
 
