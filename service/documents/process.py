@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar, cast
 
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.reader import NO_MEMORY, Answer, pack, unpack
+from service.errors import UnavailableError
 from service.ipc.processes import module_command
 
 logger = logging.getLogger("regard.documents")
@@ -67,6 +68,7 @@ class DocumentReader:
         self.max_seconds = max_seconds
         self.lock = asyncio.Lock()
         self.process: _Process | None = None
+        self.is_closed = False
 
     async def read(self, name: str, data: bytes) -> ReadDocument:
         """Returns the texts of a document.
@@ -104,13 +106,16 @@ class DocumentReader:
         return await self._run(write)
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process. No other process is started."""
+        self.is_closed = True
         if self.process is not None:
             self.process.close()
 
     async def _run(self, ask: "Callable[[_Process], T]") -> T:
         """Returns the result of `ask`, which runs in a thread. Cancelling ends the process."""
         async with self.lock:
+            if self.is_closed:
+                raise UnavailableError("the server is stopping; try again", 1)
             if self.process is None or self.process.has_ended:
                 self.process = _Process(self.max_bytes, self.max_seconds)
             process = self.process
@@ -119,8 +124,11 @@ class DocumentReader:
                 return await asyncio.shield(work)
             except asyncio.CancelledError:
                 process.end()
-                with suppress(Exception):
-                    await work  # the thread ends at once
+                try:
+                    with suppress(Exception):
+                        await work  # the thread ends at once
+                finally:
+                    process.close()  # the thread may not have begun
                 raise
             finally:
                 del work  # its error refers to this frame, and so to the document

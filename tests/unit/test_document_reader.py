@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from service.documents import process
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS, read_document
 from service.documents.process import NICENESS, DocumentReader
+from service.errors import UnavailableError
 from tests.archives import docx, run, upper
 from tests.document_mutations import DOCUMENTS
 
@@ -159,6 +161,36 @@ def test_kernel_ends_the_process_before_the_server() -> None:
         assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
         assert os.getpriority(os.PRIO_PROCESS, child) >= NICENESS
         reading.cancel()
+
+    with_reader(work, 60)
+
+
+def test_stop_of_the_server_leaves_no_process() -> None:
+    """A reading whose thread has not begun is cancelled, and later ones start no process."""
+    begun, end = threading.Event(), threading.Event()
+
+    async def work(reader: DocumentReader) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, lambda: (begun.set(), end.wait()))
+        begun.wait()
+        reading = asyncio.create_task(reader.read("a.txt", b"Hello."))
+        waiting = asyncio.create_task(reader.read("b.txt", b"Hello."))
+        while reader.process is None:
+            await asyncio.sleep(0)
+        process = reader.process
+        reader.is_closed = True
+        for _ in range(3):
+            for task in asyncio.all_tasks() - {asyncio.current_task(), waiting}:
+                task.cancel()
+            await asyncio.sleep(0)
+        assert process.child.returncode is not None
+        with pytest.raises(UnavailableError):
+            await waiting
+        assert reading.cancelled()
+        assert reader.process is process
+        end.set()
+        await busy
 
     with_reader(work, 60)
 
