@@ -22,6 +22,7 @@ from service.documents.process import NICENESS, DocumentReader
 from service.errors import UnavailableError
 from tests.archives import docx, run, upper
 from tests.document_mutations import DOCUMENTS
+from tests.workers import LIMIT_SECONDS
 
 MAX_BYTES = 20 * 2**20
 HTML = b"<p>a <b>b</b>" * 150_000
@@ -169,10 +170,14 @@ def test_stop_of_the_server_leaves_no_process() -> None:
     """A reading whose thread has not begun is cancelled, and later ones start no process."""
     begun, end = threading.Event(), threading.Event()
 
+    def wait() -> None:
+        begun.set()
+        end.wait()
+
     async def work(reader: DocumentReader) -> None:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(1))
-        busy = loop.run_in_executor(None, lambda: (begun.set(), end.wait()))
+        busy = loop.run_in_executor(None, wait)
         begun.wait()
         reading = asyncio.create_task(reader.read("a.txt", b"Hello."))
         waiting = asyncio.create_task(reader.read("b.txt", b"Hello."))
@@ -205,8 +210,9 @@ def test_refused_document_is_freed_without_garbage_collection() -> None:
         with pytest.raises(DocumentError):
             await reader.read(name, b"<a>")
         del name
-        await asyncio.sleep(0)
-        assert freed() is None
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while freed() is not None:  # the thread lets its work go after it has given the result
+                await asyncio.sleep(0.01)
 
     gc.collect()
     gc.disable()
