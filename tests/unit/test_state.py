@@ -296,5 +296,5 @@ def test_watch_reports_the_state(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
     asyncio.run(run())
     assert reports == [False, False, True]
-    (record,) = caplog.records  # nobody has used the state: one line is enough
+    (record,) = caplog.records  # no request has used the state: one line is enough
     assert NOT_WRITABLE in record.getMessage()
