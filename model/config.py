@@ -54,19 +54,19 @@ class LayerConfig(Protocol):
     """The config attributes that a Transformer layer reads; `ModelConfig` documents them."""
 
     @property
-    def d_model(self) -> int: ...  # noqa: D102 - as in ModelConfig
+    def d_model(self) -> int: ...
     @property
-    def num_heads(self) -> int: ...  # noqa: D102
+    def num_heads(self) -> int: ...
     @property
-    def ffn_dim(self) -> int: ...  # noqa: D102
+    def ffn_dim(self) -> int: ...
     @property
-    def norm(self) -> NormPosition: ...  # noqa: D102
+    def norm(self) -> NormPosition: ...
     @property
-    def norms_keys(self) -> bool: ...  # noqa: D102
+    def norms_keys(self) -> bool: ...
     @property
-    def activation(self) -> Activation: ...  # noqa: D102
+    def activation(self) -> Activation: ...
     @property
-    def layer_norm_eps(self) -> float: ...  # noqa: D102
+    def layer_norm_eps(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
