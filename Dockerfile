@@ -65,6 +65,8 @@ WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY model model
 COPY service service
+COPY benchmarks/__init__.py benchmarks/
+COPY benchmarks/bench benchmarks/bench
 RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/venv/bin/python install --no-index --no-deps --root /staged /wheels/*.whl \
     && { [ "$(uname -m)" != x86_64 ] || ls /staged/opt/venv/lib/python3.11/site-packages/model/backends/native/_avx2*.so; }

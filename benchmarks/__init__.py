@@ -1,9 +1,9 @@
 """The benchmark harness: measures Regard and other engines in turn, in a repeatable run.
 
 The other engines are called peers. A run has sections, each with its own table. The command
-`make bench SOURCE=en.txt REFERENCE=pt.txt` runs the harness. The server neither installs nor
-imports the harness.
+`make bench SOURCE=en.txt REFERENCE=pt.txt` runs the harness. Installations have `bench/` alone.
 
+    bench/          the command `regard bench`: its client and its load
     run             the command `python -m benchmarks.run`
     options         its command line
     environments    virtual environments of the peers and of matplotlib, below .bench/

@@ -26,9 +26,9 @@ from typing import Any
 import uvloop
 
 from benchmarks import tree
+from benchmarks.bench.client import Address, Connection, RequestError
 from benchmarks.engines import Contestant
 from benchmarks.servers import Server
-from service.bench.client import Address, Connection, RequestError
 
 HOST = "127.0.0.1"
 BODY_BYTES = 2 * 1024 * 1024

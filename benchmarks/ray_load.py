@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import load
-from service.bench.sentences import built_in_sentences
+from benchmarks.bench.sentences import built_in_sentences
 
 WINDOW_SECONDS = 2.0
 FULL_SHARE = 0.95

@@ -28,10 +28,10 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import tree
+from benchmarks.bench.client import Address, Connection, RequestError
 from benchmarks.engines import Contestant
 from benchmarks.peers.protocol import read_lines
 from benchmarks.servers import Server
-from service.bench.client import Address, Connection, RequestError
 
 CLIENTS = 12
 THINK_SECONDS = 0.2

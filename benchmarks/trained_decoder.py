@@ -29,6 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from benchmarks.bench.correctness.quality import Scorer
 from model.architectures.decoder import DecoderLayer
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
@@ -41,7 +42,6 @@ from model.engine.engine import Engine
 from model.layers.attention import MultiHeadAttention
 from model.sequence import EngineLimits, Finished
 from model.sequence import Sequence as SourceSequence
-from service.bench.correctness.quality import Scorer
 
 CPU = torch.device("cpu")
 LIMITS = EngineLimits(max_rows=64)

@@ -21,7 +21,13 @@ NATIVE = {"x86_64": ("avx2", "avx512vnni"), "aarch64": ("neon",)}
 """Builds of the native code in the wheel, by `platform.machine()`."""
 
 REQUIRED = (r"service/static/index\.html$", r"LICENSE$", r"NOTICE$", r"service/py\.typed$")
-FORBIDDEN = (r"(^|/)tests?/", r"__pycache__", r"(^|/)\.", r"checks/", r"benchmarks/")
+FORBIDDEN = (
+    r"(^|/)tests?/",
+    r"__pycache__",
+    r"(^|/)\.",
+    r"checks/",
+    r"/benchmarks/(?!bench/|__init__\.py$)",
+)
 SOURCES = (r"/setup\.py$", r"/csrc/batch\.cpp$", r"/csrc/simd/neon\.h$", r"/CHANGELOG\.md$")
 
 

@@ -7,16 +7,17 @@ import os
 import signal
 import socket
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import uvloop
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from model.errors import ModelError
 from service import logs
 from service.api.access.key_commands import app as keys_app
 from service.api.tracing.setup import fault_of as tracing_fault
-from service.bench.commands import app as bench
 from service.bulk.commands import app as bulk
 from service.console import console, read_settings, stop
 from service.doctor.commands import app as doctor
@@ -40,8 +41,23 @@ EXAMPLE = ("en", "pt")
 Otherwise the example uses the first pair of the server.
 """
 
-app = typer.Typer(help="A translation and embedding server that you can look inside.")
-app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
+
+class Commands(TyperGroup):
+    """Adds `regard bench`, and imports it only when it is needed: no server imports benchmarks."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        first, *others = super().list_commands(ctx)
+        return [first, "bench", *others]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name != "bench":
+            return super().get_command(ctx, cmd_name)
+        from benchmarks.bench.commands import app as bench
+
+        return get_command(bench)
+
+
+app = typer.Typer(cls=Commands, help="A translation and embedding server that you can look inside.")
 app.add_typer(models_app, name="models", help="Fetch, check and describe models.")
 app.add_typer(keys_app, name="keys", help="Make and check API keys.")
 app.add_typer(bulk, name="bulk", help="Translate or embed files of any size with Ray Data.")

@@ -17,6 +17,9 @@ from typing import Annotated
 import typer
 import uvloop
 
+from benchmarks.bench.client import BenchError
+from benchmarks.bench.saturation.overload import parse_numbers
+from benchmarks.bench.sentences import built_in_sentences, read_lines
 from benchmarks.capacity import calibration, tables
 from benchmarks.capacity.arrivals import Shape, day_trace
 from benchmarks.capacity.costs import Costs, CostsError
@@ -26,9 +29,6 @@ from benchmarks.capacity.replay import Replay
 from benchmarks.capacity.replay import replay as run_replay
 from benchmarks.capacity.replicas import capacity, capacity_of_cores, point, simulate
 from benchmarks.files import find_pair
-from service.bench.client import BenchError
-from service.bench.saturation.overload import parse_numbers
-from service.bench.sentences import built_in_sentences, read_lines
 
 app = typer.Typer(help="Compute how many machines a load needs.", no_args_is_help=True)
 

@@ -14,13 +14,13 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench.client import Address, BenchError, send_once
+from benchmarks.bench.load import increase, run_load
+from benchmarks.bench.saturation.open_loop import OpenLoop, steady
+from benchmarks.bench.translation import in_lists, translate, translate_request
 from benchmarks.capacity.costs import Costs, ServerCosts, WorkerCosts
 from benchmarks.capacity.replay import Recorder
 from model.checkpoints.load import ModelFiles, load_vocabularies
-from service.bench.client import Address, BenchError, send_once
-from service.bench.load import increase, run_load
-from service.bench.saturation.open_loop import OpenLoop, steady
-from service.bench.translation import in_lists, translate, translate_request
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CAPACITY_CLIENTS = 64

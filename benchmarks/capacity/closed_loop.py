@@ -3,10 +3,10 @@
 import random
 from dataclasses import dataclass
 
+from benchmarks.bench.load import ERROR_PAUSE_SECONDS, percentile
 from benchmarks.capacity.costs import Costs
 from benchmarks.capacity.simulation import Machine, Request
 from benchmarks.capacity.virtual_time import Clock, virtual_time
-from service.bench.load import ERROR_PAUSE_SECONDS, percentile
 
 WARMUP_SECONDS = 1.0
 DEADLINE_SECONDS = 60.0

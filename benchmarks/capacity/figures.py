@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.bench.load import percentile
 from benchmarks.capacity.arrivals import KINDS, Trace
 from benchmarks.capacity.simulation import Outcome
-from service.bench.load import percentile
 
 ALL = "all"
 

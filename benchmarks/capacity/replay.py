@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
+from benchmarks.bench.client import Address, Reply, RequestError
+from benchmarks.bench.saturation.open_loop import OpenLoop
+from benchmarks.bench.saturation.overload import REFUSED
+from benchmarks.bench.translation import translate_request
 from benchmarks.capacity.arrivals import Shape, day_trace
 from benchmarks.capacity.costs import CostsError
 from benchmarks.capacity.simulation import Outcome
-from service.bench.client import Address, Reply, RequestError
-from service.bench.saturation.open_loop import OpenLoop
-from service.bench.saturation.overload import REFUSED
-from service.bench.translation import translate_request
 
 PATIENCE_SECONDS = 10.0
 """A request has failed if it has no reply this long after its deadline."""

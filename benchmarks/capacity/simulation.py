@@ -33,7 +33,7 @@ MAX_REQUESTS, MAX_TOKENS = 1024, 131072
 """Defaults of REGARD_MAX_PENDING_REQUESTS and REGARD_MAX_PENDING_TOKENS."""
 
 TICK_SECONDS = 0.001
-"""The load generator reads its connections at this interval (`service.bench.saturation`)."""
+"""The load generator reads its connections at this interval (`benchmarks.bench.saturation`)."""
 
 
 class Outcome(NamedTuple):

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from service.bench.client import Address, Connection, RequestError
+from benchmarks.bench.client import Address, Connection, RequestError
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).resolve().parents[2]

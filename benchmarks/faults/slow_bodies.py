@@ -23,9 +23,9 @@ import uvloop
 
 from benchmarks import tree
 from benchmarks.attacks import HOST, SENTENCE, Stream, post, repeat
+from benchmarks.bench.client import Address, RequestError, send_once
 from benchmarks.engines import Contestant
 from benchmarks.servers import Server
-from service.bench.client import Address, RequestError, send_once
 
 BODY_BYTES = 1_400_000
 PART_SECONDS = 0.5

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
+from benchmarks.bench.client import Address, Connection, RequestError
 from benchmarks.faults.server import HOST, ROOT, Others, Server, quantile, run, temporary_folder
-from service.bench.client import Address, Connection, RequestError
 
 LIMIT_BYTES = 2 << 30
 HANG_UP_SECONDS = 0.5

@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from benchmarks import load
+from benchmarks.bench.sentences import built_in_sentences
 from benchmarks.environments import WORK, MissingError
 from benchmarks.load import Shape
 from benchmarks.replicas import measure
@@ -23,7 +24,6 @@ from benchmarks.replicas.envoy import CONFIG, Envoy, find_envoy, running
 from benchmarks.replicas.measure import WARMUP_SECONDS, Figures
 from benchmarks.replicas.replica import READY_SECONDS, Plan, Replica
 from benchmarks.sleeping.pace import Pace
-from service.bench.sentences import built_in_sentences
 
 PARTS = ("even", "kill", "rolling", "scale")
 SCALE = (1, 2, 4, 8)

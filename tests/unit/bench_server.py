@@ -13,7 +13,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from service.bench.commands import app
+from benchmarks.bench.commands import app
 
 OK = b"HTTP/1.1 200 OK\r\n"
 TRANSLATED = OK + b'content-length: 25\r\n\r\n{"translatedText": "Ola"}'

@@ -5,8 +5,8 @@ import threading
 import orjson
 import pytest
 
-from service.bench.attention import KNOCKOUT, attention_client, knockout_question, post
-from service.bench.client import BenchError
+from benchmarks.bench.attention import KNOCKOUT, attention_client, knockout_question, post
+from benchmarks.bench.client import BenchError
 from tests.unit.bench_server import FakeTranslator, reply_bytes, served
 from tests.workers import LIMIT_SECONDS
 

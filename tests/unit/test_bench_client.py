@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.bench.client import Address, BenchError, Connection, ReplyParser, RequestError
+from benchmarks.bench.client import Address, BenchError, Connection, ReplyParser, RequestError
 from tests.unit.bench_server import OK, TRANSLATED, Answer, FakeTranslator, reply_bytes, served
 
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -116,5 +116,5 @@ def test_refused_connection_is_an_error_of_kind_connect() -> None:
 
 
 def test_bench_does_not_import_torch() -> None:
-    check = "import sys, service.bench.commands; sys.exit('torch' in sys.modules)"
+    check = "import sys, benchmarks.bench.commands; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from service.bench import load
-from service.bench.client import BenchError, Reply
-from service.bench.load import LoadReport, Window
-from service.bench.sentences import SENTENCES, built_in_sentences
+from benchmarks.bench import load
+from benchmarks.bench.client import BenchError, Reply
+from benchmarks.bench.load import LoadReport, Window
+from benchmarks.bench.sentences import SENTENCES, built_in_sentences
 from tests.unit.bench_server import FakeTranslator, bench, metrics_text, served
 
 
@@ -167,7 +167,7 @@ def test_load_without_a_finished_sentence_exits_with_1(monkeypatch: pytest.Monke
     async def nothing_finished(*arguments: object) -> LoadReport:
         return report(sentences=0, rate=0.0)
 
-    monkeypatch.setattr("service.bench.commands.run_load", nothing_finished)
+    monkeypatch.setattr("benchmarks.bench.commands.run_load", nothing_finished)
     result = bench("load", "--clients", "1", "--url", "http://host")
     assert result.exit_code == 1
     assert "no sentence finished in 5 s" in result.stdout

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from service.bench import mixed
-from service.bench.client import Address, BenchError
-from service.bench.load import Window
-from service.bench.mixed import Interval, MixedReport, Round, num_rounds
-from service.bench.mixed_texts import (
+from benchmarks.bench import mixed
+from benchmarks.bench.client import Address, BenchError
+from benchmarks.bench.load import Window
+from benchmarks.bench.mixed import Interval, MixedReport, Round, num_rounds
+from benchmarks.bench.mixed_texts import (
     ATTENTION,
     LONG,
     SHORT,
@@ -22,8 +22,8 @@ from service.bench.mixed_texts import (
     all_traffic,
     joined_to,
 )
-from service.bench.sentences import built_in_sentences
-from service.bench.tables import mixed_table
+from benchmarks.bench.sentences import built_in_sentences
+from benchmarks.bench.tables import mixed_table
 from tests.unit.bench_server import bench, reply_bytes, served
 
 NUM_SPECIAL = 2

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from rich.table import Table
 
-from service.bench import tables
-from service.bench.client import Address, RequestError
-from service.bench.saturation import bulk, overload
-from service.bench.saturation.bulk import ListClients
-from service.bench.saturation.open_loop import OpenLoop, steady
-from service.bench.saturation.overload import (
+from benchmarks.bench import tables
+from benchmarks.bench.client import Address, RequestError
+from benchmarks.bench.saturation import bulk, overload
+from benchmarks.bench.saturation.bulk import ListClients
+from benchmarks.bench.saturation.open_loop import OpenLoop, steady
+from benchmarks.bench.saturation.overload import (
     Outcomes,
     OverloadReport,
     OverloadRun,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from service.bench.client import BenchError
-from service.bench.correctness.quality import Scorer
-from service.bench.sentences import read_lines
-from service.bench.translation import split_pair
+from benchmarks.bench.client import BenchError
+from benchmarks.bench.correctness.quality import Scorer
+from benchmarks.bench.sentences import read_lines
+from benchmarks.bench.translation import split_pair
 from tests.unit.bench_server import Answer, FakeTranslator, bench, reply_bytes, served
 
 

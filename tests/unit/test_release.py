@@ -246,8 +246,12 @@ def test_contents_of_distributions_are_examined(tmp_path: Path) -> None:
     assert not any("LICENSE" in fault for fault in faults)
     wheel = tmp_path / "regard-1-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("service/static/index.html", "")
+        for name in ("service/static/index.html", "benchmarks/bench/load.py", "benchmarks/run.py"):
+            archive.writestr(name, "")
     faults = content_faults(wheel, names_in(wheel))
+    assert [fault for fault in faults if "benchmarks" in fault] == [
+        f"{wheel.name}: contains /benchmarks/run.py"
+    ]
     assert any("(the tag manylinux)" in fault for fault in faults)
     assert not any("index" in fault for fault in faults)
 

@@ -17,23 +17,23 @@ import uvloop
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from service.bench.attention import run_attention
-from service.bench.client import Address, BenchError
-from service.bench.correctness.alignment import run_alignment
-from service.bench.correctness.consistency import run_consistency
-from service.bench.correctness.detachment import run_detachment
-from service.bench.correctness.quality import Scorer
-from service.bench.load import parse_clients, run_load, with_ratios
-from service.bench.mixed import Clients, Interval, num_rounds, run_mixed
-from service.bench.saturation.bulk import run_bulk
-from service.bench.saturation.overload import (
+from benchmarks.bench.attention import run_attention
+from benchmarks.bench.client import Address, BenchError
+from benchmarks.bench.correctness.alignment import run_alignment
+from benchmarks.bench.correctness.consistency import run_consistency
+from benchmarks.bench.correctness.detachment import run_detachment
+from benchmarks.bench.correctness.quality import Scorer
+from benchmarks.bench.load import parse_clients, run_load, with_ratios
+from benchmarks.bench.mixed import Clients, Interval, num_rounds, run_mixed
+from benchmarks.bench.saturation.bulk import run_bulk
+from benchmarks.bench.saturation.overload import (
     SMALLEST_SHARE,
     OverloadRun,
     parse_numbers,
     run_overload,
 )
-from service.bench.sentences import built_in_sentences, read_lines, read_parallel
-from service.bench.tables import (
+from benchmarks.bench.sentences import built_in_sentences, read_lines, read_parallel
+from benchmarks.bench.tables import (
     alignment_table,
     attention_table,
     bulk_table,
@@ -45,7 +45,7 @@ from service.bench.tables import (
     overload_table,
     quality_table,
 )
-from service.bench.translation import in_lists, split_pair, translate
+from benchmarks.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
@@ -55,7 +55,12 @@ The commands send the same sentences again and again. If equal sentences are in 
 server with default settings computes only one of them. A private server computes all of them.
 """
 
-app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
+app = typer.Typer(
+    name="bench",
+    help="Measure a server through HTTP.",
+    no_args_is_help=True,
+    add_completion=False,  # the command `regard` has it
+)
 
 _LINES = typer.Option(exists=True, dir_okay=False, help="file with one sentence per line")
 _PAIR = typer.Option(help="source and target language, such as en-pt")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter, sleep
 from typing import Protocol
 
-from service.bench.client import Address, Reply, ReplyParser, RequestError
+from benchmarks.bench.client import Address, Reply, ReplyParser, RequestError
 
 CHUNK_BYTES = 65536
 

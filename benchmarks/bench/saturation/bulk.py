@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from service.bench.attention import median_p99
-from service.bench.client import Address, BenchError, RequestError, send_once
-from service.bench.load import LoadReport, run_load
-from service.bench.translation import LIST_TIMEOUT_SECONDS, translate_request
+from benchmarks.bench.attention import median_p99
+from benchmarks.bench.client import Address, BenchError, RequestError, send_once
+from benchmarks.bench.load import LoadReport, run_load
+from benchmarks.bench.translation import LIST_TIMEOUT_SECONDS, translate_request
 
 WARMUP_SECONDS = 3.0
 RETRY_SECONDS = 1.0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.bench.client import BenchError
+from benchmarks.bench.client import BenchError
 
 
 @dataclass(frozen=True)

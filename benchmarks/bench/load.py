@@ -16,8 +16,8 @@ from time import perf_counter
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.bench.client import Address, BenchError, Connection, Reply, RequestError, send_once
-from service.bench.translation import translate_request, unusable
+from benchmarks.bench.client import Address, BenchError, Connection, Reply, RequestError, send_once
+from benchmarks.bench.translation import translate_request, unusable
 
 ERROR_PAUSE_SECONDS = 0.1
 

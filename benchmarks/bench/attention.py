@@ -17,9 +17,9 @@ from statistics import median
 
 import orjson
 
-from service.bench.client import Address, BenchError
-from service.bench.load import LoadReport, run_load
-from service.bench.translation import split_pair
+from benchmarks.bench.client import Address, BenchError
+from benchmarks.bench.load import LoadReport, run_load
+from benchmarks.bench.translation import split_pair
 
 ATTENTION, KNOCKOUT = "/attention", "/attention/knockout"
 TIMEOUT_SECONDS = 60.0

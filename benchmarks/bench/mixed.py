@@ -15,9 +15,9 @@ from time import perf_counter
 
 import uvloop
 
-from service.bench.client import Address, BenchError, send_once
-from service.bench.load import Window, increase, percentile, send_until_end
-from service.bench.mixed_texts import ATTENTION, LONG, SHORT, TRANSLATIONS, Traffic, all_traffic
+from benchmarks.bench.client import Address, BenchError, send_once
+from benchmarks.bench.load import Window, increase, percentile, send_until_end
+from benchmarks.bench.mixed_texts import ATTENTION, LONG, SHORT, TRANSLATIONS, Traffic, all_traffic
 
 SETTLE_SECONDS = 1.0
 """Seconds at the start of each window. Clients already send, but no latency is measured."""

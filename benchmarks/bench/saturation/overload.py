@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from time import perf_counter
 
-from service.bench.client import Address, BenchError, Reply, RequestError
-from service.bench.load import percentile, run_load
-from service.bench.mixed import memory_mib
-from service.bench.saturation.open_loop import OpenLoop, steady
-from service.bench.sentences import with_other_ends
-from service.bench.translation import translate_request
+from benchmarks.bench.client import Address, BenchError, Reply, RequestError
+from benchmarks.bench.load import percentile, run_load
+from benchmarks.bench.mixed import memory_mib
+from benchmarks.bench.saturation.open_loop import OpenLoop, steady
+from benchmarks.bench.sentences import with_other_ends
+from benchmarks.bench.translation import translate_request
 
 CLIENTS = 64
 """Number of clients of the closed loop that measures the capacity."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from service.bench.client import Address, BenchError, send_once
-from service.bench.load import TRANSLATED, failure_of
-from service.bench.translation import split_pair, translate_request
+from benchmarks.bench.client import Address, BenchError, send_once
+from benchmarks.bench.load import TRANSLATED, failure_of
+from benchmarks.bench.translation import split_pair, translate_request
 
 SHORT_TOKENS = (8, 30)
 """Smallest and largest number of tokens of a short text, special tokens included."""

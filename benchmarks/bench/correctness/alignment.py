@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from service.bench.client import Address, send_once
-from service.bench.translation import LIST_TIMEOUT_SECONDS, split_pair, unusable
+from benchmarks.bench.client import Address, send_once
+from benchmarks.bench.translation import LIST_TIMEOUT_SECONDS, split_pair, unusable
 
 NUMERAL = re.compile(r"\d+(?:[.,:]\d+)*")
 FALSE_FRIENDS = {

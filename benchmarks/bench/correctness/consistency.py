@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.bench.client import Address
-from service.bench.translation import in_lists, translate
+from benchmarks.bench.client import Address
+from benchmarks.bench.translation import in_lists, translate
 
 LIST_SIZE = 1000
 """Number of sentences in a list; by default a server accepts lists of at most 2048 texts."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.bench.client import BenchError
+from benchmarks.bench.client import BenchError
 
 END_MARKS = (".", "!", "?", "...", ";", "!!", "?!", ":")
 """Marks at the end of a sentence. A different mark hardly changes the translation."""

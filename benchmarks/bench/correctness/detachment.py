@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from service.bench.client import Address, BenchError, send_once
-from service.bench.translation import LIST_TIMEOUT_SECONDS, split_pair, unusable
+from benchmarks.bench.client import Address, BenchError, send_once
+from benchmarks.bench.translation import LIST_TIMEOUT_SECONDS, split_pair, unusable
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import orjson
 
-from service.bench.client import Address, BenchError, Reply, send_once
+from benchmarks.bench.client import Address, BenchError, Reply, send_once
 
 LIST_TIMEOUT_SECONDS = 600.0
 

@@ -9,15 +9,15 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from service.bench.attention import WARMUP_SECONDS, AttentionReport
-from service.bench.correctness.alignment import AlignmentReport
-from service.bench.correctness.consistency import LIST_SIZE, ConsistencyReport
-from service.bench.correctness.detachment import DetachmentReport
-from service.bench.correctness.quality import QualityReport
-from service.bench.load import LoadReport
-from service.bench.mixed import KindFigures, MixedReport
-from service.bench.saturation.bulk import BulkReport
-from service.bench.saturation.overload import CLIENTS, OverloadReport
+from benchmarks.bench.attention import WARMUP_SECONDS, AttentionReport
+from benchmarks.bench.correctness.alignment import AlignmentReport
+from benchmarks.bench.correctness.consistency import LIST_SIZE, ConsistencyReport
+from benchmarks.bench.correctness.detachment import DetachmentReport
+from benchmarks.bench.correctness.quality import QualityReport
+from benchmarks.bench.load import LoadReport
+from benchmarks.bench.mixed import KindFigures, MixedReport
+from benchmarks.bench.saturation.bulk import BulkReport
+from benchmarks.bench.saturation.overload import CLIENTS, OverloadReport
 
 SHOWN_LINES = 8
 
