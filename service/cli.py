@@ -16,8 +16,8 @@ from typer.main import get_command
 
 from model.errors import ModelError
 from service import logs
-from service.api.access.key_commands import app as keys_app
-from service.api.tracing.setup import fault_of as tracing_fault
+from service.api.key_commands import app as keys_app
+from service.api.tracing import fault_of as tracing_fault
 from service.bulk.commands import app as bulk
 from service.console import console, read_settings, stop
 from service.doctor.commands import app as doctor

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from service.api.app import build_services, create_web, http_config
+from service.api.middleware import Application
 from service.core import Core, build_core
 from service.documents.store import TemporaryFolder
 from service.http_server.drain import DrainingServer
@@ -24,7 +25,7 @@ def create_app(
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
     cores: int = 0,
-) -> FastAPI:
+) -> Application:
     """Builds the server as one application; only the device workers are separate processes.
 
     Args:
@@ -84,11 +85,11 @@ class Server(DrainingServer):
         start_worker: StartWorker = start_process,
     ) -> None:
         application = create_app(settings, start_worker, self._fail)
-        super().__init__(http_config(application, settings), application.state.drain)
+        super().__init__(http_config(application, settings), application.drain)
         core: Core = application.state.core
         self.on_drain, self.on_force = core.drain, core.kill
         self.on_listening = on_listening
-        self.catalog: Catalog = application.state.services.catalog
+        self.catalog: Catalog = application.services.catalog
         self.failure: str | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 

@@ -6,15 +6,15 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from service.api.context import Services, services_of
 from service.api.dialect import Dialect
 from service.api.openai.errors import OpenAIErrorBody
 from service.api.openai.models import ModelId, all_models, find_model, is_admin
 from service.api.openai.schemas import AnyModelBody, ChangingBody
 from service.api.request.body import read_fields
-from service.api.request.openapi import request_body
-from service.api.request.parameters import Parameters, validated
+from service.api.request.parameters import Parameters, request_body
+from service.api.request.reading import validated
 from service.api.responses import JSONResponse
-from service.api.services import Services, services_of
 from service.errors import ForbiddenError, UnauthorizedError
 
 router = APIRouter(tags=["models"])

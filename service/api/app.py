@@ -1,14 +1,13 @@
-"""Builds the FastAPI application: services, dialects, error handlers and middleware.
+"""Builds the application from the settings: services, dialects, error handlers, middleware.
 
 A dialect is one API with its routes, such as DeepL's or OpenAI's.
 """
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -16,32 +15,31 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from service.api import admin, health, page
-from service.api.access.key_ring import KeyRing
-from service.api.access.origins import CrossOrigin
-from service.api.access.rules import AccessRules
+from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
+from service.api.context import Services
 from service.api.deepl import multilingual_glossaries
 from service.api.deepl import routes as deepl
-from service.api.errors import (
+from service.api.dialect import Dialect
+from service.api.keys import KeyRing
+from service.api.libretranslate import routes as libretranslate
+from service.api.middleware import (
+    Application,
+    LoadReports,
+    RequestMiddleware,
+    error_response,
     handle_http_exception,
-    handle_service_error,
     handle_validation_error,
 )
-from service.api.libretranslate import routes as libretranslate
-from service.api.middleware import DirectRoutes, LoadReports, RequestMiddleware
 from service.api.openai import routes as openai
-from service.api.refusals import refusal_templates
-from service.api.request.openapi import move_definitions
 from service.api.served_models import ServedModels
-from service.api.services import Services
 from service.api.tei import routes as tei
-from service.api.tracing.setup import open_tracing
-from service.errors import ServiceError
+from service.api.tracing import open_tracing
 from service.http_server.byte_budget import ByteBudget
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain
-from service.http_server.early_refusals import EarlyRefusals
-from service.http_server.loop_load import LoopLoad
+from service.http_server.early_refusals import ID_MARK, EarlyRefusals, Template
+from service.http_server.loop_load import LoopLoad, too_many
 from service.http_server.pool import ConnectionLimits, ConnectionPool
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
@@ -54,6 +52,7 @@ from service.state.suggestions import SuggestionStore
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
+from service.tasks.context import RequestContext
 from service.tasks.documents.translator import DocumentTranslator
 from service.tasks.embedding.embedder import Embedder
 from service.tasks.translation.translator import Translator
@@ -72,28 +71,6 @@ DIALECTS = (
 )
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
-
-
-class Application(FastAPI):
-    """A FastAPI application. Its OpenAPI document describes bodies that FastAPI does not parse."""
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """Returns the middleware, from CrossOrigin inwards.
-
-        FastAPI adds three layers around it: for errors, telemetry and body limits.
-        RequestMiddleware handles all errors, and the other two layers are off. Without the three
-        layers, an HTTP process spends 3 % less time on a short request.
-        """
-        stack: Any = super().build_middleware_stack()
-        while not isinstance(stack, CrossOrigin):
-            stack = stack.app
-        return stack
-
-    def openapi(self) -> dict[str, Any]:
-        """Returns the OpenAPI document; its components include the schemas of request bodies."""
-        document = super().openapi()
-        move_definitions(document)
-        return document
 
 
 def build_services(
@@ -145,7 +122,7 @@ def build_services(
     )
 
 
-def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
+def create_web(services: Services, lifespan: Lifespan) -> Application:
     """Builds the application from the dialects, the error handlers and the middleware."""
     tracing = open_tracing(os.environ)
 
@@ -164,7 +141,21 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
 
     # python_multipart logs each character that it cannot read; the error response is enough.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
+    settings, requests = services.settings, services.served_models.requests
+    load = LoopLoad()
+    drain = Drain(requests.count, settings.drain_delay_seconds, settings.drain_timeout_seconds)
+    early = EarlyRefusals(
+        load,
+        # With tracing, no request is refused early: each refusal needs a span, and only the
+        # middleware makes spans.
+        {} if tracing else refusal_templates(DIALECTS),
+        lambda: drain.has_begun,
+        services.backend.count_refused,
+    )
     app = Application(
+        services,
+        drain,
+        early,
         title="Regard",
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
@@ -174,47 +165,57 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         # FastAPI's telemetry would report URLs, which contain texts. `tracing` reports only paths.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    settings = services.settings
-    app.state.services = services
-    load = LoopLoad()
-    app.state.drain = drain = Drain(
-        services.served_models.requests.count,
-        services.settings.drain_delay_seconds,
-        services.settings.drain_timeout_seconds,
-    )
-    app.state.early = EarlyRefusals(
-        load,
-        # With tracing, no request is refused early: each refusal needs a span, and only the
-        # middleware makes spans.
-        {} if tracing else refusal_templates(DIALECTS),
-        lambda: drain.has_begun,
-        services.backend.count_refused,
-    )
     for dialect in DIALECTS:
         for router in dialect.routers:
             app.include_router(router)
-    app.add_exception_handler(ServiceError, handle_service_error)
     app.add_exception_handler(HTTPException, handle_http_exception)
     app.add_exception_handler(RequestValidationError, handle_validation_error)
-    app.add_middleware(DirectRoutes, dialects=DIALECTS)
-    app.add_middleware(
-        RequestMiddleware,
-        recorder=services.backend,
-        requests=services.served_models.requests,
-        dialects=DIALECTS,
-        tracing=tracing,
-        drain=drain,
-        load=load,
-        access=AccessRules.of(settings),
+    access = AccessRules(
+        Hosts(settings.allowed_hosts, settings.host),
+        Origins(settings.allowed_origins),
+        settings.admin_port,
+    )
+    served: ASGIApp = RequestMiddleware(
+        app.build_middleware_stack(),
+        services.backend,
+        requests,
+        DIALECTS,
+        access,
+        drain,
+        load,
+        tracing,
     )
     if settings.load_reports:
-        app.add_middleware(LoadReports, backend=services.backend)
-    # This middleware is the outermost, so that preflights are not counted.
-    app.add_middleware(CrossOrigin, allowed=settings.allowed_origins)
+        served = LoadReports(served, services.backend)
+    app.serve(served, settings.allowed_origins)
     return app
 
 
-def http_config(app: FastAPI, settings: Settings) -> HttpServerConfig:
+def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
+    """Returns the responses to requests that are refused before the application gets them.
+
+    The keys are the paths of the POST routes whose requests are counted.
+    """
+    return {
+        path.encode(): _template(dialect, task)
+        for dialect in dialects
+        for path, task in dialect.tasks.items()
+        if ("POST", path) in dialect.routes
+    }
+
+
+def _template(dialect: Dialect, task: str) -> Template:
+    """Returns the response in the shape of the dialect, with ID_MARK as the id of the request."""
+    response = error_response(too_many(), RequestContext(ID_MARK, task=task), dialect.error_shape)
+    headers = [*response.raw_headers, (b"x-request-id", ID_MARK.encode())]
+    if dialect.id_header:
+        headers.append((dialect.id_header.lower().encode(), ID_MARK.encode()))
+    lines = [name + b": " + value for name, value in headers]
+    head = b"\r\n".join([*lines, b"", b""])
+    return Template(task, response.status_code, head + bytes(response.body))
+
+
+def http_config(app: Application, settings: Settings) -> HttpServerConfig:
     """Returns the configuration of the HTTP server for an application."""
     limits = ConnectionLimits(
         settings.max_connections,
@@ -227,7 +228,7 @@ def http_config(app: FastAPI, settings: Settings) -> HttpServerConfig:
     return HttpServerConfig(
         app,
         ConnectionPool(limits, ByteBudget(settings.max_buffered_bytes)),
-        app.state.early,
+        app.early,
         host=settings.host,
         port=settings.port,
         log_config=None,  # uvicorn's messages go to the log of `service.logs`

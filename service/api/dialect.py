@@ -1,7 +1,13 @@
-"""The parts that a dialect adds to the application: routes, metric labels, shape of errors."""
+"""The table of all routes, and the dialects that they belong to.
 
+FastAPI's routers describe the routes in /openapi.json. The middleware calls the endpoints of most
+routes itself.
+"""
+
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -12,9 +18,6 @@ from service.api.errors import ErrorShape, own_shape
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-Route = tuple[str, str]
-"""Method and path of a route."""
-
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -24,7 +27,6 @@ class Dialect:
         routers: Routes of the dialect.
         tasks: Maps a path to the value of the label `task` in the metrics. The metrics count only
             requests to these paths.
-        direct: Maps method and path to an endpoint that the middleware calls without FastAPI.
         prefix: Prefix of the dialect's paths, or "". Errors at unknown paths with this prefix have
             the shape of the dialect.
         error_shape: Function that returns the status and body of an error.
@@ -34,18 +36,17 @@ class Dialect:
 
     routers: tuple[APIRouter, ...]
     tasks: Mapping[str, str] = field(default_factory=dict)
-    direct: Mapping[Route, Endpoint] = field(default_factory=dict)
     prefix: str = ""
     error_shape: ErrorShape = own_shape
     id_header: str = ""
     scope: str = "translate"
 
     @property
-    def routes(self) -> set[Route]:
-        """Returns the method and path of each route."""
+    def routes(self) -> dict[tuple[str, str], APIRoute]:
+        """Maps the method and the path of each route to the route."""
         routes = [each for router in self.routers for each in router.routes]
         return {
-            (method, each.path)
+            (method, each.path): each
             for each in routes
             if isinstance(each, APIRoute)
             for method in each.methods or ()
@@ -56,23 +57,55 @@ OWN = Dialect(())
 """The dialect of all paths that belong to no other dialect. Their errors have the default shape."""
 
 
-class DialectOf:
-    """Finds the dialect of a request. The dialect gives the shape of errors and the task label.
+class Route(NamedTuple):
+    """One row of the table.
 
-    Args:
-        dialects: All dialects. A dialect owns its routes, and all unknown paths that start with
-            the prefix of the dialect.
+    Attributes:
+        dialect: Dialect of the route.
+        task: Label `task` of the route's requests in the metrics; None if they are not counted.
+        endpoint: Endpoint that the middleware calls; None if FastAPI calls the endpoint, or finds
+            that there is none.
     """
 
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self.by_route = {route: each for each in dialects for route in each.routes}
-        self.prefixed = [each for each in dialects if each.prefix]
+    dialect: Dialect
+    task: str | None
+    endpoint: Endpoint | None = None
 
-    def __call__(self, method: str, path: str) -> Dialect:
-        """Returns the dialect of a method and a path, or OWN if there is none."""
-        if dialect := self.by_route.get((method, path)):
-            return dialect
+
+class Routes:
+    """The table of all routes. A dialect owns its routes, and all other paths with its prefix."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self.prefixed = [each for each in dialects if each.prefix]
+        self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
+        self.table = {
+            key: Route(dialect, dialect.tasks.get(key[1]), direct_endpoint(route))
+            for dialect in dialects
+            for key, route in dialect.routes.items()
+        }
+
+    def find(self, method: str, path: str) -> Route:
+        """Returns the row of a method and a path.
+
+        A request with a wrong method or with a parameter in its path has no row. If its path has
+        the prefix of a dialect, it gets that dialect and its tasks. Otherwise it gets OWN, which
+        has no tasks, so its path is looked up in the tasks of all dialects.
+        """
+        found = self.table.get((method, path))
+        if found is not None:
+            return found
         for dialect in self.prefixed:
             if path.startswith(dialect.prefix):
-                return dialect
-        return OWN
+                return Route(dialect, dialect.tasks.get(path))
+        return Route(OWN, self.tasks.get(path))
+
+
+def direct_endpoint(route: APIRoute) -> Endpoint | None:
+    """Returns the endpoint of a route if it takes only the request and returns a response.
+
+    The middleware calls such an endpoint without FastAPI. FastAPI's dependencies, context stacks
+    and nested routers would take as much time as all other work on a short text.
+    """
+    signature = inspect.signature(route.endpoint)
+    is_direct = [*signature.parameters] == ["request"] and signature.return_annotation is Response
+    return route.endpoint if is_direct else None

@@ -6,10 +6,10 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from service.api.context import services_of
 from service.api.dialect import Dialect
 from service.api.errors import ErrorBody
-from service.api.request.accept import preferred
-from service.api.services import services_of
+from service.api.responses import preferred
 from service.errors import UnavailableError
 
 router = APIRouter(tags=["operation"])

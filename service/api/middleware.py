@@ -1,7 +1,4 @@
-"""The middleware of every request: request id, timings, metrics, access rules, direct routes.
-
-A direct route is a route whose endpoint the middleware calls without FastAPI. A dialect
-(`service.api.dialect`) is one of the APIs of the server, such as OpenAI's.
+"""The application: the middleware of every request, and the answers to FastAPI's errors.
 
 The middleware is pure ASGI. Middleware that runs the routes in separate asyncio tasks would hide
 the disconnection of a client from the routes.
@@ -13,31 +10,42 @@ import math
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.access.origins import RawHeaders
-from service.api.access.rules import AccessRules
-from service.api.dialect import OWN, Dialect, DialectOf, Endpoint
-from service.api.errors import error_response, handle_service_error
-from service.api.request.body_reader import RESERVATION_KEY
-from service.api.responses import LengthSender
+from service.api.access import AccessRules, CrossOrigin, RawHeaders
+from service.api.context import HttpContext, Services, context_of
+from service.api.dialect import Dialect, Route, Routes
+from service.api.errors import ErrorShape, own_shape
+from service.api.request.parameters import move_definitions
+from service.api.responses import JSONResponse, LengthSender
 from service.api.served_models import OpenRequests
-from service.api.tracing.setup import RequestSpan, Tracing
+from service.api.tracing import RequestSpan, Tracing
 from service.errors import (
     OVERLOAD_OUTCOMES,
     SHOWN_CHARS,
     InternalError,
     InvalidRequestError,
+    MethodNotAllowedError,
+    NotFoundError,
     ServiceError,
     UnavailableError,
     fault,
+    outcome,
 )
+from service.http_server.arrival import KEY, NO_ARRIVAL
 from service.http_server.drain import Drain
+from service.http_server.early_refusals import EarlyRefusals
 from service.http_server.loop_load import LoopLoad, account_of, too_many
-from service.http_server.request_connection import ADMITTED_KEY, ARRIVED_KEY
 from service.metrics.ended import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
 from service.tasks.backend import Admitter, Recorder
@@ -48,28 +56,73 @@ logger = logging.getLogger("regard.http")
 CLIENT_GONE = 499
 """Status in the metrics if the client closes the connection before the response begins."""
 
-PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
-TIMEOUT_HEADER = b"x-request-timeout-ms"
 TIMEOUT = re.compile(r"[0-9]{1,10}")
 
 
-class RequestMiddleware:
-    """Gives each request a RequestContext, and counts the requests that have a task.
+class Application(FastAPI):
+    """A FastAPI application whose requests pass through RequestMiddleware alone.
 
-    `Dialect.tasks` gives the task of a path. The middleware counts a request when the request
-    begins and when it ends. A HEAD request is served as GET, and the response has no body.
+    FastAPI describes all routes, and calls the endpoints that the middleware does not call.
+    """
+
+    def __init__(
+        self, services: Services, drain: Drain, early: EarlyRefusals, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.services = services
+        self.drain = drain
+        self.early = early
+
+    def serve(self, requests: ASGIApp, allowed_origins: Sequence[str]) -> None:
+        """Sets the application that answers HTTP requests."""
+        self.requests = requests
+        # Preflights are not counted.
+        self.preflights = CrossOrigin(requests, allowed_origins)
+
+    def __call__(  # type: ignore[override]
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> Awaitable[None]:
+        """Passes requests to the middleware, and the lifespan to FastAPI."""
+        if scope["type"] != "http":
+            return super().__call__(scope, receive, send)
+        scope["app"] = self
+        app = self.preflights if scope["method"] == "OPTIONS" else self.requests
+        return app(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Returns FastAPI's routes and error handlers.
+
+        FastAPI adds three layers around them: for errors, telemetry and body limits. The middleware
+        handles all errors, and the other two layers are off.
+        """
+        stack: Any = super().build_middleware_stack()
+        while not isinstance(stack, ExceptionMiddleware):
+            stack = stack.app
+        return stack
+
+    def openapi(self) -> dict[str, Any]:
+        """Returns the OpenAPI document, with the bodies that FastAPI does not parse."""
+        document = super().openapi()
+        move_definitions(document)
+        return document
+
+
+class RequestMiddleware:
+    """Gives each request an HttpContext, calls its endpoint, and counts requests that have a task.
+
+    A HEAD request is served as GET, and the response has no body.
 
     Args:
-        app: The wrapped application.
+        app: Serves the requests whose endpoint the table of routes does not have.
         recorder: Counts requests.
         requests: Registers the running requests.
-        dialects: All dialects. The dialect of a request decides the label `task` of its metrics and
-            the shape of its errors.
-        tracing: Makes a span for each counted request; None without tracing.
-        drain: Phases of the shutdown of this process.
+        dialects: The dialects whose routes are served.
         access: Refuses requests whose host, origin or port is not allowed.
+        drain: Phases of the shutdown of this process.
         load: Refuses requests if more arrive than this process can handle.
+        tracing: Makes a span for each counted request; None without tracing.
     """
 
     def __init__(
@@ -90,36 +143,31 @@ class RequestMiddleware:
         self.tracing = tracing
         self.recorder = recorder
         self.requests = requests
-        self.dialect_of = DialectOf(dialects)
-        self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
+        self.routes = Routes(dialects)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        method, path = scope["method"], scope["path"]
-        dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
-        # A request with a wrong method matches no route. If its path has the prefix of a dialect,
-        # the request gets that dialect and its tasks. Otherwise it gets OWN, which has no tasks, so
-        # its path is looked up in the tasks of all dialects.
-        tasks = self.tasks if dialect is OWN else dialect.tasks
-        context = RequestContext(request_id(scope), task=tasks.get(path), address=address(scope))
-        state = scope.setdefault("state", {})
-        context.started = state.get(ARRIVED_KEY, context.started)
-        state["context"], state["error_shape"] = context, dialect.error_shape
-        state["scope"] = dialect.scope
+        method = scope["method"]
+        route = self.routes.find("GET" if method == "HEAD" else method, scope["path"])
+        context = self._begin(scope, route)
         cors = self.access.origins.response_headers(scope["headers"])
         if scope.get("http_version") == "1.0" and method != "HEAD":
-            send = LengthSender(scope, send)
-        response = ResponseSender(send, context, dialect, self.drain, cors)
+            send = LengthSender(context, send)
+        response = ResponseSender(send, context, self.drain, cors)
         if method == "HEAD":
             scope, response.has_body = {**scope, "method": "GET"}, False
-        span = self._begin(scope, context, context.task) if context.task else None
+        span = self.tracing.begin(scope, context) if self.tracing and context.task else None
         try:
             self._check(scope, context)
-            await self.app(scope, receive, response)
-        except ServiceError as error:  # raised by `_check`
+            if route.endpoint is None:
+                await self.app(scope, receive, response)
+            else:
+                found = await route.endpoint(Request(scope, receive))
+                if type(found).__call__ is Response.__call__:
+                    await response.send_whole(found)
+                else:  # a stream
+                    await found(scope, receive, response)
+        except ServiceError as error:
             await response.fail(error)
         except ClientDisconnect:  # the client disconnected before the end of the response
             context.outcome = "cancelled"
@@ -127,61 +175,74 @@ class RequestMiddleware:
             await response.fail(stopping())
             raise
         except Exception as error:
-            logger.error(
-                "request %s failed: %s",
-                context.request_id,
-                fault(error),
-                extra={"request_id": context.request_id},
-            )
-            await response.fail(InternalError("the server failed; the log has this request's id"))
+            await response.fail(internal(error, context))
         finally:
-            context.release()
-            # The request and its reservation refer to each other. `pop` breaks this cycle, so both
-            # are freed at once and do not wait for the garbage collector.
-            if (reservation := state.pop(RESERVATION_KEY, None)) is not None:
-                reservation.release()
-            if context.task:
-                self._end(scope, context, response.status or CLIENT_GONE, span)
+            self._end(scope, context, response.status or CLIENT_GONE, span)
 
-    def _begin(self, scope: Scope, context: RequestContext, task: str) -> RequestSpan | None:
-        """Counts a request that has arrived; returns the span of a traced request."""
-        self.recorder.begin(task)
-        self.requests.begin(context)
-        return self.tracing.begin(scope, context) if self.tracing else None
+    def _begin(self, scope: Scope, route: Route) -> HttpContext:
+        """Returns the context of a request that has arrived, and counts the request."""
+        state = scope.setdefault("state", {})
+        connection, is_admitted, began = state.get(KEY, NO_ARRIVAL)
+        # The first one of several headers with the same name counts.
+        headers = dict(scope["headers"][::-1])
+        given = headers.get(b"x-request-id")
+        if given is not None and PLAIN_ID.fullmatch(given):
+            request_id = given.decode()
+        else:
+            request_id = f"{random.getrandbits(64):016x}"
+        client = scope.get("client")  # None if the server listens on a Unix socket
+        context = HttpContext(
+            request_id,
+            time.perf_counter() if began is None else began,
+            route.task,
+            address=client[0] if client else "",
+            dialect=route.dialect,
+            headers=headers,
+            connection=connection,
+            is_admitted=is_admitted,
+        )
+        state["context"] = context
+        if context.task:
+            self.recorder.begin(context.task)
+            self.requests.begin(context)
+        return context
 
-    def _end(
-        self, scope: Scope, context: RequestContext, status: int, span: RequestSpan | None
-    ) -> None:
-        """Counts a request that has ended, and ends the span of the request."""
-        self.requests.end(context)
-        if context.outcome in OVERLOAD_OUTCOMES and scope["state"][ADMITTED_KEY]:
-            self.load.add_refusal(account_of(context.address, scope["headers"]))
-        assert context.task is not None
-        self.recorder.end(ended(context, context.task, status))
-        if span:
-            span.end(context, status)
-
-    def _check(self, scope: Scope, context: RequestContext) -> None:
+    def _check(self, scope: Scope, context: HttpContext) -> None:
         """Refuses a request whose host, origin, port or time limit is not allowed.
 
         A counted request is also refused if this process is overloaded or stopping.
-
-        Raises:
-            ServiceError: The request is refused.
         """
         if context.task:
-            state = scope["state"]
-            if ADMITTED_KEY not in state:
+            if context.is_admitted is None:
                 account = account_of(context.address, scope["headers"])
-                state[ADMITTED_KEY] = self.load.admits(account)
-            if not state[ADMITTED_KEY]:
+                context.is_admitted = self.load.admits(account)
+            if not context.is_admitted:
                 raise too_many()
-        self.access.check(scope)
-        timeout = header(scope, TIMEOUT_HEADER)
+        self.access.check(scope, context.headers)
+        timeout = context.headers.get(b"x-request-timeout-ms")
         if timeout is not None:
-            context.client_seconds = parse_timeout(timeout)
+            context.client_seconds = parse_timeout(timeout.decode("latin-1"))
         if context.task and self.drain.refuses_work:
             raise stopping()
+
+    def _end(
+        self, scope: Scope, context: HttpContext, status: int, span: RequestSpan | None
+    ) -> None:
+        """Counts a request that has ended, and frees what it has reserved."""
+        context.release()
+        # The request and its reservation refer to each other. This breaks the cycle, so both are
+        # freed at once and do not wait for the garbage collector.
+        reservation, context.reservation = context.reservation, None
+        if reservation is not None:
+            reservation.release()
+        if not context.task:
+            return
+        self.requests.end(context)
+        if context.outcome in OVERLOAD_OUTCOMES and context.is_admitted:
+            self.load.add_refusal(account_of(context.address, scope["headers"]))
+        self.recorder.end(ended(context, context.task, status))
+        if span:
+            span.end(context, status)
 
 
 class ResponseSender:
@@ -189,8 +250,7 @@ class ResponseSender:
 
     Args:
         send: Sends a message to the client.
-        context: Id and timings of the request.
-        dialect: Dialect of the request, for the shape of an error.
+        context: Context of the request.
         drain: Phases of the shutdown of this process.
         cors: CORS headers of the response.
 
@@ -199,19 +259,15 @@ class ResponseSender:
         has_body: False for a response to HEAD.
     """
 
+    __slots__ = ("context", "cors", "drain", "has_body", "send", "status")
+
     def __init__(
-        self,
-        send: Send,
-        context: RequestContext,
-        dialect: Dialect,
-        drain: Drain,
-        cors: RawHeaders = (),
+        self, send: Send, context: HttpContext, drain: Drain, cors: RawHeaders = ()
     ) -> None:
         self.send = send
         self.drain = drain
         self.cors = cors
         self.context = context
-        self.dialect = dialect
         self.status: int | None = None
         self.has_body = True
 
@@ -219,42 +275,38 @@ class ResponseSender:
         """Sends one message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = message["headers"]
+            context, headers = self.context, message["headers"]
             headers += self.cors
-            request_id = self.context.request_id.encode("latin-1")
+            request_id = context.request_id.encode()
             headers.append((b"x-request-id", request_id))
-            if self.dialect.id_header:
-                headers.append((self.dialect.id_header.lower().encode(), request_id))
+            if context.dialect.id_header:
+                headers.append((context.dialect.id_header.lower().encode(), request_id))
             if self.drain.has_begun:
                 headers.append((b"connection", b"close"))
-            if self.context.stages:
-                headers.append((b"server-timing", self.context.server_timing().encode("latin-1")))
+            if context.stages:
+                headers.append((b"server-timing", context.server_timing().encode()))
         elif not self.has_body:
             message = {**message, "body": b""}
         await self.send(message)
 
+    async def send_whole(self, response: Response) -> None:
+        """Sends a response that is no stream."""
+        status, headers = response.status_code, response.raw_headers
+        await self({"type": "http.response.start", "status": status, "headers": headers})
+        body = response.body if self.has_body else b""
+        await self.send({"type": "http.response.body", "body": body})
+
     async def fail(self, error: ServiceError) -> None:
         """Records an error as the outcome, and sends the error if no response has begun."""
-        response = error_response(error, self.context, self.dialect.error_shape)
+        response = error_response(error, self.context, self.context.dialect.error_shape)
         if self.status is None:
-            await self(
-                {
-                    "type": "http.response.start",
-                    "status": response.status_code,
-                    "headers": response.raw_headers,
-                }
-            )
-            await self({"type": "http.response.body", "body": response.body})
+            await self.send_whole(response)
 
 
 class LoadReports:
     """Adds a header with the load of the server to each response.
 
     While the load is not known, as at the start, responses do not have this header.
-
-    Args:
-        app: The wrapped application.
-        backend: Reports the state of the server.
     """
 
     def __init__(self, app: ASGIApp, backend: Admitter) -> None:
@@ -265,10 +317,6 @@ class LoadReports:
         self.sampling: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         now = time.monotonic()
         if now - self.sampled >= INTERVAL_SECONDS and self.sampling is None:
             self.sampled = now
@@ -291,9 +339,34 @@ class LoadReports:
             self.sampling = None
 
 
+def error_response(
+    error: ServiceError, context: RequestContext, shape: ErrorShape = own_shape
+) -> Response:
+    """Returns the response to an error, and records the error as the request's outcome."""
+    context.outcome = outcome(error)
+    status, body = shape(error, context)
+    headers = {}
+    if error.retry_after_seconds is not None:
+        headers["Retry-After"] = str(error.retry_after_seconds)
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(body, status, headers)
+
+
 def stopping() -> UnavailableError:
     """Returns the error for a request that a stopping server refuses or cancels."""
     return UnavailableError("the server is stopping; try again", 1)
+
+
+def internal(error: Exception, context: RequestContext) -> InternalError:
+    """Logs an unexpected error, and returns the error for the client."""
+    logger.error(
+        "request %s failed: %s",
+        context.request_id,
+        fault(error),
+        extra={"request_id": context.request_id},
+    )
+    return InternalError("the server failed; the log has this request's id")
 
 
 def ended(context: RequestContext, task: str, status: int) -> Ended:
@@ -314,34 +387,8 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
     )
 
 
-def request_id(scope: Scope) -> str:
-    """Returns the client's request id if it matches PLAIN_ID, and otherwise a new id."""
-    given = header(scope, b"x-request-id")
-    if given is not None and PLAIN_ID.fullmatch(given):
-        return given
-    return f"{random.getrandbits(64):016x}"
-
-
-def address(scope: Scope) -> str:
-    """Returns the address of the client; "" if the server listens on a Unix socket."""
-    client = scope.get("client")
-    return client[0] if client else ""
-
-
-def header(scope: Scope, name: bytes) -> str | None:
-    """Returns the first value of a header, or None if it is absent; `name` is in lower case."""
-    for each, value in scope["headers"]:
-        if each == name:
-            return str(value.decode("latin-1"))
-    return None
-
-
 def parse_timeout(text: str) -> float:
-    """Returns the time limit of a client, in seconds.
-
-    Raises:
-        InvalidRequestError: The text is not a whole number of milliseconds from 1 to 9999999999.
-    """
+    """Returns the time limit of a client, in seconds."""
     if TIMEOUT.fullmatch(text) and int(text):
         return int(text) / 1000
     raise InvalidRequestError(
@@ -350,34 +397,51 @@ def parse_timeout(text: str) -> float:
     )
 
 
-class DirectRoutes:
-    """Calls the endpoints of the busiest routes directly, and passes other requests on.
+def respond(request: Request, error: ServiceError) -> Response:
+    """Returns the response to an error in the shape of the request's dialect."""
+    context = context_of(request)
+    return error_response(error, context, context.dialect.error_shape)
 
-    FastAPI does not call these routes; it only describes them in /openapi.json. FastAPI's
-    dependencies, context stacks and nested routers would take as much time as all other work on a
-    short text.
 
-    Args:
-        app: The application that serves all other requests.
-        dialects: Dialects whose `direct` endpoints are called.
+async def handle_http_exception(request: Request, error: Exception) -> Response:
+    """Answers an error of the framework, such as an unknown path or a wrong method.
+
+    An OPTIONS request that is not a CORS preflight is no error. Its response lists the allowed
+    methods.
     """
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        allowed = ", ".join(allowed_methods(request))
+        if request.method == "OPTIONS":
+            return Response(headers={"Allow": f"{allowed}, OPTIONS"})
+        wrong = MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
+        response = respond(request, wrong)
+        response.headers["Allow"] = allowed
+        return response
+    if error.status_code == 404:
+        missing = NotFoundError("there is no such address; GET /docs lists all routes")
+        return respond(request, missing)
+    return respond(request, InvalidRequestError(str(error.detail)))
 
-    def __init__(self, app: ASGIApp, dialects: Sequence[Dialect]) -> None:
-        self.app = app
-        self.endpoints: dict[tuple[str, str], Endpoint] = {}
-        for dialect in dialects:
-            self.endpoints.update(dialect.direct)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
-        is_http = scope["type"] == "http"
-        endpoint = self.endpoints.get((scope["method"], scope["path"])) if is_http else None
-        if endpoint is None:
-            await self.app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        try:
-            response = await endpoint(request)
-        except ServiceError as error:
-            response = await handle_service_error(request, error)
-        await response(scope, receive, send)
+def allowed_methods(request: Request) -> list[str]:
+    """Returns the methods of all routes at the path of a request.
+
+    Without this function, the framework names only the methods of the first route at the path.
+    """
+    routes = request.app.routes
+    methods = [
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if any(r.matches({**request.scope, "method": method})[0] is Match.FULL for r in routes)
+    ]
+    return [*methods, "HEAD"] if "GET" in methods else methods
+
+
+async def handle_validation_error(request: Request, error: Exception) -> Response:
+    """Answers an error that the framework itself has found in a header or a path parameter."""
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    place, name = fault["loc"][0], fault["loc"][-1]
+    message = f"Invalid request: {place} {name}: {fault['msg']}"
+    return respond(request, InvalidRequestError(message))

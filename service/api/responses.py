@@ -1,11 +1,11 @@
-"""JSON responses, whole or in chunks.
+"""JSON responses, whole or in chunks, and the choice of a media type.
 
 A process serves many clients in one event loop. If it serialised megabytes at once, all other
 clients would have to wait.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from service.http_server.request_connection import connection_of
+from service.api.context import HttpContext, context_in
+from service.api.request.parameters import JSON
+
+ANY = "*/*"
 
 CHUNK_BYTES = 128 * 1024
 """Minimum size of every chunk of JSON except the last."""
@@ -34,11 +37,20 @@ class JSONResponse(Response):
     orjson cannot serialise lone surrogates. The content of a response never has any.
     """
 
-    media_type = "application/json"
+    media_type = JSON
 
-    def render(self, content: Any) -> bytes:
-        """Returns the content as JSON."""
-        return orjson.dumps(content)
+    def __init__(
+        self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.status_code = status_code
+        self.body = orjson.dumps(content)
+        self.background = None
+        self.raw_headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(self.body)),
+        ]
+        for name, value in (headers or {}).items():
+            self.raw_headers.append((name.lower().encode(), value.encode()))
 
 
 class ComputedResponse(StreamingResponse):
@@ -57,13 +69,14 @@ class ComputedResponse(StreamingResponse):
     def __init__(
         self, chunks: Iterator[bytes], num_bytes: int, headers: Mapping[str, str] | None
     ) -> None:
-        super().__init__(one_by_one(chunks), headers=headers, media_type="application/json")
+        super().__init__(one_by_one(chunks), headers=headers, media_type=JSON)
         self.num_bytes = num_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the response."""
-        scope["state"]["context"].release()
-        connection = connection_of(scope)
+        context = context_in(scope)
+        context.release()
+        connection = context.connection
         if connection is None:
             await super().__call__(scope, receive, send)
             return
@@ -84,14 +97,10 @@ class LengthSender:
     A response without a length is kept until it is complete, and is then sent with its length. Its
     bytes are reserved in the memory budget of the HTTP process. A stream is not kept, so a proxy
     such as nginx, which sends requests of HTTP/1.0 and knows chunks, passes on each event at once.
-
-    Args:
-        scope: Scope of the request.
-        send: Sends a message to the client.
     """
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self.connection = connection_of(scope)
+    def __init__(self, context: HttpContext, send: Send) -> None:
+        self.connection = context.connection
         self.send = send
         self.start: Message | None = None
         self.parts: list[bytes] = []
@@ -136,7 +145,7 @@ def json_response(
     """
     first, second = next(chunks), next(chunks, None)
     if second is None:
-        return Response(first, headers=headers, media_type="application/json")
+        return Response(first, headers=headers, media_type=JSON)
     return ComputedResponse(chain([first, second], chunks), num_bytes, headers)
 
 
@@ -214,3 +223,29 @@ def _array_parts(array: NDArray[Any]) -> Iterator[bytes]:
         yield from _list_parts(array)
     else:
         yield orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def preferred(accept: str, offered: Collection[str]) -> str:
+    """Returns the offered media type that a client prefers; JSON if the header names none.
+
+    Args:
+        accept: Accept header. Unknown media types in it are ignored, and so are wildcards such as
+            `text/*`.
+        offered: Media types that the route can answer with, in addition to JSON.
+    """
+    ranges = [_media_range(part) for part in accept.split(",")]
+    ranges.sort(key=lambda found: -found[1])  # equal weights keep their order
+    for media_type, weight in ranges:
+        if weight > 0 and media_type in (*offered, JSON, ANY):
+            return JSON if media_type == ANY else media_type
+    return JSON
+
+
+def _media_range(part: str) -> tuple[str, float]:
+    """Returns a media type and its weight `q`: 1 without a `q`, and 0 if `q` is not a number."""
+    media_type, *parameters = (word.strip().lower() for word in part.split(";"))
+    weights = [word[2:] for word in parameters if word.startswith("q=")]
+    try:
+        return media_type, float(weights[0]) if weights else 1.0
+    except ValueError:
+        return media_type, 0.0

@@ -12,11 +12,12 @@ from typing import Any
 import httptools
 import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from service.http_server.early_refusals import EarlyRefusals, RefusingProtocol
-from service.http_server.loop_load import content_length
+from service.http_server.arrival import KEY, Arrival
+from service.http_server.early_refusals import EarlyRefusals, Template
+from service.http_server.loop_load import account_of, content_length
 from service.http_server.pool import ConnectionPool
 from service.http_server.refusals import (
     Refusal,
@@ -28,9 +29,6 @@ from service.http_server.refusals import (
     too_slow,
 )
 from service.http_server.reply_writer import ReplyWriter, UnreadReply
-from service.http_server.request_connection import STATE_KEY
-from service.http_server.sockets import is_closed
-from service.http_server.upgrades import without_upgrade
 
 HEAD_BYTES = 2048
 """Longer headers are parsed in parts of this many bytes. The limits are checked between the parts.
@@ -49,6 +47,15 @@ PEER_SECONDS = (0.01, 0.5)
 
 PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
+TCP_CLOSE = 7
+"""State of a closed connection, as TCP_INFO reports it.
+
+Source: include/net/tcp_states.h of Linux.
+"""
+
+HOPS = (b"upgrade", b"http2-settings", b"connection")
+"""Headers that are removed when a request for another protocol is served as HTTP/1.1."""
+
 
 class HttpServerConfig(uvicorn.Config):
     """The configuration of an HTTP server with a pool of connections.
@@ -63,32 +70,29 @@ class HttpServerConfig(uvicorn.Config):
     def __init__(
         self, app: Any, pool: ConnectionPool, early: EarlyRefusals, **options: Any
     ) -> None:
-        super().__init__(app, http=Connection, ws="none", **options)
+        super().__init__(app, http=Connection, ws="none", interface="asgi3", **options)
         self.pool = pool
         self.early = early
 
 
-class Connection(RefusingProtocol):
+class Connection(HttpToolsProtocol):
     """Parses the requests of one connection and writes the replies.
-
-    Args:
-        config: Configuration of the server.
-        server_state: State of uvicorn's server.
-        app_state: State that the application's lifespan has made.
 
     Attributes:
         last_active: Time of the event loop at which bytes last arrived or a reply was last written.
         answered: Time at which the last reply was written.
         is_open: Whether a request has begun to arrive and is incomplete.
+        is_head: Whether the first line and the headers of a request are incomplete.
         head_began: Time at which the first line and the headers of a request began to arrive.
         head_bytes: Number of bytes of an incomplete first line and headers.
         num_body: Number of bytes of bodies that have arrived.
         overhead: Number of bytes outside the body, since bytes of the body last arrived.
         body_began: Value of `num_body` when the last request began.
         unparsed: Bytes that are parsed when the pipeline is empty. No bytes are read until then.
+        early_refusal: Template of the response to a request that is being read; None if the
+            application gets the request.
         fault: The refusal that follows the replies to the requests before it, or None.
         running: The request whose reply is computed or written. `cycle` is the newest request.
-        writer: Writes the reply to the request `running`.
         unread: The bytes of replies that the client has not read.
         on_lost: Called when the connection ends.
     """
@@ -100,18 +104,16 @@ class Connection(RefusingProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, config.early, server_state, app_state, _loop)
+        super().__init__(config, server_state, app_state, _loop)
+        self.early = config.early
         self.pool = config.pool
         self.limits = config.pool.limits
         self.last_active = self.answered = self.loop.time()
-        self.is_refused = False
-        self.is_open = False
+        self.is_refused = self.is_open = self.is_head = False
         self.head_began = 0.0
-        self.head_bytes = 0
-        self.num_body = 0
-        self.body_began = 0
-        self.overhead = 0
+        self.head_bytes = self.num_body = self.body_began = self.overhead = 0
         self.unparsed = b""
+        self.early_refusal: Template | None = None
         self.fault: Refusal | None = None
         self.running: RequestResponseCycle | None = None
         self.on_lost: Callable[[], None] | None = None
@@ -119,6 +121,7 @@ class Connection(RefusingProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begins the connection, or refuses it if too many connections are open."""
         super().connection_made(transport)
+        self.writer = ReplyWriter(transport, self.loop)
         self.unread = UnreadReply(transport, self.pool.budget)
         self.is_refused = not self.pool.add(self, self.loop)
         if self.is_refused and self.pool.is_flooded:
@@ -138,12 +141,22 @@ class Connection(RefusingProtocol):
         # the request, both are freed at once, before any garbage collection.
         self.cycle = self.scope = self.running = None  # type: ignore[assignment]
 
+    def take_body(self) -> bytes | None:
+        """Returns the body of the running request; None if a part of it has not arrived."""
+        cycle = self.running
+        if cycle is None or cycle.more_body or cycle.disconnected:
+            return None
+        body = bytes(cycle.body)
+        cycle.body.clear()
+        return body
+
     def watch(self, on_lost: Callable[[], None]) -> None:
-        """Registers a function to call when the connection ends; the body must have been read."""
+        """Sets `on_lost`, which is called when the connection ends. The body has been read."""
         self.on_lost = on_lost
         if self.transport.is_closing():
             on_lost()
-        self.flow.resume_reading()  # a large body may have paused the reading
+        if self.flow.read_paused:  # a large body may have paused the reading
+            self.flow.resume_reading()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keeps the connection open if the client waits for a reply after it has ended its side.
@@ -170,7 +183,7 @@ class Connection(RefusingProtocol):
         if self.transport.is_closing() or self.cycle.response_complete:
             return
         peer: socket.socket = self.transport.get_extra_info("socket")
-        if is_closed(peer):
+        if peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE:
             self.transport.abort()
         else:
             self.loop.call_later(seconds, self._check_peer, min(2 * seconds, PEER_SECONDS[1]))
@@ -263,20 +276,33 @@ class Connection(RefusingProtocol):
         if self.method == b"CONNECT":
             self._refuse(malformed())
             return
-        head = without_upgrade(self.method, self.url, self.headers, self.parser.should_keep_alive())
+        head = [self.method + b" " + self.url + b" HTTP/1.1"]
+        head += [name + b": " + value for name, value in self.headers if name not in HOPS]
+        if not self.parser.should_keep_alive():
+            head.append(b"connection: close")
         self.parser = httptools.HttpRequestParser(self)
-        self._feed(head)
+        self._feed(b"\r\n".join([*head, b"", b""]))
         if rest and not self.transport.is_closing():
             self._feed(rest)
 
     def on_message_begin(self) -> None:
         """Begins a request."""
         super().on_message_begin()
-        self.scope["state"][STATE_KEY] = self
-        self.is_open = True
+        self.is_open = self.is_head = True
         self.head_began = self.last_active
         self.head_bytes = self.overhead = 0
         self.body_began = self.num_body
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Adds a header. The trailer of a body is ignored.
+
+        Source: RFC 9110, section 6.5.1. A proxy may remove keys and addresses from headers only.
+        """
+        if self.is_head:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Begins the application for a request whose headers have arrived."""
@@ -288,18 +314,39 @@ class Connection(RefusingProtocol):
         if self.parser.should_upgrade():
             self.method = self.parser.get_method()
             return
-        super().on_headers_complete()
+        template = self.early.templates.get(self.url)
+        if template is not None and self.parser.get_method() == b"POST":
+            self._count(template)
+        else:
+            self.scope["state"][KEY] = Arrival(self)
+        if self.early_refusal is None:
+            super().on_headers_complete()
+
+    def _count(self, template: Template) -> None:
+        """Counts a request in this turn of the event loop; may set `early_refusal`."""
+        load, address = self.early.load, self.client[0] if self.client else ""
+        is_admitted = load.admits(account_of(address, self.headers))
+        self.scope["state"][KEY] = Arrival(self, is_admitted, load.turn_began)
+        if is_admitted:
+            return
+        is_next = self.cycle is None or self.cycle.response_complete
+        # Earlier responses are complete, and the client has read enough of them.
+        can_write = is_next and not self.flow.write_paused
+        if can_write and self.early.suffices(self.headers):
+            if self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive():
+                self.early_refusal = template
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.running = cycle
-        cycle.transport = self.writer = ReplyWriter(self.transport, self.loop)
+        self.writer.is_begun = False
+        cycle.transport = self.writer
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         """Adds bytes to the body. The body of an answered or refused request is dropped."""
         self.num_body += len(body)
         cycle = self.cycle
-        if self.refusal or cycle.response_complete:
+        if self.early_refusal or cycle.response_complete:
             return
         cycle.body += body
         if len(cycle.body) > HIGH_WATER_LIMIT:
@@ -311,8 +358,11 @@ class Connection(RefusingProtocol):
         if self.parser.should_upgrade():
             return
         self.is_open = False
-        if self.refusal:
-            self.answer_refused()
+        if self.early_refusal:
+            self.early.add(self.early_refusal)
+            self.transport.write(self.early_refusal.response(self.server_state.default_headers))
+            self.server_state.total_requests += 1
+            self.early_refusal = None
             self.answered = self.last_active
         elif not self.cycle.response_complete:
             self.cycle.more_body = False
@@ -328,7 +378,8 @@ class Connection(RefusingProtocol):
         self.writer.flush()  # writes a reply without a body
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         elif self.fault is not None:
@@ -371,7 +422,6 @@ class Connection(RefusingProtocol):
         return self.answered if self.is_open else self.last_active
 
     def close(self) -> None:
-        """Closes the connection, which has no request in progress."""
         self.transport.close()
 
     def check(self, now: float) -> None:

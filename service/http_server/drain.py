@@ -8,14 +8,15 @@ A connection that was accepted just before the close still gets an answer to its
 
 import asyncio
 import math
+import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
 
-from service.http_server.accepting import Acceptor
 from service.http_server.connection import Connection, HttpServerConfig
 from service.ipc.machine import map_large_blocks
 
@@ -24,6 +25,12 @@ FIRST_REQUEST_SECONDS = 0.25
 
 CHECK_SECONDS = 0.01
 """Time between two checks whether the first requests have arrived."""
+
+MAX_ACCEPTED = 32
+"""Largest number of connections that one call accepts from a socket.
+
+Other HTTP processes accept from the same socket. The limit lets them get connections too.
+"""
 
 
 class Drain:
@@ -77,12 +84,64 @@ class Drain:
         return not (self.num_open() and self.remaining_seconds)
 
 
-class DrainingServer(uvicorn.Server):
-    """A server that drains before it closes its listening sockets.
+class Acceptor:
+    """Accepts all connections that wait on the listening sockets, in addition to uvloop.
+
+    uvloop accepts one connection in each turn of the event loop. Under load a turn takes some
+    milliseconds, so new clients would wait for seconds. When the queue of the socket is full, the
+    operating system of a new client tries to connect again only after one second or more.
 
     Args:
-        config: Configuration with the application and the pool of connections.
-        drain: Phases in which the process ends; `create_web` stores them as `app.state.drain`.
+        listeners: Listening sockets in non-blocking mode. Their descriptors are duplicated.
+        new_protocol: Makes the protocol of a connection.
+        loop: The event loop.
+    """
+
+    def __init__(
+        self,
+        listeners: Iterable[socket.socket],
+        new_protocol: Callable[[], asyncio.Protocol],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.listeners = [socket.socket(fileno=os.dup(each.fileno())) for each in listeners]
+        self.new_protocol = new_protocol
+        self.loop = loop
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.is_due = False
+
+    def accept_soon(self) -> None:
+        """Accepts connections after this turn of the event loop.
+
+        The pool calls this method for each new connection, because more connections may wait.
+        """
+        if not self.is_due:
+            self.is_due = True
+            self.loop.call_soon(self._accept)
+
+    def close(self) -> None:
+        for listener in self.listeners:
+            listener.close()
+        self.listeners.clear()
+
+    def _accept(self) -> None:
+        self.is_due = False
+        for listener in self.listeners:
+            with suppress(OSError):  # no connection waits, or too many descriptors are open
+                for _ in range(MAX_ACCEPTED):
+                    connection, _ = listener.accept()
+                    task = self.loop.create_task(self._connect(connection))
+                    self.tasks.add(task)
+                    task.add_done_callback(self.tasks.discard)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        with suppress(OSError):  # the client has closed the connection
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self.loop.connect_accepted_socket(self.new_protocol, connection)
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that drains before it closes its listening sockets.
 
     Attributes:
         on_drain: Called once, when the server begins to drain.

@@ -43,10 +43,9 @@ MIN_REQUESTS = 8
 SPARE = 1.25
 """During an overload, a client may send at most about SPARE * M requests in each turn.
 
-M is the mean number of the client's useful requests in a turn.
-
-A request is useful if it is not refused because of another limit after its body has been read. Such
-a late refusal takes several times as long as an early one.
+M is the mean number of the client's useful requests in a turn. A request is useful if it is not
+refused because of another limit after its body has been read. Such a late refusal takes several
+times as long as an early one.
 """
 
 LARGE_BYTES = 16 * 1024
@@ -81,31 +80,21 @@ def account_of(address: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
 
 @dataclass(slots=True)
 class Turn:
-    """One turn of the event loop.
-
-    Attributes:
-        began: Time at which the turn began, in seconds.
-        cpu_began: CPU time of the thread when the turn began, in seconds; None if not measured.
-        handled: Number of requests for which the turn had time, by client.
-        num_refused: Number of requests that were refused because the turn had no time left.
-    """
+    """One turn of the event loop, and its requests by client."""
 
     began: float
-    cpu_began: float | None
-    handled: Counter[str] = field(default_factory=Counter)
+    cpu_began: float | None  # CPU time of the thread; None if not measured
+    handled: dict[str, int] = field(default_factory=dict)
     num_refused: int = 0
 
 
 class LoopLoad:
     """Measures the turns that have requests, and limits the number of requests in a turn.
 
-    Args:
-        clock: Returns the time in seconds.
-        cpu_clock: Returns the CPU time of the thread, in seconds.
-
     Attributes:
         is_overloaded: Whether turns have a limit.
         limit: Largest number of requests of a turn. Each client may send an equal share of them.
+        turn_began: Time at which the turn of the last request began, in seconds.
     """
 
     def __init__(
@@ -117,6 +106,7 @@ class LoopLoad:
         self.cpu_clock = cpu_clock
         self.is_overloaded = False
         self.limit = MIN_REQUESTS
+        self.turn_began = 0.0
         self._turn: Turn | None = None  # the turn whose requests are being read
         self._was_long = False  # whether the last turn lasted more than LONG_CPU_SECONDS
         self._num_clients = 1  # number of clients of the last turn
@@ -127,28 +117,21 @@ class LoopLoad:
         self._changing_since: float | None = None
 
     def admits(self, client: str) -> bool:
-        """Counts a request of this turn. Returns whether the turn has time left for the client.
-
-        Args:
-            client: Address of the client.
-        """
+        """Counts a request of this turn. Returns whether the turn has time left for the client."""
         turn = self._turn
         if turn is None:
             # Reading the CPU time takes a tenth of the time of a request. The time is therefore
             # read only in a turn that follows a long turn.
             cpu_began = self.cpu_clock() if self._was_long else None
             turn = self._turn = Turn(self.clock(), cpu_began)
+            self.turn_began = turn.began
             asyncio.get_running_loop().call_soon(self._close)
-        if self.is_overloaded and turn.handled[client] >= self._share(client):
+        handled = turn.handled.get(client, 0)
+        if self.is_overloaded and handled >= self._share(client):
             turn.num_refused += 1
             return False
-        turn.handled[client] += 1
+        turn.handled[client] = handled + 1
         return True
-
-    @property
-    def turn_began(self) -> float:
-        """Time at which this turn began, or the present time if it has no request yet."""
-        return self.clock() if self._turn is None else self._turn.began
 
     def _share(self, client: str) -> int:
         """Returns the largest number of requests of a client in a turn."""
@@ -157,11 +140,7 @@ class LoopLoad:
         return share if useful is None else min(share, int(SPARE * useful) + 1)
 
     def add_refusal(self, client: str) -> None:
-        """Counts a request that was refused because of another limit, such as its deadline.
-
-        Args:
-            client: Address of the client.
-        """
+        """Counts a request that was refused because of another limit, such as its deadline."""
         self._refused[client] += 1
 
     def _close(self) -> None:
@@ -170,30 +149,24 @@ class LoopLoad:
         assert turn is not None
         asyncio.get_running_loop().call_soon(self._end, turn)
 
-    def _is_too_long(self, turn: Turn, seconds: float) -> bool:
-        """Returns whether a turn of this length shows an overload.
-
-        To save time, CPU time is measured only in turns that follow a long turn. A short turn
-        needs no measurement, because its CPU time is at most its length.
-        """
-        if self._refused and seconds > TARGET_SECONDS:
-            return True
-        if seconds <= LONG_CPU_SECONDS or turn.cpu_began is None:
-            return False
-        return self.cpu_clock() - turn.cpu_began > LONG_CPU_SECONDS
-
     def _end(self, turn: Turn) -> None:
         """Measures a turn that has ended, and sets the limit of later ones."""
         now = self.clock()
         seconds = now - turn.began
-        num_handled = turn.handled.total()
-        self.limit = max(MIN_REQUESTS, int(TARGET_SECONDS * num_handled / max(seconds, 1e-9)))
-        # An overload ends when turns of any length have refused nothing for some time.
-        if self.is_overloaded:
-            is_changing = not turn.num_refused
-        else:
-            is_changing = self._is_too_long(turn, seconds)
         self._was_long = seconds > LONG_CPU_SECONDS
+        if self.is_overloaded:  # the overload ends when no turn has refused anything for some time
+            is_changing = not turn.num_refused
+        elif seconds <= TARGET_SECONDS:  # such a turn shows no overload, so nothing is computed
+            self._changing_since = None
+            self._refused.clear()
+            self._useful.clear()
+            return
+        else:
+            is_changing = bool(self._refused) or (
+                self._was_long  # the CPU time is at most the length of the turn
+                and turn.cpu_began is not None
+                and self.cpu_clock() - turn.cpu_began > LONG_CPU_SECONDS
+            )
         if not is_changing:
             self._changing_since = None
         elif self._changing_since is None:
@@ -201,6 +174,8 @@ class LoopLoad:
         elif now - self._changing_since > PATIENCE_SECONDS:
             self.is_overloaded = not self.is_overloaded
             self._changing_since = None
+        num_handled = sum(turn.handled.values())
+        self.limit = max(MIN_REQUESTS, int(TARGET_SECONDS * num_handled / max(seconds, 1e-9)))
         self._num_clients = max(1, len(turn.handled))
         self._useful = {
             client: self._smoothed(client, number) for client, number in turn.handled.items()

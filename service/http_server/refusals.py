@@ -48,18 +48,18 @@ def check_host(headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpReq
     Two servers on the way of a request may otherwise serve it for two different hosts.
 
     Source: RFC 9112, section 3.2.
-
-    Raises:
-        Refusal: The header is missing, repeated or invalid.
     """
-    given = [value for name, value in headers if name == b"host"]
-    if len(given) == 1 and HOST.fullmatch(given[0]):
+    number, host = 0, b""
+    for name, value in headers:
+        if name == b"host":
+            number, host = number + 1, value
+    if number == 1 and HOST.fullmatch(host):
         return
-    if not given and parser.get_http_version() != "1.1":
+    if not number and parser.get_http_version() != "1.1":
         return
-    fault = f"the request has {len(given)} Host headers"
-    if len(given) == 1:
-        fault = f"the header Host is {given[0][:SHOWN_CHARS].decode('latin-1')!r}"
+    fault = f"the request has {number} Host headers"
+    if number == 1:
+        fault = f"the header Host is {host[:SHOWN_CHARS].decode('latin-1')!r}"
     raise Refusal(
         400, "invalid_request", f"{fault}; send one, with a name or an address and a port"
     )

@@ -1,21 +1,23 @@
 """Writes the replies of a connection, and counts the bytes that the client has not read."""
 
 import asyncio
+import fcntl
+import socket
+import sys
+import termios
 
 from service.http_server.byte_budget import ByteBudget, Reservation
-from service.http_server.sockets import kernel_unsent
 
 
 class ReplyWriter(asyncio.Transport):
-    """Writes one reply to a transport. uvicorn uses the writer in place of the transport.
+    """Writes replies to a transport. uvicorn uses the writer in place of the transport.
 
     uvicorn writes headers and body separately. The client would wake up for the headers alone, and
-    each write is a system call. This class keeps the first write until the second one, or until the
-    event loop runs other callbacks.
+    each write is a system call. This class keeps the first write of a reply until the second one,
+    or until the event loop runs other callbacks.
 
-    Args:
-        transport: Transport of the connection.
-        loop: Event loop of the connection.
+    Attributes:
+        is_begun: Whether a part of the reply has been written. False begins the next reply.
     """
 
     __slots__ = ("first", "is_begun", "loop", "transport")
@@ -27,7 +29,6 @@ class ReplyWriter(asyncio.Transport):
         self.is_begun = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Writes a part of the reply."""
         if not self.is_begun:
             self.is_begun = True
             self.first = bytes(data)
@@ -45,7 +46,6 @@ class ReplyWriter(asyncio.Transport):
             self.transport.write(first)
 
     def is_closing(self) -> bool:
-        """Returns whether the connection is closed or being closed."""
         return self.transport.is_closing()
 
     def close(self) -> None:
@@ -56,10 +56,6 @@ class ReplyWriter(asyncio.Transport):
 
 class UnreadReply:
     """The bytes of a connection's replies that the client has not read.
-
-    Args:
-        transport: Transport of the connection.
-        budget: Budget of the HTTP process.
 
     Attributes:
         held: Size in bytes of the values that a reply is made from, such as arrays.
@@ -137,3 +133,9 @@ class UnreadReply:
         if self.reservation is None:
             self.reservation = Reservation(self.budget, self.transport.abort)
         return self.reservation
+
+
+def kernel_unsent(connection: socket.socket) -> int:
+    """Returns the number of bytes that the kernel keeps until the client has received them."""
+    found = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    return int.from_bytes(found, sys.byteorder)

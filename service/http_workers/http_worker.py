@@ -78,7 +78,7 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
     services = build_services(settings, catalog, backend, state, config.started, config.folder)
     backend.change_models = services.served_models.change
     app = create_web(services, lifespan)
-    server = HttpWorkerServer(http_config(app, settings), app.state.drain, backend)
+    server = HttpWorkerServer(http_config(app, settings), app.drain, backend)
     server.run([*listeners])
 
 

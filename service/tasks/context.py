@@ -10,7 +10,7 @@ from service.tasks.backend import Admitter, Lease
 from service.tasks.stage_times import StageTimes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RequestContext:
     """The context of one request. Routes and tasks fill it.
 

@@ -11,12 +11,12 @@ from typing import Any, Self, TypeVar
 
 import httpx
 import uvicorn
-from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.app import http_config
+from service.api.context import Services
 from service.api.error_texts import ErrorText
-from service.api.services import Services
+from service.api.middleware import Application
 from service.api.tei import routes as tei
 from service.api.tei.errors import TEI_KINDS
 from service.core import Core
@@ -137,9 +137,9 @@ class AnyServer:
 class Server(AnyServer):
     """The whole application with its lifespan, called over ASGI: through all but uvicorn."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Application) -> None:
         self.app = app
-        self.services: Services = app.state.services
+        self.services: Services = app.services
         super().__init__(app.state.core, self.services.catalog)
 
     async def open(self) -> httpx.AsyncClient:
@@ -236,9 +236,9 @@ def translation(q: str | list[str], **fields: Any) -> dict[str, Any]:
 class LiveServer:
     """The application behind uvicorn, in a thread: for what only sockets show."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Application) -> None:
         self.core: Core = app.state.core
-        config = http_config(app, app.state.services.settings)
+        config = http_config(app, app.services.settings)
         config.port, config.timeout_graceful_shutdown = 0, 1
         self.pool, self.early = config.pool, config.early
         self.server = uvicorn.Server(config)

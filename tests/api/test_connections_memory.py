@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from service.api.request.body_reader import BodyReader
+from service.api.request.body import BodyReader
 from service.http_server import byte_budget, loop_load
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation

@@ -4,7 +4,7 @@ from copy import copy
 
 import pytest
 
-from service.api.access.origins import MAX_AGE_SECONDS
+from service.api.access import MAX_AGE_SECONDS
 from service.errors import OverloadedError, UnavailableError
 from service.models.catalog import Catalog
 from tests.api.conftest import Serve

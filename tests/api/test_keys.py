@@ -7,7 +7,7 @@ import pytest
 
 from service.api.app import DIALECTS
 from service.api.deepl.errors import deepl_shape
-from service.api.dialect import DialectOf
+from service.api.dialect import Routes
 from service.api.openai.errors import openai_shape
 from service.api.tei.errors import tei_shape
 from service.errors import InvalidKeyError, MissingKeyError
@@ -36,7 +36,7 @@ def status_of(server: Server, **request: Any) -> int:
 @pytest.mark.parametrize("path", COMPUTING)
 def test_every_route_that_computes_needs_a_key(keyed: Server, path: str) -> None:
     """Its parameters are not looked at before the key."""
-    shape = DialectOf(DIALECTS)("POST", path).error_shape
+    shape = Routes(DIALECTS).find("POST", path).dialect.error_shape
     for headers, kind, status in (
         ({}, MissingKeyError, 400),
         ({"authorization": "Bearer third-key"}, InvalidKeyError, 403),

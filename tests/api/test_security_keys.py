@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from service.api.access.key_ring import KeyRing
-from service.api.access.keys import num_characters
+from service.api.keys import KeyRing, num_characters
 from service.cli import app
 from service.errors import ForbiddenError, RateLimitedError, RequestTooLargeError
 from service.scheduling.rates import Rates

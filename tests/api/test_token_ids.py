@@ -45,7 +45,7 @@ def test_ids_are_the_models_own_only_by_setting(
     server: Server, reference: Reference, given: Any, texts: list[str]
 ) -> None:
     response = embeddings(server, given)
-    if server.app.state.services.settings.openai_token_ids:
+    if server.app.services.settings.openai_token_ids:
         assert_array_equal(vectors(response), reference.vectors(*texts))
         return
     error = response.json()["error"]

@@ -20,8 +20,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from service.api.app import create_web
-from service.api.tracing.setup import fault_of, is_enabled, open_tracing
-from service.api.tracing.spans import CLOSE_LIMIT_SECONDS
+from service.api.spans import CLOSE_LIMIT_SECONDS
+from service.api.tracing import fault_of, is_enabled, open_tracing
 from service.metrics.labels import STAGES
 from service.server import create_app
 from service.tasks.context import RequestContext
@@ -114,7 +114,7 @@ def test_tracing_is_closed_although_the_lifespan_fails(
 
     monkeypatch.setattr("service.api.app.open_tracing", lambda _environment: Tracing())
     whole = create_app(make_settings(), Threads(script.load, script.load_embedder))
-    app = create_web(whole.state.services, failing)
+    app = create_web(whole.services, failing)
 
     async def run() -> None:
         async with app.router.lifespan_context(app):
@@ -249,7 +249,7 @@ def test_missing_package_and_other_protocols_are_refused(monkeypatch: pytest.Mon
     for protocols in (("", ""), ("grpc", "http/protobuf")):
         names = ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
         assert fault_of({**environment, **dict(zip(names, protocols, strict=True))}) is None
-    monkeypatch.setattr("service.api.tracing.setup.is_installed", lambda _: False)
+    monkeypatch.setattr("service.api.tracing.is_installed", lambda _: False)
     fault = fault_of(environment)
     assert fault is not None
     assert "install regard[otel]" in fault

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import uvloop
 
-from service.http_server.accepting import MAX_ACCEPTED, Acceptor
+from service.http_server.drain import MAX_ACCEPTED, Acceptor
 
 
 class Accepted(asyncio.Protocol):

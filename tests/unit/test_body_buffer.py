@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.request.body_buffer import SMALL_BYTES, BodyBuffer
+from service.api.request.body import SMALL_BYTES, BodyBuffer
 
 MIB = 2**20
 PART = bytes(range(256)) * 256

@@ -22,8 +22,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from release.locks import BUILD, RUNTIME, read_lock
-from service.api.access.hosts import host_of
-from service.api.tracing.setup import ENDPOINTS
+from service.api.access import host_of
+from service.api.tracing import ENDPOINTS
 from service.metrics.definitions import Metrics
 from service.metrics.histogram import Histogram
 from service.metrics.labels import DETECT, DOCUMENT

@@ -5,7 +5,8 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from service.api.request.disconnect import unless_disconnected
+from service.api.context import HttpContext
+from service.api.request.reading import unless_disconnected
 from tests.unit.scheduling import settle
 
 
@@ -14,7 +15,8 @@ class Client:
 
     def __init__(self) -> None:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
-        self.request = Request({"type": "http"}, self.messages.get)
+        scope = {"type": "http", "state": {"context": HttpContext("id")}}
+        self.request = Request(scope, self.messages.get)
 
     def go(self) -> None:
         self.messages.put_nowait({"type": "http.disconnect"})

@@ -9,13 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.access.admin_port import AdminPort
-from service.api.access.hosts import Hosts
-from service.api.access.origins import Origins
-from service.api.access.rules import AccessRules
+from service.api.access import AccessRules, Hosts, Origins
 from service.api.app import DIALECTS
-from service.api.errors import handle_http_exception, own_shape
-from service.api.middleware import RequestMiddleware
+from service.api.context import HttpContext
+from service.api.middleware import RequestMiddleware, handle_http_exception
 from service.api.served_models import OpenRequests
 from service.api.tei.formats import TRUNCATED_HEADER
 from service.http_server.drain import Drain
@@ -27,21 +24,17 @@ from service.tasks.table import task_series
 
 
 def around(app: ASGIApp, metrics: Metrics) -> RequestMiddleware:
-    """The middleware of a server that allows all hosts and all pages."""
-    access, requests = (
-        AccessRules(Hosts((), "0.0.0.0"), Origins(["*"]), AdminPort(0)),
-        OpenRequests(),
-    )
+    """The middleware of a server that allows all hosts and all pages, and calls no endpoint."""
+    access, requests = AccessRules(Hosts((), "0.0.0.0"), Origins(["*"])), OpenRequests()
     drain = Drain(requests.count, 0, 1)
-    return RequestMiddleware(app, metrics, requests, DIALECTS, access, drain, LoopLoad())
+    found = RequestMiddleware(app, metrics, requests, DIALECTS, access, drain, LoopLoad())
+    table = found.routes.table
+    found.routes.table = {key: each._replace(endpoint=None) for key, each in table.items()}
+    return found
 
 
 def call(
-    app: ASGIApp,
-    metrics: Metrics,
-    kind: str = "http",
-    path: str = "/translate",
-    method: str = "POST",
+    app: ASGIApp, metrics: Metrics, path: str = "/translate", method: str = "POST"
 ) -> list[Message]:
     """What is sent in answer to a request."""
     sent: list[Message] = []
@@ -52,7 +45,7 @@ def call(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": kind, "path": path, "method": method, "headers": []}
+    scope = {"type": "http", "path": path, "method": method, "headers": []}
     middleware = around(app, metrics)
     asyncio.run(middleware(scope, receive, send))
     return sent
@@ -99,14 +92,6 @@ def test_cancelled_request_is_answered_and_the_cancellation_goes_on() -> None:
     assert (count(metrics, "unavailable"), count(metrics, "ok")) == (1, 0)
 
 
-def test_what_is_no_request_passes() -> None:
-    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
-        assert "state" not in scope
-        await send({"type": "lifespan.startup.complete"})
-
-    assert call(app, Metrics(), "lifespan") == [{"type": "lifespan.startup.complete"}]
-
-
 def test_log_of_a_fault_tells_where_and_not_what(caplog: pytest.LogCaptureFixture) -> None:
     secret = "Rumpelstiltskin"
 
@@ -123,7 +108,7 @@ def test_log_of_a_fault_tells_where_and_not_what(caplog: pytest.LogCaptureFixtur
 
 def test_other_refusal_of_the_framework_has_our_shape() -> None:
     scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": []}
-    state = {"context": RequestContext("some-id"), "error_shape": own_shape}
+    state = {"context": HttpContext("some-id")}
     request = Request({**scope, "state": state})
     response = asyncio.run(handle_http_exception(request, HTTPException(418, "a teapot")))
     assert response.status_code == 400

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.api.errors import error_response
+from service.api.middleware import error_response
 from service.api.openai.errors import OPENAI_KINDS, OpenAIErrorBody, openai_shape
 from service.errors import (
     KINDS,

@@ -54,11 +54,11 @@ OVERRIDDEN: dict[type, dict[str, tuple[str, ...]]] = {
         "shutdown": ("sockets",),
         "handle_exit": ("sig", "frame"),
     },
-    FastAPI: {"build_middleware_stack": (), "openapi": ()},
-    Starlette: {"build_middleware_stack": ()},
-    CORSMiddleware: {"preflight_response": ("request_headers",), "__call__": CALL},
+    FastAPI: {"build_middleware_stack": (), "openapi": (), "__call__": CALL},
+    Starlette: {"build_middleware_stack": (), "__call__": CALL},
+    CORSMiddleware: {"preflight_response": ("request_headers",)},
     StaticFiles: {"file_response": ("full_path", "stat_result", "scope", "status_code")},
-    Response: {"render": ("content",), "__call__": CALL},
+    Response: {"__call__": CALL},
     StreamingResponse: {"__call__": CALL},
     Collector: {"collect": ()},
 }
@@ -66,11 +66,11 @@ OVERRIDDEN: dict[type, dict[str, tuple[str, ...]]] = {
 checker compares their calls."""
 
 READ = {
-    "protocol": "app_state cycle flow headers loop parser pipeline scope server_state "
-    "transport url",
-    "cycle": "body disconnected message_event more_body response_complete response_started "
-    "transport",
-    "flow": "pause_reading resume_reading write_paused",
+    "protocol": "app_state cycle expect_100_continue flow headers loop parser pipeline scope "
+    "server_state transport url",
+    "cycle": "body disconnected keep_alive message_event more_body response_complete "
+    "response_started transport",
+    "flow": "pause_reading read_paused resume_reading write_paused",
     "state": "connections default_headers tasks total_requests",
     "server": "force_exit should_exit",
 }

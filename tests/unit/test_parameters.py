@@ -15,11 +15,13 @@ from starlette.requests import ClientDisconnect, Request
 
 from service.api.attention.schemas import AttentionRequest
 from service.api.attention.steps_schema import StepsRequest
+from service.api.context import HttpContext
 from service.api.error_texts import text_of
 from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
 from service.api.openai.schemas import EmbeddingsRequest
 from service.api.request.body import MAX_FIELDS, parse_json, read_body
-from service.api.request.parameters import describe, read_parameters
+from service.api.request.parameters import describe
+from service.api.request.reading import read_parameters
 from service.api.tei.schemas import EmbedRequest, SimilarityRequest
 from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
 from service.settings import Settings
@@ -45,23 +47,22 @@ def request(*chunks: bytes, query: bytes = b"", **headers: str) -> Request:
         return messages.pop(0)
 
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    context = HttpContext("id", headers=dict(raw))
+    services = SimpleNamespace(settings=SETTINGS, keys=SimpleNamespace(is_required=False))
     scope = {
         "type": "http",
         "method": "POST",
         "path": "/",
         "query_string": query,
         "headers": raw,
-        "app": SimpleNamespace(
-            state=SimpleNamespace(
-                services=SimpleNamespace(settings=SETTINGS, keys=SimpleNamespace(is_required=False))
-            )
-        ),
+        "app": SimpleNamespace(services=services),
+        "state": {"context": context},
     }
     return Request(scope, receive)
 
 
 def read(*chunks: bytes, query: bytes = b"", **headers: str) -> dict[str, Any]:
-    wanted = read_parameters(request(*chunks, query=query, **headers), Anything, 10_000)
+    wanted = read_parameters(request(*chunks, query=query, **headers), Anything)
     return asyncio.run(wanted).model_dump()
 
 
@@ -232,7 +233,7 @@ def test_a_body_that_never_ends_is_not_waited_for() -> None:
     async def receive() -> dict[str, Any]:
         return messages.pop() if messages else await asyncio.get_running_loop().create_future()
 
-    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    scope = {"type": "http", "headers": [], "state": {"context": HttpContext("id")}}
     with pytest.raises(DeadlineExceededError, match=r"4 bytes .* within 0\.01 s"):
         asyncio.run(read_body(Request(scope, receive), 99, seconds=0.01))
 
@@ -258,7 +259,7 @@ class Outside(BaseModel):
 )
 def test_error_knows_the_parameter_at_fault(body: bytes, param: str | None, words: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
-        asyncio.run(read_parameters(request(body, content_type="application/json"), Outside, 99))
+        asyncio.run(read_parameters(request(body, content_type="application/json"), Outside))
     assert words in text_of(refused.value).joined
     assert refused.value.param == param
     assert pickle.loads(pickle.dumps(refused.value)).param == param

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from service.api.attention.labels_body import labels_body
 from service.api.attention.schemas import Format
-from service.api.request.accept import preferred
+from service.api.responses import preferred
 from service.tasks.attention.labels import Labels
 from service.tasks.attention.probabilities import Probabilities
 from service.tasks.attention.results import (

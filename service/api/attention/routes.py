@@ -17,14 +17,13 @@ from service.api.attention.response_schemas import AttentionResponse, BertvizRes
 from service.api.attention.schemas import AttentionRequest, Format
 from service.api.attention.steps import steps_body
 from service.api.attention.steps_schema import StepsRequest
+from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING
 from service.api.request.body import check_number
-from service.api.request.disconnect import unless_disconnected
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters
+from service.api.request.parameters import request_body
+from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import json_chunks, json_response, num_bytes_of
-from service.api.services import context_of, services_of
 from service.errors import RequestTooLargeError
 from service.tasks.attention.results import InspectionResult
 from service.tasks.knockouts import KnockoutInspector
@@ -50,7 +49,7 @@ async def attention(request: Request) -> Response:
     """Returns attention weights between texts and their translations, or inside texts."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, AttentionRequest, services.settings.max_body_bytes)
+        body = await read_parameters(request, AttentionRequest)
         context.num_inputs = len(body.texts)
         check_number(body.texts, services.settings.max_inputs)
     chosen = choose_format(body.format, request.headers.get("accept", ""))
@@ -87,7 +86,7 @@ async def steps(request: Request) -> Response:
     """Returns the attention of one token in one head, computed step by step."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
+        body = await read_parameters(request, StepsRequest)
         context.num_inputs = 1
     inspector = services.inspector if body.has_target else services.text_inspector
     found = await unless_disconnected(request, inspector.trace(body.trace(), context))
@@ -106,7 +105,7 @@ async def knockout(request: Request) -> Response:
     """Returns how a translation changes without some heads, pairs of tokens or source words."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, KnockoutBody, services.settings.max_body_bytes)
+        body = await read_parameters(request, KnockoutBody)
         context.num_inputs = 1
         check_count(len(body.knockouts), services.settings.max_inputs)
     inspector = KnockoutInspector(services.inspector)

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.request.parameters import Parameters
-from service.api.request.upload import UploadedFile
+from service.api.request.parameters import Parameters, UploadedFile
 
 
 class DocumentRequest(Parameters):

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.api.context import Services, context_of, services_of
 from service.api.deepl.document_schemas import (
     DocumentHandle,
     DocumentKeyRequest,
@@ -15,15 +16,17 @@ from service.api.deepl.document_schemas import (
 )
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
 from service.api.middleware import ended
-from service.api.request.body import FORM, JSON, MULTIPART, Upload
-from service.api.request.disconnect import unless_disconnected
-from service.api.request.documents import download, enabled, open_job, refusal
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters
-from service.api.request.translation import find_languages, find_terms
-from service.api.request.upload import read_upload
+from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, request_body
+from service.api.request.reading import read_parameters, read_upload, unless_disconnected
+from service.api.request.translation import (
+    download,
+    enabled,
+    find_languages,
+    find_terms,
+    open_job,
+    refusal,
+)
 from service.api.responses import JSONResponse
-from service.api.services import Services, context_of, services_of
 from service.documents.base import DocumentError
 from service.documents.formats import extension_of, format_of
 from service.documents.store import DocumentState
@@ -163,7 +166,7 @@ async def find(request: Request, document_id: str) -> DocumentState:
     """
     services = services_of(request)
     documents = enabled(services)
-    body = await read_parameters(request, DocumentKeyRequest, services.settings.max_body_bytes)
+    body = await read_parameters(request, DocumentKeyRequest)
     state = documents.store.load(document_id.lower())
     if state is None or not hmac.compare_digest(state.key.encode(), body.document_key.encode()):
         raise not_found()

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import error_texts
+from service.api.context import Services, services_of
 from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
 from service.api.deepl.glossary_schemas import (
     DictionaryRequest,
@@ -19,12 +20,10 @@ from service.api.deepl.glossary_schemas import (
     KeyOnly,
     LanguagePairs,
 )
-from service.api.request.body import FORM, JSON
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters
+from service.api.request.parameters import FORM, JSON, request_body
+from service.api.request.reading import read_parameters
 from service.api.request.translation import find_languages
 from service.api.responses import JSONResponse
-from service.api.services import Services, services_of
 from service.errors import InvalidRequestError, NotFoundError
 from service.models.catalog import Catalog
 from service.state.glossaries import Dictionary, Glossary
@@ -53,7 +52,7 @@ TSV = "text/tab-separated-values"
 async def create_glossary(request: Request) -> Response:
     """Stores a glossary with one dictionary."""
     services = services_of(request)
-    body = await read_parameters(request, GlossaryRequest, services.settings.max_body_bytes)
+    body = await read_parameters(request, GlossaryRequest)
     name, dictionary = checked_name(body.name), read_dictionary(body, services)
     glossary = await services.state.call(services.glossaries.create, name, [dictionary])
     return JSONResponse(_body(glossary), 201)
@@ -114,7 +113,7 @@ async def language_pairs(request: Request) -> Response:
 async def checked(request: Request) -> Services:
     """Checks the key of a request without a body, and returns the services."""
     services = services_of(request)
-    await read_parameters(request, KeyOnly, services.settings.max_body_bytes)
+    await read_parameters(request, KeyOnly)
     return services
 
 

@@ -6,12 +6,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from service.api.context import services_of
 from service.api.deepl.errors import DEEPL_ERRORS
-from service.api.request.body import FORM, JSON
-from service.api.request.openapi import request_body
-from service.api.request.parameters import Parameters, read_parameters
+from service.api.request.parameters import FORM, JSON, Parameters, request_body
+from service.api.request.reading import read_parameters
 from service.api.responses import JSONResponse
-from service.api.services import services_of
 from service.models.catalog import Catalog
 from service.text.language_codes import display_name, match_language
 
@@ -77,7 +76,7 @@ async def languages(request: Request) -> Response:
     DeepL's Python client sends the parameters as a form, even with GET.
     """
     services = services_of(request)
-    body = await read_parameters(request, LanguagesRequest, services.settings.max_body_bytes)
+    body = await read_parameters(request, LanguagesRequest)
     if body.type == "source":
         return JSONResponse([language_body(code) for code in source_codes(services.catalog)])
     return JSONResponse(

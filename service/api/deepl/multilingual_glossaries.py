@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import error_texts
+from service.api.context import services_of
 from service.api.deepl.errors import DEEPL_ERRORS, TRACE_HEADER, deepl_shape
 from service.api.deepl.glossaries import GLOSSARY_ERRORS, checked, checked_name, read_dictionary
 from service.api.deepl.glossary_schemas import (
@@ -22,11 +23,9 @@ from service.api.deepl.glossary_schemas import (
     MultilingualGlossaryList,
 )
 from service.api.dialect import Dialect
-from service.api.request.body import JSON
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters
+from service.api.request.parameters import JSON, request_body
+from service.api.request.reading import read_parameters
 from service.api.responses import JSONResponse
-from service.api.services import services_of
 from service.errors import InvalidRequestError
 from service.state.glossaries import DictionaryInfo, Glossary
 from service.text.glossary.entries import write_tsv
@@ -53,7 +52,7 @@ LANGUAGES = {
 async def create_glossary(request: Request) -> Response:
     """Stores a glossary with one dictionary or more."""
     services = services_of(request)
-    body = await read_parameters(request, GlossariesRequest, services.settings.max_body_bytes)
+    body = await read_parameters(request, GlossariesRequest)
     if not body.dictionaries:
         raise InvalidRequestError(error_texts.missing("dictionaries").text, param="dictionaries")
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
@@ -88,7 +87,7 @@ async def get_glossary(request: Request, glossary_id: str) -> Response:
 async def change_glossary(request: Request, glossary_id: str) -> Response:
     """Renames a glossary, and adds entries to its dictionaries."""
     services = services_of(request)
-    body = await read_parameters(request, GlossaryChange, services.settings.max_body_bytes)
+    body = await read_parameters(request, GlossaryChange)
     if body.name is None and not body.dictionaries:
         await services.state.call(services.glossaries.get, glossary_id)  # an unknown id gets 404
         raise InvalidRequestError(
@@ -121,7 +120,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
 async def replace_dictionary(request: Request, glossary_id: str) -> Response:
     """Stores a dictionary of a glossary, in place of any dictionary with the same languages."""
     services = services_of(request)
-    body = await read_parameters(request, DictionaryRequest, services.settings.max_body_bytes)
+    body = await read_parameters(request, DictionaryRequest)
     dictionary = read_dictionary(body, services)
     info = await services.state.call(services.glossaries.replace, glossary_id, dictionary)
     return JSONResponse(_dictionary_body(info))
@@ -158,8 +157,7 @@ async def get_entries(request: Request, glossary_id: str) -> Response:
 
 async def _languages(request: Request) -> tuple[str, str]:
     """Returns the languages of a dictionary, from the query of a request."""
-    limit = services_of(request).settings.max_body_bytes
-    body = await read_parameters(request, Languages, limit)
+    body = await read_parameters(request, Languages)
     return base_language(body.source_lang), base_language(body.target_lang)
 
 

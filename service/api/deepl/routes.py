@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.api.context import Services, context_of, services_of
 from service.api.deepl import documents, glossaries, languages, usage
 from service.api.deepl.errors import (
     DEEPL_ERRORS,
@@ -20,13 +21,10 @@ from service.api.deepl.languages import source_code
 from service.api.deepl.schemas import DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
 from service.api.request import translation
-from service.api.request.body import FORM, JSON
-from service.api.request.disconnect import unless_disconnected
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters
+from service.api.request.parameters import FORM, JSON, request_body
+from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.request.translation import as_texts, decoding_options, find_languages
 from service.api.responses import JSONResponse
-from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
@@ -52,7 +50,7 @@ async def translate(request: Request) -> Response:
     """Translates up to 50 texts, in DeepL's shape."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, DeepLRequest, services.settings.max_body_bytes)
+        body = await read_parameters(request, DeepLRequest)
         texts = as_texts("text", body.text, services.settings, context)
         wanted = resolve(body, texts, services)
         wanted.terms = await translation.find_terms(
@@ -160,7 +158,6 @@ def response_body(
 DIALECT = Dialect(
     (router, documents.router, languages.router, usage.router, glossaries.router),
     tasks={"/v2/translate": "translate"},
-    direct={("POST", "/v2/translate"): translate},
     prefix=DEEPL_PREFIX,
     error_shape=deepl_shape,
     id_header=TRACE_HEADER,

@@ -5,9 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
+from service.api.context import context_of, services_of
 from service.api.deepl.errors import DEEPL_ERRORS
-from service.api.request.parameters import Parameters, read_parameters
-from service.api.services import context_of, services_of
+from service.api.request.parameters import Parameters
+from service.api.request.reading import read_parameters
 
 router = APIRouter(tags=["deepl"])
 
@@ -43,7 +44,7 @@ class DeepLUsage(BaseModel):
 async def usage(request: Request) -> DeepLUsage:
     """Returns the number of translated characters, and the limit of this number."""
     services = services_of(request)
-    await read_parameters(request, UsageRequest, services.settings.max_body_bytes)
+    await read_parameters(request, UsageRequest)
     quota = services.quota
     if quota.limit:
         used = await quota.used(context_of(request).account)

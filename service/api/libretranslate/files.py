@@ -7,18 +7,15 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.api.context import context_of, services_of
 from service.api.error_texts import FILES_DISABLED
 from service.api.errors import ERRORS, MISSING, ErrorBody
 from service.api.libretranslate import languages
 from service.api.libretranslate.schemas import TranslateFileRequest, TranslateFileResponse
-from service.api.request.body import MULTIPART
-from service.api.request.disconnect import unless_disconnected
-from service.api.request.documents import download, enabled, open_job
-from service.api.request.openapi import request_body
-from service.api.request.translation import find_terms
-from service.api.request.upload import read_upload
+from service.api.request.parameters import MULTIPART, request_body
+from service.api.request.reading import read_upload, unless_disconnected
+from service.api.request.translation import download, enabled, find_terms, open_job
 from service.api.responses import JSONResponse
-from service.api.services import context_of, services_of
 from service.errors import InvalidRequestError, NotFoundError
 
 router = APIRouter(tags=["translation"])

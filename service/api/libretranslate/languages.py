@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
+from service.api.context import services_of
 from service.api.errors import ErrorBody
 from service.api.libretranslate.schemas import (
     DefaultLanguages,
@@ -16,7 +17,6 @@ from service.api.libretranslate.schemas import (
 )
 from service.api.request.translation import find_languages
 from service.api.responses import JSONResponse
-from service.api.services import services_of
 from service.documents.formats import FORMATS
 from service.errors import InvalidRequestError
 from service.models.catalog import PIVOT, Catalog

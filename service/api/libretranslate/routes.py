@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import error_texts
+from service.api.context import HttpContext, Services, context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING
 from service.api.libretranslate import (
@@ -26,13 +27,10 @@ from service.api.libretranslate.schemas import (
     TranslateResponse,
 )
 from service.api.request import translation
-from service.api.request.body import FORM, JSON
-from service.api.request.disconnect import unless_disconnected
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters
+from service.api.request.parameters import FORM, JSON, request_body
+from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.request.translation import as_texts, decoding_options
 from service.api.responses import JSONResponse
-from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.tasks.detection import cost
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
@@ -58,14 +56,14 @@ async def translate(request: Request) -> Response:
     """Translates a text or a list of texts. Some parameters are additions to LibreTranslate's."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
-        texts = as_texts("q", body.q, services.settings, context)
-        wanted = resolve(body, texts, services)
-        glossaries = languages.glossaries_of(body, wanted.source)
-        wanted.terms = await translation.find_terms(
-            services, glossaries, wanted.source, wanted.target
-        )
-    if stream_type := streaming.wanted_type(request):
+        body = await read_parameters(request, TranslateRequest)
+        wanted = resolve(body, services, context)
+        if body.glossary:
+            glossaries = languages.glossaries_of(body, wanted.source)
+            wanted.terms = await translation.find_terms(
+                services, glossaries, wanted.source, wanted.target
+            )
+    if stream_type := streaming.wanted_type(context):
         streaming.check(body)
         sentences = translation.stream(services, wanted, context)
         return await streaming.respond(request, stream_type, sentences)
@@ -89,7 +87,7 @@ async def detect(request: Request) -> Response:
     If no language is detected, the response is `en` with the confidence 0, as in LibreTranslate.
     """
     services, context = services_of(request), context_of(request)
-    body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
+    body = await read_parameters(request, DetectRequest)
     texts = as_texts("q", body.q, services.settings, context)
     deadline = context.deadline(services.settings.request_timeout_seconds)
     work = services.translator.detection.detect(sample(texts), deadline)
@@ -97,14 +95,10 @@ async def detect(request: Request) -> Response:
     return JSONResponse([languages.detection_body(each) for each in mean_detections(detections)])
 
 
-def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
-    """Converts a body to a TranslationRequest; finds the languages and checks the options.
-
-    Raises:
-        InvalidRequestError: An option is over its limit, or two options cannot be combined.
-        UnsupportedLanguageError: The server has no such language or pair.
-    """
+def resolve(body: TranslateRequest, services: Services, context: HttpContext) -> TranslationRequest:
+    """Converts a body to a TranslationRequest; finds the languages and checks the options."""
     settings = services.settings
+    texts = as_texts("q", body.q, settings, context)
     for name, value, limit in (
         ("alternatives", body.alternatives, settings.max_alternatives),
         ("beam_size", body.beam_size or 1, settings.max_beam_size),
@@ -142,11 +136,17 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
 
 def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
     """Returns the response body; if `q` is a list, each field is a list with a value per text."""
-    items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
-    detections = [result.detected for result in results if result.detected]
-    if detections:
-        items["detectedLanguage"] = [languages.detection_body(each) for each in detections]
-    if any(len(result.prepared.route) > 1 for result in results):
+    texts: list[str] = []
+    items: dict[str, list[Any]] = {"translatedText": texts}
+    has_routes = has_warnings = False
+    for result in results:
+        texts.append(result.text)
+        if result.detected:
+            detection = languages.detection_body(result.detected)
+            items.setdefault("detectedLanguage", []).append(detection)
+        has_routes = has_routes or len(result.prepared.route) > 1
+        has_warnings = has_warnings or bool(result.prepared.warnings)
+    if has_routes:
         items["models"] = [[each.name for each in r.prepared.route] for r in results]
     if body.alternatives:
         items["alternatives"] = [r.alternatives[: body.alternatives] for r in results]
@@ -154,9 +154,11 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
         items["scores"] = [result.scores for result in results]
     if body.return_alignment:
         items["alignment"] = [result.prepared.alignments for result in results]
-    if any(result.prepared.warnings for result in results):
+    if has_warnings:
         items["warnings"] = [result.prepared.warnings for result in results]
-    return items if isinstance(body.q, list) else {key: value[0] for key, value in items.items()}
+    if isinstance(body.q, list):
+        return items
+    return {name: values[0] for name, values in items.items()}
 
 
 def sample(texts: Sequence[str]) -> list[str]:
@@ -191,5 +193,4 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
 DIALECT = Dialect(
     (router, languages.router, files.router, suggestions.router, description.router),
     tasks={"/translate": "translate", "/detect": "detect", "/translate_file": "document"},
-    direct={("POST", "/translate"): translate},
 )

@@ -12,12 +12,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from service.api.context import HttpContext, context_of, services_of
 from service.api.errors import own_shape
 from service.api.libretranslate.languages import detection_body
 from service.api.libretranslate.schemas import TranslateRequest
-from service.api.request.accept import JSON, preferred
-from service.api.request.disconnect import unless_disconnected
-from service.api.services import context_of, services_of
+from service.api.request.parameters import JSON
+from service.api.request.reading import unless_disconnected
+from service.api.responses import preferred
 from service.errors import InternalError, InvalidRequestError, ServiceError, fault, outcome
 from service.tasks.context import RequestContext
 from service.tasks.translation.streaming import TranslatedSentence
@@ -39,9 +40,9 @@ DESCRIPTION: dict[str, Any] = {
 """The description of the response in OpenAPI."""
 
 
-def wanted_type(request: Request) -> str | None:
+def wanted_type(context: HttpContext) -> str | None:
     """Returns the media type of the stream that a request prefers; None if it prefers JSON."""
-    accept = request.headers.get("accept", "").lower()
+    accept = context.header(b"accept").lower()
     if SSE not in accept and NDJSON not in accept:
         return None
     found = preferred(accept, (SSE, NDJSON))

@@ -4,14 +4,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import error_texts
+from service.api.context import services_of
 from service.api.errors import ERRORS
 from service.api.libretranslate import languages
 from service.api.libretranslate.schemas import SuggestRequest, SuggestResponse
-from service.api.request.body import FORM, JSON
-from service.api.request.openapi import request_body
-from service.api.request.parameters import check_given, read_parameters
+from service.api.request.parameters import FORM, JSON, request_body
+from service.api.request.reading import read_parameters
+from service.api.request.translation import missing
 from service.api.responses import JSONResponse
-from service.api.services import services_of
 from service.errors import ForbiddenError
 from service.state.suggestions import Suggestion
 
@@ -30,8 +30,10 @@ async def suggest(request: Request) -> Response:
     if services.suggestions is None:
         text, details = error_texts.SUGGESTIONS_DISABLED
         raise ForbiddenError(text, details=details)
-    body = await read_parameters(request, SuggestRequest, services.settings.max_body_bytes)
-    check_given(q=body.q, s=body.s)
+    body = await read_parameters(request, SuggestRequest)
+    for name, text in (("q", body.q), ("s", body.s)):
+        if not text.strip():
+            raise missing(name)
     source, target = languages.find(services.catalog, body.source, body.target)
     suggestion = Suggestion(body.q, body.s, source or "auto", target)
     await services.suggestions.add(suggestion)

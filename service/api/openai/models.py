@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 
 from model.inspection.query import InspectedConfig, attention_layers
-from service.api.access.keys import given_key
+from service.api.context import Services, context_of, services_of
+from service.api.keys import given_key
 from service.api.openai.errors import OpenAIErrorBody
 from service.api.openai.schemas import (
     AlignmentBody,
@@ -19,7 +20,6 @@ from service.api.openai.schemas import (
     ModelList,
     OtherBody,
 )
-from service.api.services import Services, services_of
 from service.errors import NotFoundError
 from service.models.remote import ServedRemote
 from service.models.served import AnyServed, ServedEmbedder, ServedModel
@@ -48,7 +48,7 @@ async def model(id: ModelId, request: Request) -> AnyModelBody:
 
 def is_admin(request: Request, services: Services) -> bool:
     """Returns whether the headers of a request have a key with the scope `admin`."""
-    key = services.keys.find(given_key(request, {}))
+    key = services.keys.find(given_key(context_of(request).headers, {}))
     return key is not None and ADMIN in key.scopes
 
 

@@ -6,16 +6,15 @@ A dialect is one API, with its routes, metric labels and shape of errors.
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.openai import models
 from service.api.openai.errors import OPENAI_ERRORS, OPENAI_PREFIX, openai_shape
 from service.api.openai.formats import embeddings_chunks
 from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse, refuse_ids
-from service.api.request.disconnect import unless_disconnected
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters
+from service.api.request.parameters import request_body
+from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import num_bytes_of
-from service.api.services import context_of, services_of
 from service.api.tei.formats import embed_response
 
 router = APIRouter(tags=["embeddings"])
@@ -40,7 +39,7 @@ async def embeddings(request: Request) -> Response:
     """Returns a vector for each text, in OpenAI's shape."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, EmbeddingsRequest, services.settings.max_body_bytes)
+        body = await read_parameters(request, EmbeddingsRequest)
         if not services.settings.openai_token_ids:
             refuse_ids(body.input)
         query = body.query()
@@ -53,7 +52,6 @@ async def embeddings(request: Request) -> Response:
 DIALECT = Dialect(
     (router, models.router),
     tasks=dict.fromkeys(("/embeddings", "/v1/embeddings"), "embed"),
-    direct={("POST", "/v1/embeddings"): embeddings},
     prefix=OPENAI_PREFIX,
     error_shape=openai_shape,
     scope="embed",

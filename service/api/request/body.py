@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -13,14 +13,29 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from service.api import error_texts
-from service.api.request.body_buffer import SMALL_BYTES
-from service.api.request.body_reader import BodyReader, too_large
-from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
-from service.http_server.request_connection import has_body
+from service.api.context import context_of
+from service.api.request.parameters import FORM, JSON, MULTIPART, Upload
+from service.errors import (
+    SHOWN_CHARS,
+    DeadlineExceededError,
+    InvalidRequestError,
+    OverloadedError,
+    RequestTooLargeError,
+    ServiceError,
+)
+from service.http_server.byte_budget import (
+    LEAST_RATE,
+    RETRY_SECONDS,
+    STALLED_SECONDS,
+    Reservation,
+)
 
-JSON = "application/json"
-FORM = "application/x-www-form-urlencoded"
-MULTIPART = "multipart/form-data"
+SMALL_BYTES = 16 * 1024
+"""Largest size of a body that reserves no bytes in the budget of the HTTP process.
+
+The number of connections bounds the memory of small bodies, so they need no reservation. The server
+can thus read single sentences while large bodies use the whole budget.
+"""
 
 CHUNK_BYTES = 256 * 1024
 """Size of the chunks in which a multipart form is parsed. Other requests run between chunks."""
@@ -49,19 +64,13 @@ async def read_fields(request: Request, max_bytes: int, is_keyless: bool = False
         request: The request.
         max_bytes: Largest size of the body.
         is_keyless: Whether the body counts against the share of bodies without a key.
-
-    Raises:
-        RequestTooLargeError: The body is over the limit.
-        InvalidRequestError: The body cannot be read.
-        OverloadedError: The server has no memory for the body.
-        DeadlineExceededError: The body did not arrive in time.
-        ClientDisconnect: The client closed the connection.
     """
     body = await read_body(request, max_bytes, is_keyless=is_keyless)
+    content_type = media_type(request)
     # Some clients send Content-Type even with a GET or DELETE request that has no body. The header
     # is then ignored.
-    is_empty = not body and request.method in ("GET", "DELETE")
-    content_type = "" if is_empty else media_type(request)
+    if not body and request.method in ("GET", "DELETE"):
+        content_type = ""
     if content_type == JSON:
         return parse_json(body)
     query = merge(request.query_params.multi_items())
@@ -77,7 +86,8 @@ async def read_fields(request: Request, max_bytes: int, is_keyless: bool = False
 
 def media_type(request: Request) -> str:
     """Returns the media type of a body, in lower case and without parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    given = context_of(request).headers.get(b"content-type", b"").decode("latin-1")
+    return given.partition(";")[0].strip().lower()
 
 
 async def read_body(
@@ -87,17 +97,9 @@ async def read_body(
 
     A body over SMALL_BYTES reserves its bytes in the byte budget of the HTTP process until the
     request ends.
-
-    Raises:
-        RequestTooLargeError: The body or its Content-Length is over the limit.
-        InvalidRequestError: The body is compressed.
-        OverloadedError: The budget has no room for the body, or the body arrives slowly while
-            another transfer needs the memory.
-        DeadlineExceededError: The body did not arrive in time.
-        ClientDisconnect: The client closed the connection.
     """
-    # One lookup in `request.headers` takes several times as long as building this dictionary.
-    headers = dict(request.scope["headers"])
+    context = context_of(request)
+    headers = context.headers
     encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
     if encoding != "identity":
         raise InvalidRequestError(
@@ -108,33 +110,22 @@ async def read_body(
     size = int(announced) if announced.isdigit() else 0
     if size > max_bytes:
         raise too_large(size, max_bytes)
-    if 0 < size <= SMALL_BYTES and has_body(request.scope):
-        message = await request.receive()  # the body has arrived, so this does not wait
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body: bytes = message["body"]
-        return body
+    if 0 < size <= SMALL_BYTES and context.connection is not None:
+        body = context.connection.take_body()
+        if body is not None:
+            return body
     return await BodyReader(request, max_bytes, seconds, is_keyless).read(size)
 
 
 def check_number(texts: Sequence[str], limit: int) -> None:
-    """Refuses a request with more texts than the limit.
-
-    Raises:
-        RequestTooLargeError: The request has more than `limit` texts.
-    """
+    """Refuses a request with more texts than the limit."""
     if len(texts) > limit:
         text, details = error_texts.too_many_texts(len(texts), limit)
         raise RequestTooLargeError(text, details=details)
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """Returns the object of a JSON body.
-
-    Raises:
-        InvalidRequestError: The body is not JSON, contains a lone surrogate, is not an object, is
-            nested too deeply, or has too many fields.
-    """
+    """Returns the object of a JSON body."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -185,14 +176,6 @@ def _parse_form(body: bytes) -> list[tuple[str, str]]:
     return [(name, value.replace("\r\n", "\n")) for name, value in pairs]
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file of a multipart form."""
-
-    name: str
-    data: bytes
-
-
 async def parse_multipart(
     headers: Headers, body: bytes, max_bytes: int, max_files: int = 0
 ) -> list[tuple[str, Any]]:
@@ -203,10 +186,6 @@ async def parse_multipart(
         body: The whole body.
         max_bytes: Largest size, in bytes, of a field that is not a file.
         max_files: Largest number of files.
-
-    Raises:
-        InvalidRequestError: The form cannot be read, has too many fields or files, or has a field
-            over `max_bytes`.
     """
 
     async def stream() -> AsyncGenerator[bytes, None]:
@@ -256,3 +235,174 @@ def merge(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         else:
             fields[name] = [known, value]
     return fields
+
+
+class BodyBuffer:
+    """Collects the bytes of one body.
+
+    A large body has memory pages of its own. The pages take memory only as bytes arrive. The
+    operating system gets the pages back when the body ends. A growing `bytearray` would take up to
+    twice the memory. Its data would move at each growth, and leave gaps in memory that bodies of
+    other sizes cannot use.
+
+    Attributes:
+        size: Number of bytes that have arrived.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.memory: bytearray | mmap = bytearray()
+
+    def reserve(self, capacity: int) -> None:
+        """Makes room for `capacity` bytes in total."""
+        if capacity <= len(self.memory):
+            return
+        before = self.memory
+        self.memory = bytearray(capacity) if capacity <= SMALL_BYTES else mmap(-1, capacity)
+        self.memory[: self.size] = before[: self.size]
+
+    def add(self, data: bytes) -> None:
+        end = self.size + len(data)
+        if end > len(self.memory):
+            self.reserve(2 * end)
+        self.memory[self.size : end] = data
+        self.size = end
+
+    def take(self) -> bytes:
+        """Returns all bytes, and frees the memory."""
+        data = bytes(self.memory[: self.size])
+        self.memory = bytearray()
+        self.size = 0
+        return data
+
+
+class BodyReader:
+    """Reads one body within limits of size and time.
+
+    Attributes:
+        reservation: The bytes reserved in the budget of the HTTP process; None for a small body.
+        marked: Number of bytes that had arrived at the last call of `mark_progress`.
+        failure: Error that has interrupted the reading, or None.
+    """
+
+    def __init__(self, request: Request, max_bytes: int, seconds: float, is_keyless: bool) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self.request = request
+        self.max_bytes = max_bytes
+        self.seconds = seconds
+        self.is_keyless = is_keyless
+        self.buffer = BodyBuffer()
+        self.reservation: Reservation | None = None
+        self.marked = 0
+        self.failure: ServiceError | None = None
+
+    async def read(self, declared: int) -> bytes:
+        """Returns the whole body.
+
+        Args:
+            declared: Content-Length of the request; 0 if it has none.
+        """
+        # This timer does the same as asyncio.timeout, but is faster.
+        timer = asyncio.get_running_loop().call_later(self.seconds, self._expire)
+        is_whole = False
+        try:
+            if declared > SMALL_BYTES:
+                self._reserve(declared)
+            await self._receive()
+            is_whole = True
+            return self.buffer.take()
+        except asyncio.CancelledError:
+            # If `uncancel` returns 0, only `_interrupt` has cancelled the task.
+            if self.failure is not None and self.task.uncancel() == 0:
+                raise self.failure from None
+            raise
+        finally:
+            timer.cancel()
+            # The traceback of an error refers to this reader, so the error is let go as well.
+            self.failure = None
+            self.buffer = BodyBuffer()
+            # This reader and its reservation refer to each other. The assignment breaks this cycle,
+            # so both are freed at once and do not wait for the garbage collector.
+            reservation, self.reservation = self.reservation, None
+            if reservation is not None:
+                if is_whole:
+                    reservation.settle()
+                else:
+                    reservation.release()
+
+    async def _receive(self) -> None:
+        receive, buffer = self.request.receive, self.buffer
+        while (message := await receive())["type"] != "http.disconnect":
+            buffer.add(message.get("body", b""))
+            if buffer.size > self.max_bytes:
+                raise too_large(buffer.size, self.max_bytes)
+            if not message.get("more_body", False):
+                return
+            if buffer.size > SMALL_BYTES:
+                self._count()
+        raise ClientDisconnect
+
+    def _count(self) -> None:
+        """Reserves more bytes if the body exceeds its reservation, and marks progress."""
+        size = self.buffer.size
+        if self.reservation is None or size > self.reservation.size:
+            self._reserve(min(2 * size, self.max_bytes))
+        if self.reservation is not None:
+            # The reserved bytes need a certain average rate to arrive within the time limit.
+            # Bytes that arrive more slowly do not count as progress.
+            rate = max(LEAST_RATE, self.reservation.size / self.seconds)
+            if size - self.marked >= rate * STALLED_SECONDS:
+                self.marked = size
+                self.reservation.mark_progress()
+
+    def _reserve(self, size: int) -> None:
+        context = context_of(self.request)
+        connection = context.connection
+        if self.reservation is not None:
+            self.reservation.grow(size)
+        elif connection is not None:
+            pool = connection.pool
+            budget = pool.keyless if self.is_keyless else pool.budget
+            self.reservation = budget.reserve(size, self._give_up)
+            context.reservation = self.reservation
+        self.buffer.reserve(size)
+
+    def _expire(self) -> None:
+        self._interrupt(too_slow(self.buffer.size, self.seconds))
+
+    def _give_up(self) -> None:
+        self._interrupt(stalled(self.buffer.size))
+
+    def _interrupt(self, failure: ServiceError) -> None:
+        if self.failure is None:
+            self.failure = failure
+            self.task.cancel()
+
+
+def stalled(size: int) -> OverloadedError:
+    """Returns the error for a body that arrives slowly while another transfer needs the memory."""
+    return OverloadedError(
+        f"only {size} bytes of the body have arrived, and the server needs the memory for others; "
+        f"send the body faster than {LEAST_RATE} bytes/s, send it in parts of up to {SMALL_BYTES} "
+        "bytes, or try again later",
+        RETRY_SECONDS,
+        "bytes",
+    )
+
+
+def too_slow(size: int, seconds: float) -> DeadlineExceededError:
+    """Returns the error for a body that arrived too slowly: `size` bytes in `seconds`."""
+    return DeadlineExceededError(
+        f"only {size} bytes of the body arrived within {seconds:g} s; "
+        "send a smaller body, or try again"
+    )
+
+
+def too_large(size: int, limit: int) -> RequestTooLargeError:
+    """Returns the error for a body over the limit."""
+    return RequestTooLargeError(
+        f"the body has {size} bytes or more; the limit is {limit}. "
+        "Send it in parts, or raise REGARD_MAX_BODY_BYTES."
+    )

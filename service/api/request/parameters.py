@@ -1,6 +1,7 @@
-"""Parameters of a request: pydantic models that accept null, and messages for their errors."""
+"""Schemas of requests: pydantic models that accept null, messages for their errors, and OpenAPI."""
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import (
@@ -8,18 +9,22 @@ from pydantic import (
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
+    PlainValidator,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
-from starlette.requests import Request
 
 from service.api import error_texts
-from service.api.access.keys import permitted
 from service.api.error_texts import ErrorText
-from service.api.request.body import JSON, media_type, read_fields
-from service.errors import InvalidRequestError
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+
+REFERENCE = "#/components/schemas/{model}"
 
 REFUSED = "refused"
 """Type of a validation error whose message is already written for the client."""
@@ -35,7 +40,6 @@ orjson reads an integer of more than 64 bits as a float, and pydantic refuses a 
 ABOUT = ("title", "description", "default")
 """Keys of a JSON schema that describe a parameter and do not restrict its values."""
 
-Model = TypeVar("Model", bound=BaseModel)
 Member = TypeVar("Member")
 
 ListOf = Annotated[list[Member], Field(fail_fast=True)]
@@ -114,78 +118,28 @@ def refuse(message: str) -> NoReturn:
     raise PydanticCustomError(REFUSED, message)
 
 
-async def read_parameters(request: Request, model: type[Model], max_bytes: int) -> Model:
-    """Returns the validated parameters of a request, from its JSON body, form or query.
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file of a multipart form."""
 
-    The API key is checked before the parameters. A caller without a key thus learns nothing about
-    the parameters.
-
-    Raises:
-        MissingKeyError: The server needs a key, and the request has none.
-        InvalidKeyError: The request has a wrong key.
-        ForbiddenError: The key does not have the scope of the route.
-        RateLimitedError: The key has used up its limit for this minute.
-        RequestTooLargeError: The body is over `max_bytes`, or over the limit of the key.
-        InvalidRequestError: The body cannot be read, or `model` does not accept it.
-        OverloadedError: The memory budget has no room for the body.
-        DeadlineExceededError: The body did not arrive in time.
-        ClientDisconnect: The client closed the connection.
-    """
-    return validated(request, await read_permitted(request, max_bytes), model)
+    name: str
+    data: bytes
 
 
-async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
-    """Returns the fields of a request whose API key is valid.
-
-    Raises:
-        MissingKeyError: The server needs a key, and the request has none.
-        InvalidKeyError: The request has a wrong key.
-        ForbiddenError: The key does not have the scope of the route.
-        RateLimitedError: The key has used up its limit for this minute.
-        RequestTooLargeError: The body is over `max_bytes`, or over the limit of the key.
-        InvalidRequestError: The body cannot be read.
-        OverloadedError: The memory budget has no room for the body.
-        DeadlineExceededError: The body did not arrive in time.
-        ClientDisconnect: The client closed the connection.
-    """
-    return await permitted(request, lambda is_keyless: read_fields(request, max_bytes, is_keyless))
+def _as_upload(value: Any) -> Upload:
+    if not isinstance(value, Upload):
+        refuse("file parameter must be a file; send one file in a multipart form")
+    if not value.name or not value.data:
+        refuse(error_texts.EMPTY_FILE.removeprefix("Invalid request: "))
+    return value
 
 
-def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
-    """Returns the validated parameters of a request from its fields.
-
-    Raises:
-        InvalidRequestError: `model` does not accept the fields.
-    """
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        text, details = describe(error)
-        param = first_fault(error)[1]
-        details = _json_hint(request, fields) or details
-        raise InvalidRequestError(text, param=param, details=details) from None
-
-
-def check_given(**texts: str) -> None:
-    """Refuses texts that are empty or only white space, as LibreTranslate does.
-
-    Args:
-        texts: Maps the name of each parameter to its text.
-
-    Raises:
-        InvalidRequestError: A text is empty or only white space.
-    """
-    for name, text in texts.items():
-        if not text.strip():
-            raise InvalidRequestError(error_texts.missing(name).text, param=name)
-
-
-def _json_hint(request: Request, fields: dict[str, Any]) -> str:
-    """Returns a hint for a JSON body that was sent and parsed as a form; "" for other bodies."""
-    looks_like_json = any(name.lstrip().startswith("{") for name in fields)
-    if media_type(request) != JSON and looks_like_json:
-        return f"the body looks like JSON: send it with Content-Type: {JSON}"
-    return ""
+UploadedFile = Annotated[
+    Upload,
+    PlainValidator(_as_upload),
+    WithJsonSchema({"type": "string", "format": "binary"}),
+    Field(description="The document. The extension of the file name decides the format."),
+]
 
 
 def describe(error: ValidationError) -> ErrorText:
@@ -235,3 +189,25 @@ def _text(fault: ErrorDetails, name: str, where: str) -> ErrorText:
         return error_texts.not_whole(where, value) if is_float else error_texts.not_a_number(where)
     found = f"it is {type(value).__name__}"
     return ErrorText(f"Invalid request: {where} parameter: {fault['msg']} ({found})")
+
+
+def request_body(model: type[BaseModel], *media_types: str) -> dict[str, Any]:
+    """Returns the OpenAPI fields of a route that reads the request body without FastAPI.
+
+    The result refers to the body's schema in `components` of the OpenAPI document. At first the
+    result itself holds the schema, in `$defs`. `move_definitions` moves the schema to `components`.
+    """
+    schema = model.model_json_schema(ref_template=REFERENCE)
+    definitions = {**schema.pop("$defs", {}), model.__name__: schema}
+    reference = {"$ref": REFERENCE.format(model=model.__name__), "$defs": definitions}
+    content = {media_type: {"schema": reference} for media_type in media_types or (JSON,)}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def move_definitions(document: dict[str, Any]) -> None:
+    """Moves the `$defs` of all request bodies of an OpenAPI document to its `components`."""
+    schemas = document["components"]["schemas"]
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for content in operation.get("requestBody", {"content": {}})["content"].values():
+                schemas.update(content["schema"].pop("$defs", {}))

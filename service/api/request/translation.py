@@ -1,22 +1,36 @@
-"""Functions that several dialects use to handle translation requests.
+"""The parts of a translation that LibreTranslate's and DeepL's routes share.
 
-They find texts, languages, options and terms, and count characters for the quota.
-
-A dialect is one API of the server, such as LibreTranslate's or DeepL's.
+They find texts, languages, options and terms, count characters for the quota, and open documents.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
 
 from model.sequence import DecodingOptions
 from service.api import error_texts
-from service.api.request.parameters import check_given
-from service.api.services import Services
-from service.errors import InvalidRequestError, UnsupportedLanguageError
+from service.api.context import Services
+from service.api.error_texts import FILES_DISABLED
+from service.api.request.parameters import Upload
+from service.documents.base import DocumentError, DocumentTooLargeError, UnsupportedFormatError
+from service.documents.formats import format_of
+from service.documents.store import DocumentState
+from service.errors import (
+    ForbiddenError,
+    InvalidRequestError,
+    RequestTooLargeError,
+    ServiceError,
+    UnsupportedLanguageError,
+)
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
+from service.tasks.documents.job import DocumentJob
+from service.tasks.documents.translator import DocumentTranslator
 from service.tasks.translation.streaming import TranslatedSentence
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.glossary.terms import Terms
@@ -26,21 +40,11 @@ from service.text.language_codes import base_language
 def as_texts(
     name: str, given: str | Sequence[str], settings: Settings, context: RequestContext
 ) -> list[str]:
-    """Returns the texts of a request, and sets their number in the request's context.
-
-    Args:
-        name: Name of the parameter with the texts.
-        given: A text or a list of texts.
-        settings: Limits of the server.
-        context: Context of the request.
-
-    Raises:
-        InvalidRequestError: The request has no text, too many texts, or a text that is too long.
-    """
+    """Returns the texts of the parameter `name`, and sets their number in the context."""
     texts = [given] if isinstance(given, str) else [*given]
     context.num_inputs = len(texts)
     if not given:
-        raise InvalidRequestError(error_texts.missing(name).text, param=name)
+        raise missing(name)
     if len(texts) > settings.max_inputs:
         fault = error_texts.too_many_texts(len(texts), settings.max_inputs)
         raise InvalidRequestError(fault.text, param=name, details=fault.details)
@@ -56,37 +60,31 @@ def find_languages(
 ) -> tuple[str | None, str]:
     """Returns the source and the target language of a request, as codes of the served models.
 
-    The source language is None if the request does not give it.
-
     Args:
         catalog: Served models.
         source: Name and value of the parameter with the source language; without a value, the
-            language is detected.
+            language is detected, and the source language is None.
         target: Name and value of the parameter with the target language.
-
-    Raises:
-        InvalidRequestError: A value is empty.
-        UnsupportedLanguageError: The server has no such language or pair. `param` of the error is
-            the name of the parameter at fault.
     """
-    check_given(**{name: code for name, code in (source, target) if code is not None})
-    found = None if source[1] is None else _find_language(catalog, source[0], source[1])
-    wanted = _find_language(catalog, *target)
-    if found is not None:
-        try:
-            catalog.route(found, wanted)
-        except UnsupportedLanguageError as error:
-            error.param = target[0]
-            raise
-    return found, wanted
-
-
-def _find_language(catalog: Catalog, name: str, code: str) -> str:
+    for name, code in (source, target):
+        if code is not None and not code.strip():
+            raise missing(name)
+    name = source[0]
     try:
-        return catalog.language(code)
+        found = None if source[1] is None else catalog.language(source[1])
+        name = target[0]
+        wanted = catalog.language(target[1])
+        if found is not None:
+            catalog.route(found, wanted)
     except UnsupportedLanguageError as error:
         error.param = name
         raise
+    return found, wanted
+
+
+def missing(name: str) -> InvalidRequestError:
+    """Returns the error for a parameter that is empty or only white space, as in LibreTranslate."""
+    return InvalidRequestError(error_texts.missing(name).text, param=name)
 
 
 @lru_cache(maxsize=256)
@@ -108,9 +106,6 @@ async def find_terms(
 
     If several glossaries have the same source term, the first one in `glossaries` is used. The
     result is None if `glossaries` is empty or the source language is not known.
-
-    Raises:
-        NotFoundError: A glossary does not exist, or no glossary has a dictionary for the languages.
     """
     if not glossaries or source is None:
         return None
@@ -118,15 +113,18 @@ async def find_terms(
     return await services.glossaries.terms(glossaries, *languages)
 
 
-async def translate(
+def translate(
+    services: Services, wanted: TranslationRequest, context: RequestContext
+) -> Coroutine[Any, Any, list[TranslatedText]]:
+    """Translates texts, and counts their characters for the API key of the request."""
+    if services.quota.limit:
+        return _translate_counted(services, wanted, context)
+    return services.translator.translate(wanted, context)
+
+
+async def _translate_counted(
     services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> list[TranslatedText]:
-    """Translates texts, and counts their characters for the API key of the request.
-
-    Raises:
-        QuotaExceededError: The key has too few characters left this month.
-        ServiceError: The request is refused, misses its deadline, or fails.
-    """
     async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
         return await services.translator.translate(wanted, context)
 
@@ -137,10 +135,6 @@ async def stream(
     """Yields translated sentences in order.
 
     The characters of all texts are counted, unless the request fails before its first sentence.
-
-    Raises:
-        QuotaExceededError: The key has too few characters left this month.
-        ServiceError: The request is refused, misses its deadline, or fails.
     """
     async with aclosing(services.translator.stream(wanted, context)) as sentences:
         async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
@@ -148,3 +142,50 @@ async def stream(
         yield first
         async for sentence in sentences:
             yield sentence
+
+
+async def open_job(
+    documents: DocumentTranslator,
+    file: Upload,
+    source: str | None,
+    target: str,
+    terms: Terms | None,
+    context: RequestContext,
+) -> DocumentJob:
+    """Returns the job of an uploaded document. The caller must run the job.
+
+    The job counts against REGARD_MAX_FILES until it has run.
+    """
+    try:
+        job = await documents.open(file.name, file.data, source, target, context)
+    except DocumentError as error:
+        raise refusal(error) from None
+    job.terms = terms
+    return job
+
+
+def enabled(services: Services) -> DocumentTranslator:
+    """Returns the translator of documents, unless REGARD_FILES is false."""
+    if services.documents is None:
+        raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
+    return services.documents
+
+
+def refusal(error: DocumentError) -> ServiceError:
+    """Returns the error for a request whose document cannot be read."""
+    if isinstance(error, UnsupportedFormatError):
+        return InvalidRequestError(error_texts.FILE_FORMAT, details=str(error))
+    text, details = error_texts.broken_file(error)
+    if isinstance(error, DocumentTooLargeError):
+        return RequestTooLargeError(text, details=details)
+    return InvalidRequestError(text, details=details)
+
+
+def download(state: DocumentState, content: bytes) -> Response:
+    """Returns the response with a translated document. A browser saves the document as a file."""
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(state.name)}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return Response(content, media_type=format_of(state.name).media_type, headers=headers)

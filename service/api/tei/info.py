@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from model.embedding_config import EmbeddingConfig, Pooling
 from service.api import health
-from service.api.services import services_of
+from service.api.context import services_of
 from service.api.tei.errors import TeiErrorBody
 from service.errors import UnavailableError
 from service.ipc.machine import http_workers

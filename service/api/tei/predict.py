@@ -11,12 +11,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo
 from starlette.responses import Response
 
-from service.api.request.disconnect import unless_disconnected
+from service.api.context import context_of, services_of
 from service.api.request.inputs import Text
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters, refuse
+from service.api.request.parameters import refuse, request_body
+from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import JSONResponse
-from service.api.services import context_of, services_of
 from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import ScoreParameters
 from service.tasks.reranking import Inputs, Reranker, ScoreQuery
@@ -107,7 +106,7 @@ async def predict(request: Request) -> Response:
     """Returns the score of a text or a pair, or of each text or pair in a list."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, PredictRequest, services.settings.max_body_bytes)
+        body = await read_parameters(request, PredictRequest)
         query = body.query()
         context.num_inputs = len(query.inputs)
     reranker = Reranker(services.catalog, services.backend, services.settings)

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
-from service.api.request.disconnect import unless_disconnected
-from service.api.request.openapi import request_body
-from service.api.request.parameters import ListOf, not_empty, read_parameters
+from service.api.context import context_of, services_of
+from service.api.request.parameters import ListOf, not_empty, request_body
+from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import JSONResponse
-from service.api.services import context_of, services_of
 from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import ScoreParameters, check_list, check_text
 from service.tasks.reranking import Reranker, RerankQuery
@@ -73,9 +72,8 @@ class Rank(BaseModel):
 )
 async def rerank(request: Request) -> Response:
     """Returns the relevance score of each text for a query, in descending order."""
-    max_bytes = services_of(request).settings.max_body_bytes
     with context_of(request).stage("validate"):
-        body = await read_parameters(request, RerankRequest, max_bytes)
+        body = await read_parameters(request, RerankRequest)
     return await rank(request, body)
 
 

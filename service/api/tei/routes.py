@@ -6,12 +6,16 @@ TEI is Hugging Face's Text Embeddings Inference. DIALECT adds TEI's other routes
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
-from service.api.request.disconnect import unless_disconnected
-from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters, read_permitted, validated
+from service.api.request.parameters import request_body
+from service.api.request.reading import (
+    read_parameters,
+    read_permitted,
+    unless_disconnected,
+    validated,
+)
 from service.api.responses import json_chunks, num_bytes_of
-from service.api.services import context_of, services_of
 from service.api.tei import info, predict, rerank, tokens
 from service.api.tei.errors import TEI_ERRORS, tei_shape
 from service.api.tei.formats import cosines, embed_response
@@ -40,9 +44,8 @@ router = APIRouter(tags=["embeddings"])
 )
 async def embed(request: Request) -> Response:
     """Returns a vector for each text."""
-    max_bytes = services_of(request).settings.max_body_bytes
     with context_of(request).stage("validate"):
-        query = (await read_parameters(request, EmbedRequest, max_bytes)).query()
+        query = (await read_parameters(request, EmbedRequest)).query()
     return await vectors(request, query)
 
 
@@ -69,7 +72,7 @@ async def embed_all(request: Request) -> Response:
     """
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, EmbedAllRequest, services.settings.max_body_bytes)
+        body = await read_parameters(request, EmbedAllRequest)
         query = body.query()
         context.num_inputs = len(query.inputs)
     work = services.embedder.embed_tokens(query, context)
@@ -85,9 +88,8 @@ async def embed_all(request: Request) -> Response:
 )
 async def similarity(request: Request) -> Response:
     """Returns the cosine similarity of the source sentence and each other sentence."""
-    max_bytes = services_of(request).settings.max_body_bytes
     with context_of(request).stage("validate"):
-        query = (await read_parameters(request, SimilarityRequest, max_bytes)).query()
+        query = (await read_parameters(request, SimilarityRequest)).query()
     return await similarities(request, query)
 
 
@@ -115,7 +117,7 @@ async def default(request: Request) -> Response:
     """
     services = services_of(request)
     with context_of(request).stage("validate"):
-        fields = await read_permitted(request, services.settings.max_body_bytes)
+        fields = await read_permitted(request)
     catalog = services.catalog
     if catalog.of_type(ServedReranker) and not catalog.embedders:
         return await rerank.rank(request, validated(request, fields, RerankRequest))
@@ -130,7 +132,6 @@ DIALECT = Dialect(
         **dict.fromkeys(("/", "/embed", "/embed_all", "/similarity"), EMBED),
         **dict.fromkeys(("/rerank", "/predict"), RERANK),
     },
-    direct={("POST", "/embed"): embed},
     error_shape=tei_shape,
     scope="embed",
 )

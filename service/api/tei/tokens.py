@@ -12,18 +12,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from starlette.responses import Response
 
 from model.tokenization.tokenizer import TokenizedText
-from service.api.request.disconnect import unless_disconnected
+from service.api.context import context_of, services_of
 from service.api.request.inputs import ModelName, TokenIds, as_inputs
-from service.api.request.openapi import request_body
-from service.api.request.parameters import (
-    ListOf,
-    Parameters,
-    not_empty,
-    read_parameters,
-    refuse,
-)
+from service.api.request.parameters import ListOf, Parameters, not_empty, refuse, request_body
+from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import JSONResponse
-from service.api.services import context_of, services_of
 from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import check_text
 from service.tasks.vocabulary import find_reader, vocabulary_of
@@ -104,7 +97,7 @@ class DecodeRequest(Parameters):
 async def tokenize(request: Request) -> Response:
     """Returns the tokens of each text with its prompt, without truncation to the model's limit."""
     services = services_of(request)
-    body = await read_parameters(request, TokenizeRequest, services.settings.max_body_bytes)
+    body = await read_parameters(request, TokenizeRequest)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     vocabulary = vocabulary_of(find_reader(services.catalog, body.model))
     work = vocabulary.tokens(
@@ -142,7 +135,7 @@ def token_bodies(tokenized: TokenizedText) -> list[dict[str, Any]]:
 async def decode(request: Request) -> Response:
     """Returns the text of each list of token ids."""
     services = services_of(request)
-    body = await read_parameters(request, DecodeRequest, services.settings.max_body_bytes)
+    body = await read_parameters(request, DecodeRequest)
     vocabulary = vocabulary_of(find_reader(services.catalog, body.model))
     work = vocabulary.texts(
         body.ids, body.skip_special_tokens, services.settings, context_of(request)

@@ -1,12 +1,15 @@
-"""The objects that routes work with, and the functions that return them for a request."""
+"""The objects that routes work with, and the context of a request."""
 
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
+from starlette.types import Scope
 
-from service.api.access.key_ring import KeyRing
+from service.api.dialect import OWN, Dialect
+from service.api.keys import KeyRing
 from service.api.served_models import ServedModels
+from service.http_server.arrival import ClientConnection
+from service.http_server.byte_budget import Reservation
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.settings import Settings
@@ -28,21 +31,13 @@ class Services:
     """The objects that routes work with.
 
     Attributes:
-        settings: Settings of the server.
-        catalog: The served models and their languages.
         backend: Interface to the parts of the server that all processes share: admission, device
             workers and metrics.
-        translator: Translates texts.
         inspector: Computes the attention of translations.
         text_inspector: Computes the attention of texts that are embedded, not translated.
-        embedder: Computes the vectors of texts.
         documents: Translates documents; None without REGARD_FILES.
-        keys: Finds the API key of a request among the valid keys.
         state: The file of quota, glossaries and suggestions.
-        quota: Counts the characters that each API key has translated.
-        glossaries: Stores glossaries.
         suggestions: Stores better translations that users send; None without REGARD_SUGGESTIONS.
-        served_models: Changes the served models of this process.
         endpoints: Calls remote models.
         started: Start of the server, in Unix seconds.
     """
@@ -65,11 +60,43 @@ class Services:
     started: int
 
 
+@dataclass(slots=True, eq=False)
+class HttpContext(RequestContext):
+    """The context of a request that came over HTTP. It is `context` in the scope's `state`.
+
+    Attributes:
+        dialect: Decides the shape of errors and the scope that a key needs.
+        headers: The first value of each header; names are in lower case.
+        connection: Connection of the request; None if an ASGI client in this process sent it.
+        is_admitted: Whether the turn of the event loop had time left for the client; None until
+            the request is counted.
+        reservation: The bytes of a large body in the budget of the HTTP process.
+    """
+
+    dialect: Dialect = OWN
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    connection: ClientConnection | None = None
+    is_admitted: bool | None = None
+    reservation: Reservation | None = None
+
+    def header(self, name: bytes) -> str:
+        """Returns the first value of a header, or ""; `name` is in lower case."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+
 def services_of(request: Request) -> Services:
     """Returns the services of the application that received a request."""
-    return cast("Services", request.app.state.services)
+    found: Services = request.scope["app"].services
+    return found
 
 
-def context_of(request: Request) -> RequestContext:
-    """Returns the context that the middleware has made for a request."""
-    return cast("RequestContext", request.state.context)
+def context_in(scope: Scope) -> HttpContext:
+    """Returns the context of the request with a scope."""
+    found: HttpContext = scope["state"]["context"]
+    return found
+
+
+def context_of(request: Request) -> HttpContext:
+    """Returns the context of a request."""
+    found: HttpContext = request.scope["state"]["context"]
+    return found

@@ -75,6 +75,6 @@ def open_tracing(environment: Environment) -> Tracing | None:
     """Returns the tracing that the environment variables configure; None if it is disabled."""
     if not is_enabled(environment):
         return None
-    from service.api.tracing.spans import OtlpTracing  # regard[otel] may be missing
+    from service.api.spans import OtlpTracing  # regard[otel] may be missing
 
     return OtlpTracing(environment)

@@ -1,4 +1,8 @@
-"""The API keys that one HTTP process accepts."""
+"""The API keys that one HTTP process accepts, and the key of a request.
+
+A request has its key in the header `Authorization` or `X-API-Key`, or in a field of a body, form
+or query.
+"""
 
 import asyncio
 import hmac
@@ -7,6 +11,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from service.settings import Settings
 from service.settings.keys import ADMIN, SCOPES, ApiKey, digest_of, listed_keys, read_keys
@@ -17,6 +22,12 @@ WATCH_SECONDS = 1.0
 """Interval at which the file of keys is examined."""
 
 NO_DIGEST = "0" * 64
+
+SCHEMES = ("bearer", "deepl-auth-key")
+"""Schemes of the header `Authorization`. Only DeepL's clients use the second one."""
+
+FIELDS = ("api_key", "auth_key")
+"""Names of the field with the key. Only old clients of DeepL use the second one."""
 
 Stamp = tuple[int, int, int]
 """Inode, size and time of the last change of a file."""
@@ -29,9 +40,6 @@ class KeyRing:
     the error has changed. The keys from the last successful read stay valid. If no read has
     succeeded, the server refuses all keys except its admin key. If the file becomes empty, all its
     keys become invalid.
-
-    Args:
-        settings: Settings of the server.
 
     Attributes:
         is_required: Whether the routes that check API keys refuse a request without a key.
@@ -109,3 +117,37 @@ class KeyRing:
 
     def _by_digest(self, keys: tuple[ApiKey, ...]) -> Mapping[str, ApiKey]:
         return {key.digest: key for key in (*keys, *self._admin)}
+
+
+def given_key(headers: Mapping[bytes, bytes], fields: Mapping[str, Any]) -> str:
+    """Returns the key of a request; "" if it has none.
+
+    A key in a header is preferred to a key in a field. A header without a key, such as
+    `Authorization: Bearer`, counts as absent.
+
+    Args:
+        headers: The first value of each header of the request.
+        fields: Fields of the request's body, form or query.
+    """
+    scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    if scheme.lower() in SCHEMES and key.strip():
+        return key.strip()
+    # The clients of many other APIs send this header, which contains only the key.
+    if header := headers.get(b"x-api-key", b"").decode("latin-1").strip():
+        return header
+    given = [fields[name] for name in FIELDS if fields.get(name) is not None]
+    return str(given[0]).strip() if given else ""
+
+
+def num_characters(value: Any) -> int:
+    """Returns the number of characters of all texts in a value, plus the bytes of a document.
+
+    A field with the API key does not count. Each token id in a list counts as one character.
+    """
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list):
+        return sum([1 if type(each) is int else num_characters(each) for each in value])
+    if isinstance(value, Mapping):
+        return sum(num_characters(each) for name, each in value.items() if name not in FIELDS)
+    return len(getattr(value, "data", ""))  # an Upload

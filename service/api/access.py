@@ -1,0 +1,234 @@
+"""The rules that refuse requests because of their host, their page or their port.
+
+- The header Host is checked to prevent DNS rebinding. There, the owner of another site changes the
+  DNS entry of that site to the address of this server. The browser then lets pages of the other
+  site read the replies of this server. But the header Host still has the name of the other site.
+- A browser sends the origin of a page, such as `https://example.org`. Pages of the server itself
+  always work. Pages of other origins need the setting REGARD_ALLOWED_ORIGINS.
+- With an admin port, /metrics and the loading and unloading of models are hidden on other ports.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.types import ASGIApp, Scope
+
+from service.errors import SHOWN_CHARS, ForbiddenError, MisdirectedError, NotFoundError
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+ANY = "*"
+
+LOCAL = ("localhost", "*.localhost")
+"""Names that always point to this machine."""
+
+MAX_KNOWN = 1024
+"""Largest number of allowed Host headers that are remembered and not checked again."""
+
+
+class Hosts:
+    """Decides whether the server answers requests for a host.
+
+    An IP address is always allowed, because rebinding needs a name. A request without the header
+    Host is allowed too: it comes from no browser, because every browser sends this header.
+
+    Args:
+        allowed: Allowed names. `*.example.org` allows all names below example.org, and `*` allows
+            all names. If no name is given, the default applies: the names of this machine if the
+            server listens on a loopback address, and otherwise all names.
+        bound: Host that the server listens on.
+    """
+
+    def __init__(self, allowed: Sequence[str], bound: str) -> None:
+        default = (*LOCAL, bound) if is_loopback(bound) else (ANY,)
+        names = [name.lower() for name in allowed] or default
+        self.allows_all = ANY in names
+        self.names = {name for name in names if not name.startswith("*.")}
+        self.suffixes = tuple(name[1:] for name in names if name.startswith("*."))
+        self.known: set[bytes] = set()
+
+    def check(self, header: bytes) -> None:
+        """Refuses a request whose header Host names a host that is not allowed."""
+        host = host_of(header.decode("latin-1"))
+        if not (host in self.names or host.endswith(self.suffixes) or is_address(host)):
+            raise MisdirectedError(
+                f"this server does not answer for the host {host[:SHOWN_CHARS]}",
+                details="send the request to a name in REGARD_ALLOWED_HOSTS or to an IP address, "
+                "or add the name to REGARD_ALLOWED_HOSTS",
+            )
+        if len(self.known) < MAX_KNOWN:
+            self.known.add(header)
+
+
+def host_of(header: str) -> str:
+    """Returns the host name or the IP address in a Host header, in lower case, without the port."""
+    text = header.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].removesuffix(".")
+
+
+def is_address(host: str) -> bool:
+    """Returns whether a host is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether a server that listens on a host is reached only from this machine."""
+    if is_address(host):
+        return ipaddress.ip_address(host).is_loopback
+    return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+MAX_AGE_SECONDS = 20 * 24 * 3600
+METHODS = "GET, POST"
+MORE_METHODS = ("DELETE", "PATCH", "PUT")
+"""Methods that a response to a preflight allows only if the page asks for one of them."""
+
+HEADERS = (
+    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+    (b"access-control-allow-methods", METHODS.encode()),
+    (b"access-control-max-age", str(MAX_AGE_SECONDS).encode()),
+    (
+        b"access-control-expose-headers",
+        b"Retry-After, Server-Timing, X-Request-Id, X-Trace-ID, X-Truncated-Inputs",
+    ),
+)
+"""CORS headers of all responses to a page of an allowed origin.
+
+`Origins.response_headers` adds Access-Control-Allow-Origin. The response to a preflight
+also allows every header for which the page asks.
+"""
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing and compute nothing. `Origins.check` accepts them from every page.
+
+Without CORS headers, a browser does not let a page of another origin read the response.
+"""
+
+OWN_SITE = (b"same-origin", b"none")
+"""Values of Sec-Fetch-Site in requests that come from the server's own pages or from no page."""
+
+
+class Origins:
+    """Decides which pages may call the server.
+
+    Args:
+        allowed: Allowed origins, in addition to the server's own. `*` allows all origins.
+    """
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self.allowed = {origin.lower().removesuffix("/").encode() for origin in allowed}
+        self.allows_all = ANY in allowed
+
+    def response_headers(self, request_headers: RawHeaders) -> RawHeaders:
+        """Returns the CORS headers of the response to a request."""
+        if self.allows_all:
+            return ((b"access-control-allow-origin", b"*"), *HEADERS)
+        if not self.allowed:
+            return ()
+        varies = (b"vary", b"Origin")
+        for name, value in request_headers:
+            if name == b"origin" and value.lower() in self.allowed:
+                return ((b"access-control-allow-origin", value), varies, *HEADERS)
+        return (varies,)
+
+    def check(self, method: str, headers: RawHeaders) -> None:
+        """Refuses a request from a page whose origin is not allowed.
+
+        Only requests with the header Origin are checked. Browsers send Origin with every request
+        whose method is not in SAFE. Over TLS and to localhost, browsers also send Sec-Fetch-Site.
+        An origin in REGARD_ALLOWED_ORIGINS is allowed. Any other page must be the server's own: the
+        value of Sec-Fetch-Site must be in OWN_SITE. If this header is absent, the origin must match
+        the header Host. Programs other than browsers send no Origin, or an Origin that is neither a
+        web address nor `null`. Their requests are accepted.
+        """
+        if self.allows_all or method in SAFE:
+            return
+        for name, value in headers:
+            if name == b"origin":
+                self._check(value.lower(), dict(headers))
+
+    def _check(self, origin: bytes, sent: dict[bytes, bytes]) -> None:
+        if origin in self.allowed or not origin.startswith((b"http:", b"https:", b"null")):
+            return
+        site = sent.get(b"sec-fetch-site")
+        if site in OWN_SITE:
+            return
+        if site is None and origin.partition(b"://")[2] == sent.get(b"host", b"").lower():
+            return
+        shown = origin.decode("latin-1")[:SHOWN_CHARS]
+        raise ForbiddenError(
+            f"pages of {shown} may not call this server",
+            details="add the origin to REGARD_ALLOWED_ORIGINS, such as "
+            "REGARD_ALLOWED_ORIGINS=https://example.org; * allows all pages",
+        )
+
+
+class CrossOrigin(CORSMiddleware):
+    """Answers the preflights of pages of other origins.
+
+    A preflight is an OPTIONS request with the header Access-Control-Request-Method. Responses to
+    other requests get their CORS headers from `service.api.middleware.ResponseSender`. As in
+    LibreTranslate, these headers allow GET and POST. The response to a preflight allows
+    MORE_METHODS only if the page asks for one of them.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
+        super().__init__(
+            app,
+            allow_origins=[origin.lower().removesuffix("/") for origin in allowed],
+            allow_methods=[*METHODS.split(", "), *MORE_METHODS],
+            allow_headers=["*"],  # OpenAI's library sends a dozen headers named X-Stainless-…
+            max_age=MAX_AGE_SECONDS,
+        )
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        response = super().preflight_response(request_headers)
+        if request_headers["access-control-request-method"] not in MORE_METHODS:
+            response.headers["access-control-allow-methods"] = METHODS
+        return response
+
+
+class AccessRules:
+    """The rules of one server.
+
+    Args:
+        hosts: Decides for which hosts the server answers.
+        origins: Decides which pages may call the server.
+        admin_port: The admin port; 0 leaves all routes on every port.
+    """
+
+    def __init__(self, hosts: Hosts, origins: Origins, admin_port: int = 0) -> None:
+        self.hosts = hosts
+        self.origins = origins
+        self.admin_port = admin_port
+
+    def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Refuses a request whose host, page or port is not allowed.
+
+        Args:
+            scope: ASGI scope of the request.
+            headers: The first value of each header of the request.
+        """
+        host = headers.get(b"host")
+        if host is not None and not self.hosts.allows_all and host not in self.hosts.known:
+            self.hosts.check(host)
+        if b"origin" in headers:
+            self.origins.check(scope["method"], scope["headers"])
+        if self.admin_port and (scope["path"] == "/metrics" or changes_models(scope)):
+            server = scope.get("server")
+            if server is None or server[1] != self.admin_port:
+                raise NotFoundError("there is no such address; GET /docs lists all routes")
+
+
+def changes_models(scope: Scope) -> bool:
+    """Returns whether a request loads or unloads a model."""
+    return scope["method"] in ("POST", "DELETE") and scope["path"].startswith("/v1/models/")

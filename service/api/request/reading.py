@@ -1,0 +1,184 @@
+"""Reads the parameters of a request, checks its API key, and ends its work if the client leaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from service.api import error_texts
+from service.api.context import context_of, services_of
+from service.api.keys import given_key, num_characters
+from service.api.request.body import (
+    media_type,
+    merge,
+    parse_multipart,
+    read_body,
+    read_fields,
+)
+from service.api.request.parameters import JSON, MULTIPART, describe, first_fault
+from service.errors import (
+    ForbiddenError,
+    InvalidKeyError,
+    InvalidRequestError,
+    MissingKeyError,
+    RequestTooLargeError,
+)
+from service.settings import Settings
+from service.settings.keys import ApiKey
+
+T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
+
+FORM_BYTES = 64 * 1024
+"""Largest size of each field that is not a file.
+
+The limit on the whole body is REGARD_MAX_FILE_BYTES plus FORM_BYTES.
+"""
+
+UPLOAD_SECONDS = 600.0
+"""Time limit for the arrival of a document. An upload over a slow connection takes minutes."""
+
+
+async def read_parameters(request: Request, model: type[Model]) -> Model:
+    """Returns the validated parameters of a request, from its JSON body, form or query.
+
+    The API key is checked before the parameters. A caller without a key thus learns nothing about
+    the parameters.
+    """
+    return validated(request, await read_permitted(request), model)
+
+
+async def read_permitted(request: Request) -> dict[str, Any]:
+    """Returns the fields of a request whose API key is valid."""
+    services = services_of(request)
+    max_bytes = services.settings.max_body_bytes
+    if not services.keys.is_required:
+        return await read_fields(request, max_bytes)
+    return await permitted(request, lambda is_keyless: read_fields(request, max_bytes, is_keyless))
+
+
+def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
+    """Returns the validated parameters of a request from its fields."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        text, details = describe(error)
+        if media_type(request) != JSON and any(name.lstrip().startswith("{") for name in fields):
+            details = f"the body looks like JSON: send it with Content-Type: {JSON}"
+        param = first_fault(error)[1]
+        raise InvalidRequestError(text, param=param, details=details) from None
+
+
+async def permitted(
+    request: Request, read: Callable[[bool], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Returns the fields of a request whose key is valid, for this route, and within its limits.
+
+    A key in a header is checked before the body is read. Without such a key, the body may have the
+    key. A server without API keys accepts every request. The hash of the key is stored in the
+    context of the request, where the quota finds it.
+
+    Args:
+        request: The request.
+        read: Reads the fields of the body, form or query. Its argument is whether the body counts
+            against the share of bodies without a key.
+    """
+    services = services_of(request)
+    if not services.keys.is_required:
+        return await read(False)
+    headers = context_of(request).headers
+    given = given_key(headers, {})
+    key = find_key(request, given) if given else None
+    fields = await read(key is None)
+    if key is None:
+        key = find_key(request, given_key(headers, fields))
+    if key.limits:
+        number = num_characters(fields) if key.limits.characters else 0
+        await services.backend.take(key.digest, key.limits, number)
+    return fields
+
+
+def find_key(request: Request, given: str) -> ApiKey:
+    """Returns the key of a request, and stores its hash in the context of the request."""
+    if not given:
+        text = error_texts.MISSING_KEY
+        raise MissingKeyError(text.text, details=text.details)
+    key = services_of(request).keys.find(given)
+    if key is None:
+        text = error_texts.WRONG_KEY
+        raise InvalidKeyError(text.text, details=text.details)
+    context = context_of(request)
+    context.account = key.digest
+    if context.dialect.scope not in key.scopes:
+        text = error_texts.wrong_scope(key.name, context.dialect.scope)
+        raise ForbiddenError(text.text, details=text.details)
+    return key
+
+
+async def read_upload(request: Request, model: type[Model], settings: Settings) -> Model:
+    """Returns the validated parameters of a multipart form with one file."""
+
+    async def read(is_keyless: bool) -> dict[str, Any]:
+        fields = merge(request.query_params.multi_items())
+        if media_type(request) != MULTIPART:
+            return fields
+        limit = settings.max_file_bytes + FORM_BYTES
+        try:
+            body = await read_body(request, limit, UPLOAD_SECONDS, is_keyless)
+        except RequestTooLargeError:
+            raise RequestTooLargeError(
+                f"the file is over the limit of {settings.max_file_bytes} bytes; split it, or "
+                "raise REGARD_MAX_FILE_BYTES"
+            ) from None
+        form = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
+        return {**merge(form), **fields}
+
+    return validated(request, await permitted(request, read), model)
+
+
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Returns the result of `work`, or cancels `work` as soon as the client disconnects.
+
+    The body of the request must have been read. The next ASGI message can then only be the
+    client's disconnection.
+
+    Raises:
+        ClientDisconnect: The client disconnected. RequestMiddleware counts the request as
+            cancelled.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    is_gone = is_over = False
+
+    def end() -> None:
+        nonlocal is_gone
+        if not (is_gone or is_over):
+            is_gone = True
+            task.cancel()
+
+    connection = context_of(request).connection
+    watcher = None
+    if connection is not None:
+        connection.watch(end)
+    else:  # an ASGI client in the same process, such as a test, has no connection
+        watcher = asyncio.create_task(_disconnected(request))
+        watcher.add_done_callback(lambda watcher: None if watcher.cancelled() else end())
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if is_gone and task.uncancel() == 0:  # only `end` has cancelled the task
+            raise ClientDisconnect from None
+        raise
+    finally:
+        is_over = True
+        if connection is not None:
+            connection.on_lost = None
+        elif watcher is not None:
+            watcher.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,1 +1,0 @@
-"""Traces of requests, sent to a collector in OpenTelemetry's protocol (OTLP)."""
