@@ -21,7 +21,7 @@ from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.documents.translator import DocumentTranslator
+from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding.embedder import Embedder
 from service.tasks.translation.translator import Translator
 

@@ -1,12 +1,29 @@
-"""The interface of every document, and its errors.
+"""The interface and the errors of documents, and documents of passages.
 
 * DocumentError: the document cannot be read or is refused
   * UnsupportedFormatError: no supported format uses the extension of the file
   * DocumentTooLargeError: the document is over a limit
 """
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+from service.text.letters import split_margins
+
+# Largest number of lines, tags and strings of a document that is one text. A piece takes up to 700
+# bytes of memory.
+MAX_PIECES = 500_000
+
+_TAG = re.compile(r"<[^<>]*>")
+_EMPTY_ELEMENT = re.compile(r"<([a-zA-Z]++)[^<>]*+></\1>")
+
+# Space at which a text may be wrapped: no mark of a list, a quote or a heading follows.
+_WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s)")
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
 
 
 class DocumentError(Exception):
@@ -19,13 +36,6 @@ class UnsupportedFormatError(DocumentError):
 
 class DocumentTooLargeError(DocumentError):
     """The document is over a limit."""
-
-
-MAX_PIECES = 500_000
-"""Largest number of lines, tags and strings of a document that is one text.
-
-A piece takes up to 700 bytes of memory.
-"""
 
 
 class Document(Protocol):
@@ -49,15 +59,61 @@ class Document(Protocol):
         """
 
 
-def decode(data: bytes, marks: str = "") -> str:
-    """Returns the text of a UTF-8 file. A byte order mark stays as the text's first character.
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text to translate.
+
+    Attributes:
+        text: Text for the model.
+        place: Returns the characters to write into the document for a given translation.
+    """
+
+    text: str
+    place: Callable[[str], str]
+
+
+class PassageDocument:
+    """A document whose kept parts are strings and whose translated parts are passages.
 
     Args:
-        data: The file.
-        marks: Characters that begin further pieces of the document, beside its lines.
+        parts: Kept strings and passages, in the order of the document.
+        set_language: Writes a language code into the text of a document; None if the format does
+            not state a language.
+        is_html: Whether the texts and their translations are HTML.
+        is_ascii: Whether characters outside ASCII are written as references of HTML (`&#233;`).
+    """
 
-    Raises:
-        DocumentError: The file has another encoding, or too many pieces.
+    def __init__(
+        self,
+        parts: Sequence[str | Passage],
+        set_language: Callable[[str, str], str] | None = None,
+        is_html: bool = False,
+        is_ascii: bool = False,
+    ) -> None:
+        self.parts = parts
+        self.set_language = set_language
+        self.is_html = is_html
+        self.is_ascii = is_ascii
+
+    def texts(self) -> list[str]:
+        return [part.text for part in self.parts if isinstance(part, Passage)]
+
+    def write(self, translations: Sequence[str], language: str) -> bytes:
+        """Returns the document with the translations. A lone surrogate is written as `?`."""
+        remaining = iter(translations)
+        written = "".join(
+            part if isinstance(part, str) else part.place(next(remaining)) for part in self.parts
+        )
+        if language and self.set_language is not None:
+            written = self.set_language(written, language)
+        data = written.encode("utf-8", errors="replace")
+        return data.decode().encode("ascii", "xmlcharrefreplace") if self.is_ascii else data
+
+
+def decode(data: bytes, marks: str = "") -> tuple[str, str]:
+    """Returns the byte order mark of a UTF-8 file, which may be missing, and the text of the file.
+
+    `marks` are the characters that begin further pieces of the document, beside its lines.
     """
     try:
         text = data.decode("utf-8")
@@ -71,11 +127,89 @@ def decode(data: bytes, marks: str = "") -> str:
             f"the document has {pieces} lines, tags and strings; the limit is {MAX_PIECES}. "
             "Split it"
         )
-    return text
+    start = int(text.startswith("\ufeff"))
+    return text[:start], text[start:]
 
 
-def split_margins(text: str) -> tuple[str, str, str]:
-    """Returns the white space before a text, the text, and the white space after it."""
-    core = text.strip()
-    start = len(text) - len(text.lstrip())
-    return text[:start], core, text[start + len(core) :]
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a text.
+
+    Attributes:
+        prefix: Kept characters before the content, such as an indent or a list marker.
+        content: Characters between prefix and suffix, without white space at their ends.
+        suffix: Kept characters after the content, including the line end.
+    """
+
+    prefix: str
+    content: str
+    suffix: str
+
+    def __str__(self) -> str:
+        return self.prefix + self.content + self.suffix
+
+
+def lines_of(text: str) -> list[Line]:
+    """Splits a text into lines. White space at the ends of a line goes to prefix and suffix."""
+    lines = []
+    for match in _LINE.finditer(text):
+        if match[0]:
+            prefix, content, after = split_margins(match[1])
+            lines.append(Line(prefix, content, after + match[2]))
+    return lines
+
+
+def joined(lines: Sequence[Line]) -> Passage:
+    """Returns one passage for a text that extends over several lines.
+
+    The translation is wrapped into the same number of lines, with the same relative lengths. A
+    translation of few words gets fewer lines.
+    """
+    contents = [line.content for line in lines]
+    text = " ".join(contents)
+
+    def place(translation: str) -> str:
+        if translation == text:
+            return "".join(map(str, lines))
+        wrapped = wrap(" ".join(translation.split("\n")), contents)
+        kept = [
+            replace(line, content=content) for line, content in zip(lines, wrapped, strict=False)
+        ]
+        if len(kept) < len(lines):
+            kept[-1] = replace(kept[-1], suffix=_joined_end(lines[len(kept) - 1 :]))
+        return "".join(map(str, kept))
+
+    return Passage(text, place)
+
+
+def _joined_end(lines: Sequence[Line]) -> str:
+    """Returns the end of a line that replaces several lines: all tags after the first content."""
+    first, *others = lines
+    tags = _TAG.findall(first.suffix + "".join(line.prefix + line.suffix for line in others))
+    return _EMPTY_ELEMENT.sub("", "".join(tags)) + _TAG.sub("", lines[-1].suffix)
+
+
+def wrap(translation: str, contents: Sequence[str]) -> list[str]:
+    """Cuts a translation into as many lines as its source, or fewer if it has too few words.
+
+    The position of each line end in the source is scaled to the length of the translation. The cut
+    is at the space that is nearest to this position. No line begins with a mark of a list, a quote
+    or a heading.
+    """
+    translation = translation.strip()
+    scale = len(translation) / max(1, len(" ".join(contents)))
+    spaces = [match.start() for match in _WRAPPING_SPACE.finditer(translation)]
+    lines: list[str] = []
+    begin = end = 0
+    for content in contents[:-1]:
+        end += len(content) + 1
+        wanted = end * scale - 1
+        first = bisect_right(spaces, begin)
+        place = max(first, bisect_left(spaces, wanted))
+        near = spaces[max(first, place - 1) : place + 1]
+        if not near:
+            break
+        cut = min(near, key=lambda space: abs(space - wanted))
+        lines.append(translation[begin:cut])
+        begin = cut + 1
+    return [*lines, translation[begin:]]

@@ -5,27 +5,20 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from service.documents.base import Document, DocumentTooLargeError, UnsupportedFormatError
-from service.documents.markup.archive import MAX_BYTES
-from service.documents.markup.epub import read_epub
-from service.documents.markup.office import read_docx, read_pptx
-from service.documents.markup.open_document import read_odt
-from service.documents.markup.xliff import read_xliff
-from service.documents.plain.catalog_json import read_json
-from service.documents.plain.gettext import read_po
-from service.documents.plain.html import read_html
-from service.documents.plain.markdown import read_markdown
-from service.documents.plain.plain_text import read_text
-from service.documents.plain.subtitles import read_srt, read_vtt
+from service.documents.catalogs import read_json, read_po
+from service.documents.epub import read_epub
+from service.documents.html import read_html
+from service.documents.office import read_docx, read_pptx
+from service.documents.open_document import read_odt
+from service.documents.plain_text import read_markdown, read_text
+from service.documents.subtitles import read_srt, read_vtt
+from service.documents.xliff import read_xliff
+from service.documents.xml_files import MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of documents.
-
-    Attributes:
-        media_type: Media type of the format.
-        read: Reads a document, and raises a DocumentError for a damaged document.
-    """
+    """A format of documents. `read` raises a DocumentError for a damaged or too large document."""
 
     media_type: str
     read: Callable[[bytes], Document]
@@ -35,6 +28,7 @@ _OFFICE = "application/vnd.openxmlformats-officedocument"
 _HTML = Format("text/html", read_html)
 _XLIFF = Format("application/xliff+xml", read_xliff)
 
+# Maps each extension, in lower case, to its format.
 FORMATS: dict[str, Format] = {
     ".txt": Format("text/plain", read_text),
     ".md": Format("text/markdown", read_markdown),
@@ -51,7 +45,6 @@ FORMATS: dict[str, Format] = {
     ".odt": Format("application/vnd.oasis.opendocument.text", read_odt),
     ".epub": Format("application/epub+zip", read_epub),
 }
-"""Maps each extension, in lower case, to its format."""
 
 
 def extension_of(name: str) -> str:
@@ -60,11 +53,6 @@ def extension_of(name: str) -> str:
 
 
 def format_of(name: str) -> Format:
-    """Returns the format of a file.
-
-    Raises:
-        UnsupportedFormatError: No supported format uses the extension.
-    """
     suffix = extension_of(name)
     if suffix not in FORMATS:
         raise UnsupportedFormatError(
@@ -75,10 +63,6 @@ def format_of(name: str) -> Format:
 
 def read_document(name: str, data: bytes) -> Document:
     """Reads a document in the format of its extension.
-
-    Args:
-        name: Name of the file.
-        data: Content of the file.
 
     Raises:
         DocumentError: The document is damaged or too large, or has an unknown extension.

@@ -1,42 +1,62 @@
-"""The process that reads and writes documents, so that a document cannot harm the server.
+"""Reads and writes documents in a process of its own, so that no document can harm the server.
 
-The command is `python -m service.documents.reader SOCKET MAX_BYTES MAX_SECONDS`. SOCKET is the
-descriptor of an inherited socket. The process imports the formats once, and forks a child for each
-request. The child may use MAX_BYTES of memory and MAX_SECONDS of processor time. The process ends
-when a child fails, or when the server closes the socket. It writes no file.
+The process runs this module: `python -m service.documents.reader SOCKET MAX_BYTES MAX_SECONDS`,
+where SOCKET is the descriptor of an inherited socket. It imports the formats once, and forks a
+child for each request. The child may use MAX_BYTES of memory and MAX_SECONDS of processor time. The
+process ends when a child fails, or when the server closes the socket. It writes no file.
 """
 
+import asyncio
 import ctypes
 import gc
+import logging
 import os
 import resource
 import signal
 import socket
 import struct
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar, cast
 
 from service.documents.base import Document, DocumentError, DocumentTooLargeError
 from service.documents.formats import read_document
-from service.errors import fault
-from service.text.html.html_text import plain_text
+from service.documents.tagged import plain_text
+from service.errors import UnavailableError, fault
+from service.ipc.processes import module_command
 
+logger = logging.getLogger("regard.documents")
+
+T = TypeVar("T")
+
+# Memory for reading or writing a document: at least MIN_MEMORY, and MEMORY_FACTOR times
+# REGARD_MAX_FILE_BYTES. With the default of that setting, the limit is 500 MiB.
+MIN_MEMORY = 256 * 1024 * 1024
+MEMORY_FACTOR = 25
+
+# Processor time for reading a document, and again for writing it.
+MAX_SECONDS = 60
+
+# Priority of the process. On a busy machine, requests for sentences go first.
+NICENESS = 10
+
+# Largest size of the texts of a document with their tags, in UTF-8.
 MAX_TEXT_BYTES = 64 * 1024 * 1024
-"""Largest size of the texts of a document with their tags, in UTF-8."""
 
+# Limits on the sample from which a document's language is detected.
 SAMPLE_TEXTS = 100
 SAMPLE_CHARS = 4000
-"""SAMPLE_TEXTS and SAMPLE_CHARS limit the sample from which a document's language is detected."""
 
+# Exit statuses of a child that does not answer.
 CHILD_FAILED, NO_MEMORY = 3, 4
-"""Exit statuses of a child that does not answer."""
 
+# The option PR_SET_PDEATHSIG of prctl.
 _DIE_WITH_PARENT = 1
-"""The option PR_SET_PDEATHSIG of prctl."""
 
 
 class Answer(bytes, Enum):
@@ -48,18 +68,177 @@ class Answer(bytes, Enum):
     FAULT = b"fault"
 
 
-def pack(parts: Sequence[bytes]) -> bytes:
-    """Returns a message with the given parts."""
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """A document that has been read.
+
+    Attributes:
+        is_html: Whether the texts and their translations are HTML.
+        num_chars: Number of characters of the words.
+        sample: Some of the words, from which the language is detected.
+        texts: Texts to translate, in the order of the document.
+        num_bytes: Size of the texts in UTF-8.
+    """
+
+    is_html: bool
+    num_chars: int
+    sample: str
+    texts: list[str]
+    num_bytes: int
+
+
+class DocumentReader:
+    """Reads and writes documents in a process with limits, one at a time.
+
+    The process starts with the first document. A process that has failed is replaced.
+
+    Args:
+        max_file_bytes: Largest size of a document.
+        max_seconds: Processor time for one document.
+    """
+
+    def __init__(self, max_file_bytes: int, max_seconds: int = MAX_SECONDS) -> None:
+        self.max_bytes = max(MIN_MEMORY, MEMORY_FACTOR * max_file_bytes)
+        self.max_seconds = max_seconds
+        self.lock = asyncio.Lock()
+        self.process: _Process | None = None
+        self.is_closed = False
+
+    async def read(self, name: str, data: bytes) -> ReadDocument:
+        """Returns the texts of a document.
+
+        Raises:
+            DocumentError: The document is damaged or too large.
+        """
+
+        def read(process: _Process) -> ReadDocument:
+            is_html, num_chars, sample, *texts = process.ask([_encoded(name), data])
+            decoded = [text.decode() for text in texts]
+            num_bytes = sum(map(len, texts))
+            return ReadDocument(bool(is_html), int(num_chars), sample.decode(), decoded, num_bytes)
+
+        return await self._run(read)
+
+    async def write(
+        self, name: str, data: bytes, translations: Sequence[str], language: str
+    ) -> bytes:
+        """Returns a document with translations of its texts. The document is read again.
+
+        Raises:
+            DocumentError: The document is too large.
+        """
+
+        def write(process: _Process) -> bytes:
+            parts = map(_encoded, (language, *translations))
+            (written,) = process.ask([_encoded(name), data, *parts])
+            return written
+
+        return await self._run(write)
+
+    def close(self) -> None:
+        """Ends the process. No other process is started."""
+        self.is_closed = True
+        if self.process is not None:
+            self.process.close()
+
+    async def _run(self, ask: "Callable[[_Process], T]") -> T:
+        """Returns the result of `ask`, which runs in a thread. Cancelling ends the process."""
+        async with self.lock:
+            if self.is_closed:
+                raise UnavailableError("the server is stopping; try again", 1)
+            if self.process is None or self.process.has_ended:
+                self.process = _Process(self.max_bytes, self.max_seconds)
+            process = self.process
+            work = asyncio.create_task(asyncio.to_thread(ask, process))
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                process.end()
+                try:
+                    with suppress(Exception):
+                        await work  # the thread ends at once
+                finally:
+                    process.close()  # the thread may not have begun
+                raise
+            finally:
+                del work  # its error refers to this frame, and so to the document
+
+
+class _Process:
+    """A started process, with its limits on one document."""
+
+    def __init__(self, max_bytes: int, max_seconds: int) -> None:
+        self.max_bytes = max_bytes
+        self.max_seconds = max_seconds
+        self.has_ended = False
+        self.connection, theirs = socket.socketpair()
+        with theirs:
+            command = module_command("service.documents.reader")
+            arguments = map(str, (theirs.fileno(), max_bytes, max_seconds))
+            self.child = subprocess.Popen([*command, *arguments], pass_fds=[theirs.fileno()])
+        with suppress(OSError):  # it has ended already
+            os.setpriority(os.PRIO_PROCESS, self.child.pid, NICENESS)
+        self.file = cast(BinaryIO, self.connection.makefile("rb"))
+
+    def ask(self, request: Sequence[bytes]) -> list[bytes]:
+        """Returns the parts of an answer.
+
+        Raises:
+            DocumentError: The document is damaged or too large, or has ended the process.
+        """
+        try:
+            self.connection.sendall(_packed(request))
+            kind, *parts = _unpacked(self.file)
+        except (OSError, EOFError):
+            status = self.child.wait()
+            self.close()
+            raise self._failure(status) from None
+        if kind == Answer.DONE:
+            return parts
+        reason = parts[0].decode()
+        if kind == Answer.FAULT:
+            logger.error("a document cannot be read: %s", reason)
+            raise DocumentError("the reader of documents has failed; the server's log says where")
+        raise DocumentTooLargeError(reason) if kind == Answer.TOO_LARGE else DocumentError(reason)
+
+    def end(self) -> None:
+        """Ends the process at once. A thread in `ask` then gets an error."""
+        self.has_ended = True
+        self.child.kill()
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Ends the process, and waits for its end."""
+        self.end()
+        self.child.wait()
+        self.file.close()
+        self.connection.close()
+
+    def _failure(self, status: int) -> Exception:
+        """Returns the error for a process that has ended with a status."""
+        if status == 128 + signal.SIGXCPU:
+            return DocumentTooLargeError(
+                f"the document takes more than {self.max_seconds} s of processor time; split it"
+            )
+        if status in (NO_MEMORY, 128 + signal.SIGKILL, -signal.SIGKILL):
+            return DocumentTooLargeError(  # the kernel kills the process if it has no memory left
+                f"the document takes more than {self.max_bytes} bytes of memory; split it, or "
+                f"raise REGARD_MAX_FILE_BYTES: the limit is {MEMORY_FACTOR} times as high"
+            )
+        if status > 128:
+            return DocumentError("the document ends the process that reads it; save it again")
+        return RuntimeError(f"the reader of documents has ended with status {status}")
+
+
+def _packed(parts: Sequence[bytes]) -> bytes:
+    """Returns a message: the number of its parts, their lengths, and the parts."""
     lengths = struct.pack(f"!I{len(parts)}Q", len(parts), *map(len, parts))
     return b"".join((lengths, *parts))
 
 
-def unpack(file: BinaryIO) -> list[bytes]:
-    """Reads a message and returns its parts.
-
-    Raises:
-        EOFError: The message is incomplete, because the other process has ended.
-    """
+def _unpacked(file: BinaryIO) -> list[bytes]:
+    """Reads a message. An EOFError says that the other process has ended."""
     (number,) = struct.unpack("!I", _exactly(file, 4))
     lengths = struct.unpack(f"!{number}Q", _exactly(file, 8 * number))
     return [_exactly(file, length) for length in lengths]
@@ -72,18 +251,15 @@ def _exactly(file: BinaryIO, length: int) -> bytes:
     return data
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", errors="replace")
+
+
 def answer(request: Sequence[bytes]) -> list[bytes]:
-    """Reads a document, or writes its translation.
+    """Reads a document, or writes its translation, and returns the parts of the answer.
 
-    Args:
-        request: The name and the content of the document. A request to write also has the target
-            language and the translations.
-
-    Returns:
-        The parts of the answer. `_described` has the parts for a document that has been read.
-
-    Raises:
-        MemoryError: The document needs too much memory.
+    A request has the name and the content of the document. A request to write also has the target
+    language and the translations.
     """
     name, data, *rest = request
     try:
@@ -113,19 +289,14 @@ def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
         raise DocumentTooLargeError(
             f"the texts of the document have {size} bytes; the limit is {MAX_TEXT_BYTES}. Split it"
         )
-    words = map(plain_text, texts) if document.is_html else texts
     step = len(texts) // SAMPLE_TEXTS + 1
     num_chars, sample = 0, []
-    for number, each in enumerate(words):
-        num_chars += len(each)
+    for number, words in enumerate(map(plain_text, texts) if document.is_html else texts):
+        num_chars += len(words)
         if number % step == 0:
-            sample.append(each[:SAMPLE_CHARS])
+            sample.append(words[:SAMPLE_CHARS])
     is_html = b"html" if document.is_html else b""
     return [is_html, b"%d" % num_chars, _encoded("\n".join(sample)[:SAMPLE_CHARS]), *encoded]
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", errors="replace")
 
 
 def _limit(max_bytes: int, max_seconds: int) -> None:
@@ -145,9 +316,8 @@ def _end_with_parent() -> None:
 def _serve_one(connection: socket.socket, *limits: int) -> None:
     """Answers one request in a child, and waits for the child.
 
-    Raises:
-        SystemExit: The child has failed. The status is 128 and the number of the signal that ended
-            the child, or the child's own status.
+    If the child fails, this process ends too. Its status is 128 and the number of the signal that
+    ended the child, or the child's own status.
     """
     parent = os.getpid()
     child = os.fork()
@@ -158,7 +328,7 @@ def _serve_one(connection: socket.socket, *limits: int) -> None:
             _limit(*limits)
             if os.getppid() != parent:  # the parent has ended before the call of prctl
                 raise ProcessLookupError
-            connection.sendall(pack(answer(unpack(connection.makefile("rb")))))
+            connection.sendall(_packed(answer(_unpacked(connection.makefile("rb")))))
             status = 0
         except MemoryError:
             status = NO_MEMORY

@@ -36,7 +36,6 @@ class DocumentState:
         expires: Unix time at which the document is deleted.
         id: Random id, which cannot be guessed.
         key: Random key, which DeepL's clients send together with the id.
-        status: Progress of the document.
         remaining_seconds: Estimated time until the translation is done; None if unknown.
         error: Reason why the document could not be translated.
     """
@@ -59,11 +58,7 @@ class TemporaryFolder(TemporaryDirectory[str]):
 
 
 class DocumentStore:
-    """The kept documents of a server.
-
-    Args:
-        folder: Folder of the documents. Only the server may have access to the folder.
-    """
+    """The kept documents of a server. Only the server may have access to the folder."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
@@ -73,16 +68,11 @@ class DocumentStore:
 
         Raises:
             FileNotFoundError: The folder has been removed.
-            OSError: The state cannot be written.
         """
         self._write(state.id + _STATE, json.dumps(asdict(state)).encode(), state.expires)
 
     def finish(self, state: DocumentState, content: bytes) -> None:
-        """Writes the translation of a document, and then its state.
-
-        Raises:
-            OSError: A file cannot be written.
-        """
+        """Writes the translation of a document, and then its state."""
         self._write(state.id + _CONTENT, content)
         self.save(state)
 
@@ -104,11 +94,7 @@ class DocumentStore:
             return None
 
     def take(self, id_: str) -> bytes | None:
-        """Removes a document and returns its translation.
-
-        If several callers take the same document, only one of them gets the translation. The others
-        get None.
-        """
+        """Removes a document and returns its translation, but only to one of several callers."""
         content = self.content(id_)
         return content if self.remove(id_) else None
 

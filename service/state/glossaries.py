@@ -19,7 +19,7 @@ from service.errors import (
     RequestTooLargeError,
 )
 from service.state.database import Database, stored_bytes
-from service.text.glossary.terms import Terms
+from service.text.glossary import Terms
 
 MAX_GLOSSARIES = 1_000
 """Largest number of glossaries of a server. DeepL has the same limit."""

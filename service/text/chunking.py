@@ -6,32 +6,25 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.letters import has_letters
 from service.text.segmentation import Segments
 
+# A window is the part of a sentence that is searched for the end of a piece of at most `limit`
+# tokens. It has WINDOW_CHARS * limit characters. In nearly every language, a window of this length
+# contains a whole piece. A longer one would be slower, because each window is tokenised.
 WINDOW_CHARS = 16
-"""Characters of a window per token: a window has WINDOW_CHARS * `limit` characters.
 
-A window is the part of a sentence that is searched for the end of a piece of at most `limit`
-tokens. In nearly every language, a window of this length contains a whole piece. A longer window
-would be slower, because each window is tokenised.
-"""
-
+# Largest length of the window, as a multiple of the length of the previous piece. If one character
+# becomes 18 tokens, a window of WINDOW_CHARS * limit characters contains hundreds of pieces. They
+# would all be tokenised to find the end of the first one.
 AHEAD = 8
-"""Largest length of the window, as a multiple of the length of the previous piece.
-
-If one character becomes 18 tokens, a window of the length that WINDOW_CHARS sets contains hundreds
-of pieces. Without AHEAD, all of these pieces would be tokenised to find the end of the first one.
-"""
 
 
 @dataclass(slots=True)
 class ChunkedText:
     """A text whose long sentences have been cut.
 
-    A sentence has at most as many tokens as `chunk_sentences` allows, unless it is a single
-    character.
-
     Attributes:
         segments: Sentences and separators. Joined, they are the text.
-        sources: Token ids of each sentence, without EOS.
+        sources: Token ids of each sentence, without EOS: at most the limit, unless the sentence is
+            a single character.
         num_cut: Number of sentences that were cut.
     """
 
@@ -73,14 +66,12 @@ def cut_sentence(
     """Cuts a sentence into pieces of at most `limit` tokens.
 
     Except for the last piece, a piece ends before a word, after more than limit/2 and at most
-    `limit` tokens. If there are several such places, the piece ends at the last of them. If there
-    is none, the piece ends after `limit` tokens. Tokenised alone, a piece may have more tokens than
-    inside the sentence. If these exceed `limit`, the piece is shortened, even inside a word. A
-    single character that has more than `limit` tokens is one piece.
+    `limit` tokens, at the last such place. If there is none, the piece ends after `limit` tokens.
+    Tokenised alone, a piece may have more tokens than inside the sentence. If these exceed `limit`,
+    the piece is shortened, even inside a word, down to a single character.
 
     Returns:
-        The text of each piece, the white space after it, and its token ids. Texts and white space,
-        joined, are the sentence.
+        The text of each piece, the white space after it, and its token ids.
     """
     pieces = []
     start = 0
@@ -93,28 +84,17 @@ def cut_sentence(
             place = max(1, place * limit // len(ids))
         size = min(WINDOW_CHARS * limit, AHEAD * place)
         body = sentence[start : start + place].rstrip()
-        end = start + len(body)
-        start = _past_spaces(sentence, end)
+        end = start = start + len(body)
+        while sentence[start : start + 1].isspace():
+            start += 1
         pieces.append((body, sentence[end:start], ids))
     return pieces
-
-
-def _past_spaces(text: str, place: int) -> int:
-    """Returns the first position from `place` on that holds no white space."""
-    while text[place : place + 1].isspace():
-        place += 1
-    return place
 
 
 def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -> int:
     """Returns the length in characters of the piece that starts at `start`.
 
-    Args:
-        text: The whole sentence.
-        start: First character of the piece.
-        tokenizer: Tokenizer of the model.
-        limit: Largest number of tokens of a piece.
-        size: Length of the window in characters.
+    `size` is the length of the window in characters.
     """
     window = text[start : start + size]
     encoding = tokenizer.encode_with_offsets(window)
@@ -132,12 +112,6 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
 
 
 def _last_word(encoding: Encoding, limit: int) -> int:
-    """Returns the index of the token before which the sentence is cut.
-
-    The candidates are the tokens with an index above limit/2 and at most `limit`. The result is the
-    index of the last candidate that starts a word. If no candidate does, the result is `limit`.
-    """
-    for at in range(limit, limit // 2, -1):
-        if encoding.pieces[at].startswith(WORD_START):
-            return at
-    return limit
+    """Returns the index of the token before which the sentence is cut."""
+    starts = (at for at in range(limit, limit // 2, -1) if encoding.pieces[at][:1] == WORD_START)
+    return next(starts, limit)

@@ -43,9 +43,7 @@ def normalize_code(code: str) -> str:
     """Returns the canonical spelling of a code: "pt-BR" for "PT_br", "zh-Hant" for "zh_hant".
 
     Casing follows RFC 5646 section 2.1.1 without its exception for subtags after a single letter.
-    The code is not looked up: an unknown code is spelled by the same rules.
-    A code with a character outside ASCII, such as a lone surrogate, is only trimmed. The function
-    never raises.
+    Unknown codes are spelled alike. A code with a character outside ASCII is only trimmed.
     """
     trimmed = code.strip()
     if not trimmed.isascii():
@@ -55,7 +53,7 @@ def normalize_code(code: str) -> str:
 
 
 def match_language(code: str, offered: Collection[str]) -> str | None:
-    """Finds the offered language that matches a code. The function never raises.
+    """Finds the offered language that matches a code in any spelling. The function never raises.
 
     The first rule that applies decides:
 
@@ -68,14 +66,7 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     5. Another code of the same language has a match by rules 1 to 4 ("tl" -> "fil",
        LibreTranslate's "zt" -> "zh-Hant").
 
-    If no rule applies, no language matches, because any choice would be a guess.
-
-    Args:
-        code: A code in any spelling, as a client sent it.
-        offered: Codes of the offered languages.
-
-    Returns:
-        The matching code in the spelling of `offered`, or None.
+    If no rule applies, the result is None, because any choice would be a guess.
     """
     wanted = normalize_code(code)
     if not 0 < len(wanted) <= MAX_CODE_CHARS:
@@ -89,7 +80,6 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
 
 @lru_cache(maxsize=64)
 def _index(offered: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
-    """Maps canonical codes to the offered codes, and languages to the canonical codes of each."""
     by_code = {normalize_code(entry): entry for entry in offered}
     variants: dict[str, list[str]] = {}
     for code in by_code:
@@ -116,24 +106,20 @@ def _match(
 
 
 def base_language(code: str) -> str:
-    """Returns a language code without its region and script, such as "pt" for "PT-BR"."""
     return normalize_code(code).partition("-")[0]
 
 
 def display_name(code: str, accept_language: str | None = None) -> str:
     """Returns the name of a language in a client's own language, such as "Portugais" for "pt".
 
-    The function never raises.
+    The function never raises. The name begins with a capital letter. It is English if the client's
+    locale has no name for the language, and the canonical code if English has none either.
 
     Args:
         code: A language code in any spelling.
         accept_language: Value of an Accept-Language header. Only its first 10 entries are read.
             Malformed entries, and languages without a locale in Babel, are ignored. If no entry is
             left, the name is English.
-
-    Returns:
-        The name with a capital first letter. If the client's locale has no name for the language,
-        the name is English. If English has no name either, the result is the canonical code.
     """
     canonical = normalize_code(code)
     for locale in (_preferred_locale(accept_language or ""), Locale("en")):
@@ -165,7 +151,6 @@ def _likely_script(tag: str) -> str | None:
 
 
 def _preferred_locale(accept_language: str) -> Locale:
-    """Returns the known locale of greatest weight in an Accept-Language header, or English."""
     weights: dict[str, float] = {}
     for entry in accept_language.split(",", MAX_ACCEPT_ENTRIES)[:MAX_ACCEPT_ENTRIES]:
         match = _ACCEPT_ENTRY.fullmatch(entry)
@@ -189,10 +174,7 @@ def _known_locale(tag: str) -> Locale | None:
 
 
 def _name_in(locale: Locale, code: str) -> str | None:
-    """Returns a name for a canonical code, such as "Portuguese (Angola)".
-
-    The result is None if the locale has no name for the language.
-    """
+    """Returns a name such as "Portuguese (Angola)"; None if the locale has none."""
     names = locale.languages
     whole: str | None = names.get(code.replace("-", "_"))
     if whole is not None:

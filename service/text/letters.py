@@ -1,19 +1,17 @@
-"""Finds letters and digits in texts."""
+"""Finds letters, digits and white space in texts."""
 
 import re
 
+# Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han. The string
+# is used inside the brackets of a character class in regular expressions.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 )
-"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han. The string
-is used inside the brackets of a character class in regular expressions."""
-
 _LETTER = re.compile(r"[^\W\d_]")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
 
 def has_letters(text: str) -> bool:
-    """Returns whether a text has a letter."""
     return _LETTER.search(text) is not None
 
 
@@ -26,3 +24,10 @@ def words_start(text: str) -> int:
     """Returns the place of the first letter or digit of a text; its length if there is none."""
     found = _LETTER_OR_DIGIT.search(text)
     return len(text) if found is None else found.start()
+
+
+def split_margins(text: str) -> tuple[str, str, str]:
+    """Returns the white space before a text, the text, and the white space after it."""
+    core = text.strip()
+    start = len(text) - len(text.lstrip())
+    return text[:start], core, text[start + len(core) :]

@@ -1,6 +1,6 @@
 """Replaces the tags and the protected spans of a text in HTML or XML by markers.
 
-The reader of a format, such as `service.text.html.html_text`, cuts a text into tokens. The tags of
+The reader of a format, such as `service.text.html_text`, cuts a text into tokens. The tags of
 blocks, such as paragraphs and list items, end a sentence. The other tags are inline tags, which are
 inside a sentence. A marker is one private-use character.
 """
@@ -15,11 +15,9 @@ from typing import Self
 from service.errors import InvalidRequestError
 from service.text.protection import MARKER, MAX_SPANS, Marking, ProtectedText
 
+# Line break that is put before and after the tag of a block. HTML and XML do not allow this
+# character, so no text contains it already.
 BREAK = "\x1e"
-"""Line break that is put before and after the tag of a block.
-
-HTML and XML do not allow this character, so no text contains it already.
-"""
 
 _LINE_BREAKS = re.compile(
     r"(?<![ \t])[ \t]*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029][ \t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]*"
@@ -30,16 +28,15 @@ class Kind(Enum):
     """The kind of a token."""
 
     TEXT = "text"
+    # The tags of an element inside a sentence.
     OPEN = "open"
-    """Start tag of an element inside a sentence."""
     CLOSE = "close"
-    """End tag of an element inside a sentence."""
+    # A comment, a processing instruction, or an element without content, inside a sentence.
     EMPTY = "empty"
-    """A comment, a processing instruction, or an element without content, inside a sentence."""
+    # A tag that ends a sentence, or a whole element that ends a sentence and stays as it is.
     BLOCK = "block"
-    """A tag that ends a sentence, or a whole element that ends a sentence and stays as it is."""
+    # An element that is inside a sentence and stays as it is.
     OPAQUE = "opaque"
-    """An element that is inside a sentence and stays as it is."""
 
 
 INLINE_TAGS = frozenset({Kind.OPEN, Kind.CLOSE, Kind.EMPTY})
@@ -58,8 +55,7 @@ class MarkupText(ProtectedText):
     """A text with a marker in place of each tag and each protected span.
 
     Attributes:
-        tags: Maps the marker of each inline tag to the kind of the tag. Start tags and end tags are
-            balanced.
+        tags: Kind of the inline tag that each marker stands for. Start and end tags are balanced.
     """
 
     tags: dict[str, Kind] = field(default_factory=dict)
@@ -75,14 +71,10 @@ class MarkupText(ProtectedText):
         )
 
     def extended(self, spans: Sequence[str]) -> Self:
-        """Returns the same text with more spans.
-
-        The spans are plain text. In them, `&`, `<` and `>` become entities.
-        """
+        """Returns the same text with more spans, which are plain text."""
         return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a marker may move out of a sentence, into the separator beside it."""
         return marker in self.tags or ProtectedText.may_move(self, marker)
 
     def keeps_order(self, text: str) -> bool:
@@ -91,8 +83,8 @@ class MarkupText(ProtectedText):
         return found == sorted(found)
 
 
+# The text of an exponent, an index or the mark of a footnote, such as `6`, `n+1` and `[2]`.
 _INDEX = re.compile(r"[-+\u2212]?[^\W_]{1,4}(?:[-+\u2212][^\W_]{0,2})?|\[\w{1,4}\]")
-"""The text of an exponent, an index or the mark of a footnote, such as `6`, `n+1` and `[2]`."""
 
 _BASE = re.compile(r"(?<![^\W_])(?:(?:\d[\d.,]*\s?[×x·⋅*]\s?)?\d[\d.,]*|[^\W\d_]{1,2})$")
 _SUBSCRIPT_BASE = re.compile(rf"{_BASE.pattern}|(?<![^\W_])[^\W\d_]{{1,8}}$")
@@ -176,12 +168,7 @@ def _end_of_index(tokens: Sequence[Token], end: int) -> tuple[int, str]:
 def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupText:
     """Puts a marker in place of each tag and each protected span of a text.
 
-    Args:
-        tokens: Tokens of the text.
-        unknown: The characters of the text that the model's vocabulary does not have.
-
-    Raises:
-        InvalidRequestError: The text has too many tags.
+    `unknown` are the characters of the text that the model's vocabulary does not have.
     """
     tokens = join_indices(tokens)
     marking = Marking(unknown)

@@ -2,7 +2,7 @@
 
 Each such span is replaced by one marker, a private-use character, before the text is split into
 sentences. A span has a certain form (`{name}`, `%s`, `https://...`, an amount, an emoji), or a
-character that the model's vocabulary does not have. `stand_ins.py` carries the spans through the
+character that the model's vocabulary does not have. `carriage.py` carries the spans through the
 model.
 """
 
@@ -14,13 +14,13 @@ from typing import Self
 from service.text.letters import has_words
 
 FIRST_MARKER = 0xF0000
+# Largest number of spans of a text. Each needs a private-use character from FIRST_MARKER on.
 MAX_SPANS = 0x10FFFD - FIRST_MARKER
-"""Largest number of spans of a text. Each needs a private-use character from FIRST_MARKER on."""
 
 MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
+# Ends of the domains that are protected without `www.` or a scheme.
 _TOP_LEVEL = "com|org|net|io|dev|gov|edu|info|app"
-"""Ends of the domains that are protected without `www.` or a scheme."""
 
 _FORMS = re.compile(
     r"""
@@ -58,9 +58,10 @@ _SYMBOLS = (
 )
 _JOINERS = "\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 
+# Trade marks, arrows, emoji and private-use characters, which no model copies.
 _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
-"""Trade marks, arrows, emoji and private-use characters, which no model copies."""
 
+# Pattern that is faster than `_FORMS`. A text without a match is not searched with `_FORMS`.
 _TRIGGER = re.compile(
     r"""
     [{}<>\[\]`@_\#°%:/$&.]
@@ -75,10 +76,9 @@ _TRIGGER = re.compile(
     """,
     re.VERBOSE,
 )
-"""Pattern that is faster than `_FORMS`. A text without a match is not searched with `_FORMS`."""
 
+# Superscripts and subscripts. Normalisers of vocabularies replace them by plain characters.
 _SCRIPTS = "\u00b2\u00b3\u00b9\u2070\u2071\u2074-\u208e\u2090-\u209c\u02b0-\u02b8"
-"""Superscripts and subscripts. Normalisers of vocabularies replace them by plain characters."""
 
 _CURRENCIES = "$€£¥₹₩₽₺₫₪₴₦₱฿"
 _CODES = (
@@ -150,6 +150,12 @@ _OTHERS = (
     rf"(?:{_BASE}{{0,2}}+[{_SCRIPTS}]++){{0,31}}[^\W_]{{0,2}}+(?![^\W_])",
 )
 
+# Values that a model must copy exactly: amounts, ids, coordinates, times, exponents. Models
+# localise short numbers well: `1,500` becomes `1.500`. In long ones they lose digits, and they
+# replace `R$ 50` by `$50`. So amounts of money are values. A number of at least five digits is a
+# value if all languages share its form, such as a hash or an IBAN. Other numbers, and amounts such
+# as `$1.5 million`, are left to the model.
+#
 # The lookaheads leave out, at most places of a text, alternatives that cannot begin there.
 _VALUES = re.compile(
     rf"(?<!\w)(?:(?=[A-Zk{_CURRENCIES}])(?:{'|'.join(_AMOUNTS)})"
@@ -158,19 +164,13 @@ _VALUES = re.compile(
     rf"|(?=\w)(?:{'|'.join(_OTHERS)}))"
     rf"|[{_SCRIPTS}]++"  # the mark of a footnote
 )
-"""Values that a model must copy exactly: amounts, ids, coordinates, times, exponents.
-
-Models localise short numbers well: `1,500` becomes `1.500`. In long ones they lose digits, and they
-replace `R$ 50` by `$50`. So amounts of money are values. A number of at least five digits is a
-value if all languages share its form, such as a hash or an IBAN. Other numbers, and amounts such as
-`$1.5 million`, are left to the model.
-"""
 
 _WORD_REST = re.compile(r"\w*+")
 
 VALUE_WINDOW_CHARS = 1024
 MAX_VALUE_CHARS = 256
 
+# Pattern that is faster than `_VALUES`. A text without a match has no value.
 _VALUE_TRIGGER = re.compile(
     rf"""
     [0-9{_CURRENCIES}{_SCRIPTS}]
@@ -181,36 +181,29 @@ _VALUE_TRIGGER = re.compile(
     """,
     re.VERBOSE,
 )
-"""Pattern that is faster than `_VALUES`. A text without a match has no value."""
 
+# Maps each typographic quote, hyphen or dash to the plain character that replaces it if the
+# vocabulary does not have it.
 FOLDED = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2010\u2011\u2013\u2014\u2212",
     '\'\'\'"""""-----',
 )
-"""Maps each typographic quote, hyphen or dash to a plain character.
-
-If the vocabulary does not have the typographic character, the plain one replaces it.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtectedText:
     """A text whose protected spans are replaced by markers.
 
-    Attributes:
-        text: The text with one marker for each span.
-        spans: The spans; marker n, chr(FIRST_MARKER + n), stands for spans[n].
+    Marker n, chr(FIRST_MARKER + n), stands for spans[n].
     """
 
     text: str
     spans: tuple[str, ...]
 
     def span(self, marker: str) -> str:
-        """Returns the span of a marker."""
         return self.spans[ord(marker) - FIRST_MARKER]
 
     def restore(self, text: str) -> str:
-        """Returns a text with the spans in place of their markers."""
         if not self.spans:
             return text
         return MARKER.sub(lambda found: self.span(found[0]), text)
@@ -229,8 +222,7 @@ class ProtectedText:
     def keeps_order(self, text: str) -> bool:
         """Returns whether the order of the markers in a translated sentence is accepted.
 
-        A plain text accepts every order; `service.text.markup.MarkupText` overrides this
-        method.
+        A plain text accepts every order.
         """
         return True
 
@@ -238,12 +230,7 @@ class ProtectedText:
 class Marking:
     """Replaces spans of a text, or of several parts of a text, by markers.
 
-    Args:
-        unknown: The characters of the text that the model's vocabulary does not have.
-
-    Attributes:
-        spans: The spans so far, in order.
-        limit: `protect` adds no span once there are this many spans.
+    `protect` adds no span once there are `limit` spans.
     """
 
     def __init__(self, unknown: Collection[str]) -> None:
@@ -281,9 +268,7 @@ class Marking:
 def protect(text: str, unknown: Collection[str]) -> ProtectedText:
     """Puts a marker in place of each span that a model must not change.
 
-    Args:
-        text: Any text.
-        unknown: The characters of the text that the model's vocabulary does not have.
+    `unknown` are the characters of the text that the model's vocabulary does not have.
     """
     is_plain = text.isascii() or not _PICTOGRAMS.search(text)  # no pictogram is ASCII
     if is_plain and not (unknown or _TRIGGER.search(text) or _VALUE_TRIGGER.search(text)):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sentencex import get_sentence_boundaries
 
-from service.text.letters import has_letters, has_words
+from service.text.letters import has_letters, has_words, split_margins
 
 # The time of `sentencex` grows with the square of the number of sentences in a line. A line of
 # 16,000 Chinese sentences (48,000 characters) took 0.8 s as a whole, and 0.06 s in windows of this
@@ -35,8 +35,7 @@ class Segments:
     """A text as sentences to translate and separators to keep.
 
     Attributes:
-        separators: Text before, between and after the sentences. There is one separator more than
-            there are sentences. A separator is empty where two sentences touch.
+        separators: Text before, between and after the sentences: one more than there are sentences.
         sentences: Sentences in order, without surrounding white space. Each holds a letter or a
             digit.
     """
@@ -45,17 +44,7 @@ class Segments:
     sentences: tuple[str, ...]
 
     def join(self, translations: Sequence[str]) -> str:
-        """Joins translations with the separators of the source text.
-
-        Args:
-            translations: One translation for each sentence, in the same order.
-
-        Returns:
-            The translated text, with the white space and symbols of the source text.
-
-        Raises:
-            ValueError: The number of translations differs from the number of sentences.
-        """
+        """Joins translations, one for each sentence in order, with the separators."""
         if len(translations) != len(self.sentences):
             raise ValueError(
                 f"got {len(translations)} translations for {len(self.sentences)} sentences; "
@@ -68,12 +57,10 @@ class Segments:
 
     def starts(self, sentences: Sequence[str]) -> list[int]:
         """Returns the position of each sentence in the text that `join` returns for `sentences`."""
-        lengths = map(len, sentences)
-        gaps = map(len, self.separators)
         starts, at = [], 0
-        for gap, length in zip(gaps, lengths, strict=False):  # one more separator than sentences
-            starts.append(at + gap)
-            at += gap + length
+        for gap, sentence in zip(self.separators, sentences, strict=False):
+            starts.append(at + len(gap))
+            at = starts[-1] + len(sentence)
         return starts
 
 
@@ -81,10 +68,9 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
     """Splits a text into sentences and separators.
 
     Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
-    White space (`str.isspace`) around a sentence belongs to a separator. White space inside a
-    sentence stays there. Text without a letter ("...", "🎉", "12.") belongs to a separator. There
-    is one exception. A text that is not split at all is one sentence even if it has digits and no
-    letters.
+    White space (`str.isspace`) around a sentence belongs to a separator, and so does text without a
+    letter ("...", "🎉", "12."). But a text that is not split at all is one sentence even if it has
+    digits and no letters.
 
     Args:
         text: Any text. Lone surrogates are kept.
@@ -92,9 +78,6 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
             splits an unknown language by the rules for English.
         at_line_breaks: Whether every line break ends a sentence. If false, a line break is white
             space.
-
-    Raises:
-        UnicodeEncodeError: The language code has a lone surrogate. The error is a `ValueError`.
     """
     lines = text.splitlines(keepends=True) if at_line_breaks else [text]
     pieces = list(_pieces(lines, language.partition("-")[0]))
@@ -102,10 +85,7 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
 
 
 def whole_lines(text: str) -> Segments:
-    """Returns each line with a letter as one sentence; everything else belongs to separators.
-
-    Line breaks are those of `split_sentences`.
-    """
+    """Returns each line with a letter as one sentence. Line breaks are as in `split_sentences`."""
     return _segments(text.splitlines(keepends=True))
 
 
@@ -117,29 +97,23 @@ def _segments(pieces: Iterable[str]) -> Segments:
         if not has_letters(piece):
             gap.append(piece)
             continue
-        sentence = piece.strip()
-        start = len(piece) - len(piece.lstrip())
-        separators.append("".join([*gap, piece[:start]]))
+        before, sentence, after = split_margins(piece)
+        separators.append("".join([*gap, before]))
         sentences.append(sentence)
-        gap = [piece[start + len(sentence) :]]
+        gap = [after]
     separators.append("".join(gap))
     return Segments(tuple(separators), tuple(sentences))
 
 
 def one_sentence(text: str) -> Segments:
-    """Returns a text as one sentence, with the surrounding white space as separators.
-
-    A text without a letter or digit is one separator, as in `split_sentences`.
-    """
+    """Returns a text as one sentence; a text without a letter or digit as one separator."""
     if not has_words(text):
         return Segments((text,), ())
-    sentence = text.strip()
-    start = len(text) - len(text.lstrip())
-    return Segments((text[:start], text[start + len(sentence) :]), (sentence,))
+    before, sentence, after = split_margins(text)
+    return Segments((before, after), (sentence,))
 
 
 def _pieces(lines: Iterable[str], language: str) -> Iterator[str]:
-    """Cuts lines at sentence ends. The pieces, joined, equal the lines."""
     for line in lines:
         start = 0
         if has_words(line):

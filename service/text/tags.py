@@ -1,13 +1,21 @@
-"""Takes the inline tags out of a text before its translation, and gives each sentence its tags.
+"""Takes the inline tags out of a text before its translation, and places them in the translation.
 
-A model translates better without tags. `service.text.tag_placement` finds the places of the tags in
-the translation.
+A model translates better without tags. Their places are found by the cross-attention between
+words: an element surrounds the target words that attend to its source words. Each element stays in
+one piece, inside the element that surrounds it in the source. Elements next to each other change
+their order if their words do.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from model.tokenization.tokenizer import Span
+from service.text.letters import has_words
 from service.text.markup import Kind, MarkupText
 from service.text.protection import MARKER
 from service.text.segmentation import Segments
@@ -37,30 +45,25 @@ def lift(text: MarkupText) -> tuple[MarkupText, list[Tag]]:
         The text without the tags, and the tags in order, with their places in that text.
     """
     parts: list[str] = []
-    found: list[tuple[Kind, str, int]] = []
-    length = end = 0
-    for match in MARKER.finditer(text.text):
-        if match[0] in text.tags:
-            parts.append(text.text[end : match.start()])
-            length += match.start() - end
-            end = match.end()
-            found.append((text.tags[match[0]], match[0], length))
-    words = "".join([*parts, text.text[end:]])
-    return replace(text, text=words, tags={}), _paired(found)
-
-
-def _paired(found: Sequence[tuple[Kind, str, int]]) -> list[Tag]:
     tags: list[Tag] = []
     opened: list[int] = []
-    for kind, marker, place in found:
-        tags.append(Tag(kind, marker, place, place))
+    place = end = 0
+    for match in MARKER.finditer(text.text):
+        if match[0] not in text.tags:
+            continue
+        parts.append(text.text[end : match.start()])
+        place += match.start() - end
+        end = match.end()
+        kind, partner = text.tags[match[0]], place
         if kind is Kind.OPEN:
-            opened.append(len(tags) - 1)
+            opened.append(len(tags))
         elif kind is Kind.CLOSE:
             start = opened.pop()
-            tags[-1] = replace(tags[-1], partner=tags[start].place)
+            partner = tags[start].place
             tags[start] = replace(tags[start], partner=place)
-    return tags
+        tags.append(Tag(kind, match[0], place, partner))
+    words = "".join([*parts, text.text[end:]])
+    return replace(text, text=words, tags={}), tags
 
 
 def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[int, list[Tag]]]:
@@ -74,15 +77,16 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
         tags: Tags that `lift` returned.
 
     Returns:
-        Two values. The first is the segments; their separators now contain the markers of all tags
-        that belong to no sentence. The second maps the index of each sentence that has tags to
-        these tags. Their `place` and `partner` count from the start of the sentence. A `partner`
-        outside of the sentence is below 0 or above the sentence's length.
+        The segments, whose separators now contain the markers of all tags that belong to no
+        sentence. And the tags of each sentence that has some, by its index: their `place` and
+        `partner` count from the start of the sentence. A `partner` outside of the sentence is below
+        0 or above the sentence's length.
     """
     if not tags:
         return segments, {}
     places = [tag.place for tag in tags]
-    bounds = list(_bounds(segments))
+    starts = segments.starts(segments.sentences)
+    bounds = [(at, at + len(text)) for at, text in zip(starts, segments.sentences, strict=True)]
     separators = list(segments.separators)
     inside: dict[int, list[Tag]] = {}
     for number, (first, last) in enumerate(bounds):
@@ -103,13 +107,6 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
     return Segments(tuple(separators), segments.sentences), inside
 
 
-def _bounds(segments: Segments) -> Iterator[tuple[int, int]]:
-    """Yields two places for each sentence of a text: its start, and the place after its end."""
-    starts = segments.starts(segments.sentences)
-    for start, sentence in zip(starts, segments.sentences, strict=False):
-        yield start, start + len(sentence)
-
-
 def _head(held: Sequence[Tag], first: int, last: int) -> int:
     """Returns the index of the first tag that belongs to the sentence.
 
@@ -117,9 +114,7 @@ def _head(held: Sequence[Tag], first: int, last: int) -> int:
     element ends inside the sentence, and the tags after this start tag.
     """
     for number, tag in enumerate(held):
-        if tag.place > first:
-            return number
-        if tag.kind is Kind.OPEN and first < tag.partner < last:
+        if tag.place > first or (tag.kind is Kind.OPEN and first < tag.partner < last):
             return number
     return len(held)
 
@@ -132,9 +127,7 @@ def _tail(held: Sequence[Tag], first: int, last: int) -> int:
     """
     for number in range(len(held), 0, -1):
         tag = held[number - 1]
-        if tag.place < last:
-            return number
-        if tag.kind is Kind.CLOSE and first < tag.partner < last:
+        if tag.place < last or (tag.kind is Kind.CLOSE and first < tag.partner < last):
             return number
     return 0
 
@@ -147,3 +140,300 @@ def insert(text: str, markers: Sequence[tuple[int, str]]) -> str:
         parts += (text[end:place], marker)
         end = place
     return "".join([*parts, text[end:]])
+
+
+@dataclass(frozen=True, slots=True)
+class WordAttention:
+    """The attention between the words of a sentence and of its translation.
+
+    Attributes:
+        source: Source sentence.
+        target: Its translation.
+        source_words: Span of each source word in code points, in order.
+        target_words: Span of each target word in code points, in order.
+        weights: Attention of T target words to S source words, (T, S).
+    """
+
+    source: str
+    target: str
+    source_words: Sequence[Span]
+    target_words: Sequence[Span]
+    weights: NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class _Element:
+    """An element of a sentence, or a tag without content.
+
+    Attributes:
+        tags: Markers of the start tag and the end tag; "" for a tag that is outside of the
+            sentence. A tag without content has only the first marker.
+        start: Place in the source sentence at which the element starts.
+        end: Place in the source sentence at which the element ends.
+        is_open_start: Whether the element starts before the sentence.
+        is_open_end: Whether the element ends after the sentence.
+    """
+
+    tags: tuple[str, str]
+    start: int
+    end: int
+    children: list["_Element"] = field(default_factory=list)
+    is_open_start: bool = False
+    is_open_end: bool = False
+
+
+def place_tags(tags: Sequence[Tag], words: WordAttention) -> list[tuple[int, str]]:
+    """Returns the places of the tags in the translation, in the order of the translation.
+
+    Args:
+        tags: Tags of the sentence, with places in it.
+        words: The attention between the words of both sentences.
+
+    Returns:
+        Pairs of a place in the translation and a text to insert there. The text is a marker, or a
+        marker and a space. The places never decrease.
+    """
+    placement = _Placement(words)
+    placed: list[tuple[int, str]] = []
+    for place, marker in placement.emit(_tree(tags, len(words.source)), (0, placement.num_words)):
+        at_least = placed[-1][0] if placed else 0
+        placed.append((max(place, at_least), marker))
+    return placed
+
+
+def _tree(tags: Sequence[Tag], length: int) -> list[_Element]:
+    """Returns the outermost elements of a sentence."""
+    outside = [tag for tag in tags if tag.kind is Kind.CLOSE and tag.partner < 0]
+    root = _Element(("", ""), 0, length)
+    stack = [root]
+    for tag in reversed(outside):  # the last end tag belongs to the outermost element
+        element = _Element(("", ""), 0, tag.place, is_open_start=True)
+        stack[-1].children.append(element)
+        stack.append(element)
+    for tag in tags:
+        if tag.kind is Kind.CLOSE:
+            element = stack.pop()
+            element.tags = element.tags[0], tag.marker
+            element.end = tag.place
+            element.is_open_end = False
+            continue
+        element = _Element((tag.marker, ""), tag.place, tag.place)
+        stack[-1].children.append(element)
+        if tag.kind is Kind.OPEN:
+            element.end, element.is_open_end = length, True
+            stack.append(element)
+    return root.children
+
+
+class _Placement:
+    """The places of the elements of one sentence.
+
+    Attributes:
+        anchors: Maps the index of each anchor to the index of its source word. `_anchors`
+            defines anchors.
+        shares: Share of each source word in the attention of each target word, (T, S).
+    """
+
+    def __init__(self, words: WordAttention) -> None:
+        self.words = words
+        self.num_words = len(words.target_words)
+        self.anchors = _anchors(words)
+        weights = words.weights.astype(np.float64)
+        for target, source in self.anchors.items():
+            weights[target] = 0.0
+            weights[target, source] = 1.0
+        self.shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)  # (T, S)
+
+    def emit(self, elements: Sequence[_Element], within: Span) -> Iterator[tuple[int, str]]:
+        """Yields the places and markers of sibling elements, and of the elements inside them.
+
+        Args:
+            elements: Sibling elements, in the order of the source.
+            within: Target words among which the elements are placed.
+        """
+        chosen: list[tuple[Span, int]] = []
+        gaps = [within]
+        for number in sorted(range(len(elements)), key=lambda n: self._rank(elements[n])):
+            span = self._choose(elements[number], gaps)
+            chosen.append((span, number))
+            gaps = _without(gaps, span)
+        for span, number in sorted(chosen):
+            element = elements[number]
+            if element.tags[0]:
+                yield self._start(element, span), element.tags[0] + self._space(element, span)
+            yield from self.emit(element.children, span)
+            if element.tags[1]:
+                yield self._end(element, span), element.tags[1]
+
+    def _covered(self, element: _Element) -> list[int]:
+        """Returns the indices of the source words of an element."""
+        if element.start == element.end:
+            return []
+        return [
+            number
+            for number, (first, last) in enumerate(self.words.source_words)
+            if first < element.end and last > element.start
+        ]
+
+    def _rank(self, element: _Element) -> tuple[bool, int]:
+        """Returns the sort key of an element. The element with the smallest key is placed first.
+
+        Elements with an anchored span come first, because their place is certain. Then longer
+        elements come before shorter ones.
+        """
+        covered = self._covered(element)
+        return self._anchored_span(covered) is None, -len(covered)
+
+    def _anchored_span(self, covered: Sequence[int]) -> Span | None:
+        """Returns the span of the target words that are the anchors of the given source words.
+
+        The result is None if one of these words has no anchor, or if the anchors are not adjacent.
+        """
+        sources = set(covered)
+        found = [target for target, source in self.anchors.items() if source in sources]
+        if not found or len(found) < len(sources) or max(found) - min(found) >= len(found):
+            return None
+        return min(found), max(found) + 1
+
+    def _choose(self, element: _Element, gaps: Sequence[Span]) -> Span:
+        """Returns the span of the target words of an element, [first, end).
+
+        The span is inside one of the gaps: spans of target words that no placed sibling has taken.
+        """
+        covered = self._covered(element)
+        if not covered:
+            return self._boundary(element, gaps)
+        anchored = self._anchored_span(covered)
+        if anchored and not element.is_open_start and not element.is_open_end:
+            if any(first <= anchored[0] and anchored[1] <= last for first, last in gaps):
+                return anchored
+        gains = self.shares[:, covered].sum(axis=1) - 0.5  # (T,)
+        if element.is_open_start:
+            first = gaps[0][0]
+            span = first, first + _best_length(gains[slice(*gaps[0])])
+            return first, self._without_marks(span, covered)[1]
+        if element.is_open_end:
+            last = gaps[-1][1]
+            span = last - _best_length(gains[slice(*gaps[-1])][::-1]), last
+            return self._without_marks(span, covered)[0], last
+        spans = [_best_span(gains, gap) for gap in gaps if gap[0] < gap[1]]
+        if not spans:
+            return self._boundary(element, gaps)
+        best = max(spans, key=lambda span: float(gains[slice(*span)].sum()))
+        return self._without_marks(best, covered)
+
+    def _without_marks(self, span: Span, covered: Sequence[int]) -> Span:
+        """Removes punctuation at each end of a span, unless the source has punctuation there."""
+        first, last = span
+        source_words, target_words = self.words.source_words, self.words.target_words
+
+        def is_mark(text: str, word: Span) -> bool:
+            return not has_words(text[slice(*word)])
+
+        if not is_mark(self.words.source, source_words[covered[0]]):
+            while first < last - 1 and is_mark(self.words.target, target_words[first]):
+                first += 1
+        if not is_mark(self.words.source, source_words[covered[-1]]):
+            while first < last - 1 and is_mark(self.words.target, target_words[last - 1]):
+                last -= 1
+        return first, last
+
+    def _boundary(self, element: _Element, gaps: Sequence[Span]) -> Span:
+        """Returns the empty span that is the best place for an element without target words.
+
+        The target words before the best place attend mostly to source words before the element.
+        The target words after it attend mostly to the other source words.
+        """
+        before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
+        earlier = self.shares[:, before].sum(axis=1)  # (T,)
+        # costs[t] is the cost of the place before target word t: the attention shares that
+        # contradict this place. Each target word before the place adds its shares on the source
+        # words that do not precede the element. Each target word after the place adds its shares on
+        # the source words that precede the element.
+        costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
+            [np.cumsum(earlier[::-1])[::-1], [0.0]]
+        )
+        allowed = [place for first, last in gaps for place in range(first, last + 1)]
+        best = min(allowed, key=lambda place: float(costs[place]))
+        return best, best
+
+    def _start(self, element: _Element, span: Span) -> int:
+        """Returns the place of a start tag in the translation."""
+        first, last = span
+        if first == last:
+            touches_left = bool(self.words.source[: element.start][-1:].strip())
+            if touches_left and first:
+                return self.words.target_words[first - 1][1]
+        if element.is_open_start or not self.num_words:
+            return 0
+        if first == self.num_words:
+            return len(self.words.target)
+        return self.words.target_words[first][0]
+
+    def _space(self, element: _Element, span: Span) -> str:
+        """Returns a space if the source has white space before and after a tag without content.
+
+        Otherwise, or at the end of the translation, it returns an empty text.
+        """
+        source, place = self.words.source, element.start
+        around = source[max(place - 1, 0) : place + 1]
+        is_apart = not element.tags[1] and len(around) == 2 and around.isspace()
+        return " " if is_apart and span[0] == span[1] < self.num_words else ""
+
+    def _end(self, element: _Element, span: Span) -> int:
+        """Returns the place of an end tag in the translation."""
+        first, last = span
+        return self._start(element, span) if first == last else self.words.target_words[last - 1][1]
+
+
+def _without(gaps: Sequence[Span], span: Span) -> list[Span]:
+    """Removes a span from the gap that contains it, which may leave two gaps.
+
+    Each gap occurs only once in the result, so many empty spans at one place leave few gaps.
+    """
+    left: dict[Span, None] = {}
+    is_taken = False
+    for first, last in gaps:
+        if not is_taken and first <= span[0] and span[1] <= last:
+            is_taken = True
+            left |= {(first, span[0]): None, (span[1], last): None}
+        else:
+            left[first, last] = None
+    return [*left]
+
+
+def _best_length(gains: NDArray[np.float64]) -> int:
+    """Returns the length of the prefix with the largest sum; the shortest one if sums are equal."""
+    return int(np.concatenate([[0.0], np.cumsum(gains)]).argmax())
+
+
+def _best_span(gains: NDArray[np.float64], gap: Span) -> Span:
+    """Returns the span with the largest sum inside a gap. Gap and span have at least one word."""
+    first, last = gap
+    best = (float("-inf"), first, last)
+    total, start = 0.0, first
+    for place in range(first, last):
+        if total <= 0:
+            total, start = 0.0, place
+        total += float(gains[place])
+        if total > best[0]:
+            best = (total, start, place + 1)
+    return best[1:]
+
+
+def _anchors(words: WordAttention) -> dict[int, int]:
+    """Maps the index of each anchor to the index of its source word.
+
+    An anchor is a target word that equals a source word. It has a digit or a capital letter, and it
+    occurs exactly once in each of the two sentences.
+    """
+    source = [words.source[first:last] for first, last in words.source_words]
+    target = [words.target[first:last] for first, last in words.target_words]
+    numbers = {word: number for number, word in enumerate(source)}
+    counts = Counter(source), Counter(target)
+    return {
+        number: numbers[word]
+        for number, word in enumerate(target)
+        if any(char.isdigit() or char.isupper() for char in word)
+        and counts[0][word] == counts[1][word] == 1
+    }

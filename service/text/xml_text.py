@@ -19,8 +19,8 @@ from service.text.markup import Kind, MarkupText, Token, protect_markup
 
 _DOCUMENT = re.compile(r"<\?xml\s|<!DOCTYPE\s")
 
+# Tags that turn a fragment into a document. The fragment begins in a new line, at column 0.
 _BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
-"""Tags that turn a fragment into a document. The fragment begins in a new line, at column 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,8 @@ class XmlRules:
     def is_inside(self, name: str, is_beside_words: bool) -> bool:
         """Returns whether an element is inside a sentence.
 
-        Args:
-            name: Name of the element.
-            is_beside_words: Whether the parent element has words of its own. Also true if the
-                parent is inside a sentence and itself beside words.
+        `is_beside_words` says whether the parent element has words of its own, or is itself inside
+        a sentence and beside words.
         """
         if name in self.splitting or name in self.non_splitting:
             return name not in self.splitting
@@ -56,17 +54,9 @@ class XmlRules:
 
 @dataclass(slots=True)
 class _Element:
-    """An element of a text.
-
-    Attributes:
-        name: Name of the element, with its prefix.
-        has_words: Whether the element has words of its own, and not only in its child elements.
-        last: Index of the part that is the end tag of the element.
-    """
-
-    name: str
-    has_words: bool = False
-    last: int = 0
+    name: str  # with its prefix
+    has_words: bool = False  # of its own, and not only in its child elements
+    last: int = 0  # index of the part that is the end tag
 
 
 @dataclass(slots=True)
@@ -105,11 +95,6 @@ class _Reader:
         parser.DefaultHandler = lambda _: self._add(Kind.OPAQUE)
 
     def read(self, source: bytes) -> None:
-        """Reads a document.
-
-        Raises:
-            expat.ExpatError: The document is not well-formed.
-        """
         self._parser.Parse(source, True)
         end = self.parts[-1].start
         if source.startswith(b"</", end):  # For a root such as `<a/>`, `end` is already its end.
@@ -135,11 +120,7 @@ class _Reader:
 
 
 def read_xml(text: str, rules: XmlRules) -> list[Token]:
-    """Returns the tokens of an XML document or fragment.
-
-    Raises:
-        InvalidRequestError: The text is not well-formed.
-    """
+    """Returns the tokens of an XML document or fragment."""
     is_document = _DOCUMENT.match(text) is not None
     encoded = text.encode(errors="replace")
     source = encoded if is_document else _BEFORE + encoded + _AFTER
@@ -175,11 +156,10 @@ def _tokens(source: bytes, parts: list[_Part], rules: XmlRules) -> Iterator[Toke
             if is_ignored or part.element.last == index + 1:
                 last = part.element.last
                 kind = Kind.OPAQUE if is_ignored else Kind.EMPTY
-                kind = kind if is_inside else Kind.BLOCK
             else:
                 insides.append(is_inside)
                 beside_words.append(part.element.has_words or (is_inside and beside_words[-1]))
-                kind = Kind.OPEN if is_inside else Kind.BLOCK
+            kind = kind if is_inside else Kind.BLOCK
         elif kind is Kind.CLOSE:
             beside_words.pop()
             kind = Kind.CLOSE if insides.pop() else Kind.BLOCK
@@ -202,27 +182,14 @@ def _joined(tokens: Iterable[Token]) -> list[Token]:
 
 
 def plain_text(text: str, rules: XmlRules) -> str:
-    """Returns the words of an XML text, without tags and ignored elements.
-
-    Raises:
-        InvalidRequestError: The text is not well-formed.
-    """
+    """Returns the words of an XML text, without tags and ignored elements."""
     tokens = read_xml(text, rules)
     return " ".join(token.source for token in tokens if token.kind is Kind.TEXT)
 
 
 def protect_xml(text: str, rules: XmlRules, unknown: Collection[str]) -> MarkupText:
-    """Replaces the tags and the protected spans of an XML text by markers.
+    """Puts a marker in place of each tag and each protected span of an XML text.
 
-    A protected span is a part of the text that a model must not change, such as a URL. A marker is
-    one private-use character.
-
-    Args:
-        text: An XML document or fragment.
-        rules: The meaning of the tags.
-        unknown: The characters of the text that the model's vocabulary does not have.
-
-    Raises:
-        InvalidRequestError: The text is not well-formed, or has too many tags.
+    `unknown` are the characters of the text that the model's vocabulary does not have.
     """
     return protect_markup(read_xml(text, rules), unknown)

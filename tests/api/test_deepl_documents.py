@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.documents.markup.archive import FREE_BYTES
+from service.documents.xml_files import FREE_BYTES
 from service.errors import QuotaExceededError
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error

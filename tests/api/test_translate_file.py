@@ -13,8 +13,8 @@ import pytest
 import service.server
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS
-from service.documents.markup.archive import FREE_BYTES
 from service.documents.store import DocumentState, DocumentStore, TemporaryFolder
+from service.documents.xml_files import FREE_BYTES
 from service.errors import (
     DeadlineExceededError,
     ForbiddenError,
@@ -27,9 +27,8 @@ from service.errors import (
     ServiceError,
     UnsupportedLanguageError,
 )
-from service.tasks.documents import translator
-from service.tasks.documents.job import DocumentJob
-from service.tasks.documents.translator import DocumentTranslator
+from service.tasks import documents as translator
+from service.tasks.documents import DocumentJob, DocumentTranslator
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error
 from tests.archives import archive, docx, members, run

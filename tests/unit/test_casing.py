@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.text.formatting.casing import is_all_caps, is_title_case, sentence_case, with_case
+from service.text.formatting import is_all_caps, is_title_case, sentence_case, with_case
 
 PAIR = ("en", "pt")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.documents.base import Document
 from service.documents.formats import read_document
-from service.documents.markup.tagged import MAX_UNITS, Form, TaggedText, Unit, to_html
+from service.documents.tagged import MAX_UNITS, Form, TaggedText, Unit, to_html
 from tests.archives import archive, docx, epub, members, odt, run
 
 TAG = re.compile(r"<[^>]*>|[^<]+")

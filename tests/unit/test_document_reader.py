@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from service.documents import process
+from service.documents import reader as reader_module
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS, read_document
-from service.documents.process import NICENESS, DocumentReader
+from service.documents.reader import NICENESS, DocumentReader
 from service.errors import UnavailableError
 from tests.archives import docx, run, upper
 from tests.document_mutations import DOCUMENTS
@@ -82,8 +82,8 @@ def test_process_gives_the_same_as_the_format(suffix: str) -> None:
 
 
 def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "MEMORY_FACTOR", 1)
-    monkeypatch.setattr(process, "MIN_MEMORY", 0)
+    monkeypatch.setattr(reader_module, "MEMORY_FACTOR", 1)
+    monkeypatch.setattr(reader_module, "MIN_MEMORY", 0)
 
     async def work(reader: DocumentReader) -> None:
         for name, data in (("a.html", HTML), ("a.docx", docx(f"<w:p>{run('a')}</w:p>" * 40_000))):
@@ -239,7 +239,7 @@ def test_process_that_cannot_start_is_a_fault_of_the_server(
 ) -> None:
     async def work(reader: DocumentReader) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(process, "module_command", lambda _: ["false"])
+            patch.setattr(reader_module, "module_command", lambda _: ["false"])
             with pytest.raises(RuntimeError, match="ended with status 1"):
                 await reader.read("a.txt", b"Hello.")
         await assert_reads(reader)
@@ -249,7 +249,7 @@ def test_process_that_cannot_start_is_a_fault_of_the_server(
 
 ENDING = """
 import asyncio, os, signal
-from service.documents.process import DocumentReader
+from service.documents.reader import DocumentReader
 from tests.unit.test_document_reader import HTML, child_of
 
 async def main():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.documents.store import DocumentState, DocumentStore
-from service.tasks.documents.job import translated_name
+from service.tasks.documents import translated_name
 
 
 def test_one_of_two_callers_takes_a_document(

@@ -8,12 +8,11 @@ from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZipFile
 import pytest
 from lxml import etree
 
+from service.documents import epub as book_format
+from service.documents import xml_files as limits
 from service.documents.base import Document, DocumentError, DocumentTooLargeError
 from service.documents.formats import read_document
-from service.documents.markup import archive as limits
-from service.documents.markup import epub as book_format
-from service.documents.markup import xml as xml_limits
-from service.documents.markup.xml import XmlDocument, XmlParser
+from service.documents.xml_files import XmlDocument, XmlParser
 from tests.archives import archive, docx, epub, members, odt, pptx, run, upper
 
 BOLD = "<w:b/>"
@@ -270,7 +269,7 @@ def parts(content: str, encoding: str, others: int = 2) -> bytes:
 def test_nodes_of_all_parts_are_counted_together(
     content: str, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(xml_limits, "MAX_NODES", 1000)
+    monkeypatch.setattr(limits, "MAX_NODES", 1000)
     nodes = 10 if "=" in content else 1
     fits, excess = 900 // nodes, 400 // nodes
     assert read_document("a.docx", parts(content * fits, encoding, others=0)).texts() == []
@@ -279,7 +278,7 @@ def test_nodes_of_all_parts_are_counted_together(
 
 
 def test_bytes_of_all_parts_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xml_limits, "MAX_XML_BYTES", 1000)
+    monkeypatch.setattr(limits, "MAX_XML_BYTES", 1000)
     assert read_document("a.docx", parts("a" * 400, "UTF-8", others=1)).texts() == []
     with pytest.raises(DocumentTooLargeError, match="bytes.*limit is 1000"):
         read_document("a.docx", parts("a" * 400, "UTF-8"))

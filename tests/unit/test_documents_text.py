@@ -8,10 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.documents.base import Document, DocumentError, UnsupportedFormatError
+from service.documents.base import Document, DocumentError, UnsupportedFormatError, wrap
 from service.documents.formats import FORMATS, read_document
-from service.documents.plain.passages import wrap
-from service.text.html.html_text import plain_text
+from service.text.html_text import plain_text
 from service.text.letters import has_letters
 from tests.archives import upper
 

@@ -5,7 +5,7 @@ import pytest
 from model.tokenization.tokenizer import Tokenizer
 from service.models.catalog import Catalog
 from service.text.chunking import chunk_sentences
-from service.text.formatting.formatting import Formatting, lower_capitals
+from service.text.formatting import Formatting, lower_capitals
 from service.text.segmentation import split_sentences
 
 TEXT = "DELETE FILES? Read more.\nUSB PORT"

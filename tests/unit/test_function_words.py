@@ -2,8 +2,7 @@
 
 import pytest
 
-from service.text.detection import LanguageDetector
-from service.text.languages.function_words import FUNCTION_WORDS, unserved_language
+from service.text.detection import FUNCTION_WORDS, LanguageDetector, unserved_language
 
 OFFERED = {"en", "pt"}
 

@@ -12,7 +12,7 @@ from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeEr
 from service.state import glossaries as glossaries_module
 from service.state.database import Database
 from service.state.glossaries import KEPT_TERMS, Dictionary, DictionaryInfo, GlossaryStore
-from service.text.glossary.terms import Terms
+from service.text.glossary import Terms
 
 ENPT = Dictionary("en", "pt", {"house": "mansão", "cat": "felino"})
 PTEN = Dictionary("pt", "en", {"casa": "mansion"})

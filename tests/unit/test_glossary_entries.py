@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import InvalidRequestError
-from service.text.glossary.entries import EntriesFormat, read_entries, write_tsv
+from service.text.glossary import EntriesFormat, read_entries, write_tsv
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from lxml import html
 
 from service.errors import InvalidRequestError
-from service.text.html.elements import MAX_ATTRIBUTES, unescaped
-from service.text.html.html_text import plain_text, protect_html, read_html
+from service.text.html_text import MAX_ATTRIBUTES, plain_text, protect_html, read_html, unescaped
 from service.text.markup import BREAK
 from service.text.protection import MARKER
 from service.text.segmentation import split_sentences

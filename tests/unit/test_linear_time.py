@@ -25,24 +25,25 @@ from model.sequence import Hypothesis
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError
 from service.tasks.translation.guards import Reading, rejecting
-from service.text import language_codes, xml_text
-from service.text.carriage import Carriage, load, trim
+from service.text import html_text, language_codes, xml_text
+from service.text.carriage import VARIANTS, Carriage, carry, load, split_at_markers, trim
 from service.text.chunking import chunk_sentences
-from service.text.formatting.casing import is_title_case, sentence_case, with_case
-from service.text.formatting.formatting import Formatting, lower_capitals
-from service.text.formatting.punctuation import with_ending
-from service.text.glossary.entries import read_entries, write_tsv
-from service.text.glossary.terms import Terms, lacking
-from service.text.html import html_text
-from service.text.html.elements import unescaped
-from service.text.languages.function_words import unserved_language
+from service.text.detection import unserved_language
+from service.text.formatting import (
+    Formatting,
+    is_title_case,
+    lower_capitals,
+    sentence_case,
+    with_case,
+    with_ending,
+)
+from service.text.glossary import Terms, lacking, read_entries, write_tsv
+from service.text.html_text import unescaped
 from service.text.letters import has_letters, has_words
 from service.text.markup import MarkupText
 from service.text.protection import protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
-from service.text.stand_ins import VARIANTS, carry, split_at_markers
-from service.text.tag_placement import WordAttention, place_tags
-from service.text.tags import distribute, insert, lift
+from service.text.tags import WordAttention, distribute, insert, lift, place_tags
 from service.text.xml_text import XmlRules
 
 LIMIT = 127
@@ -82,7 +83,7 @@ FLOOR_SECONDS = 0.05
 MAX_RATIO = 30
 """Largest ratio of the CPU times for texts of LONG and SHORT characters: 8 is linear, 64 square."""
 
-NOT_CALLED = {"is_lower", "base_language", "is_untranslated"}
+NOT_CALLED = {"base_language", "is_untranslated"}
 """Functions that read a list of words, a language code, or attributes."""
 
 

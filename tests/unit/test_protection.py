@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.text.carriage import VARIANTS, carry, split_at_markers
 from service.text.protection import MARKER, VALUE_WINDOW_CHARS, protect
-from service.text.stand_ins import VARIANTS, carry, split_at_markers
 
 RARE = set("<>{}#@\\^`~€“”’–\u2011•ñğ🎉→中文")
 """Characters that the built-in vocabulary does not have."""
@@ -194,7 +194,8 @@ def test_stand_ins_are_restored_in_any_order(variant: int) -> None:
     found = protect("Give {a} to {b}, now!", set("{}"))
     carrier = carry(found.text, variant, 100)
     assert carrier is not None
-    first, second = (each.spelling for each in carrier.stand_ins)
+    before, after, *_ = VARIANTS[variant]
+    first, second = (f"{before}{number}{after}" for number in (1, 2))
     restored = carrier.restore(f"Agora, {second.lower()} recebe {first}!")
     assert restored is not None
     assert found.restore(restored) == "Agora, {b} recebe {a}!"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.text.formatting.punctuation import with_ending, with_ordinals
+from service.text.formatting import with_ending, with_ordinals
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html
 
-from service.text.html.html_text import protect_html
+from service.text.html_text import protect_html
 from service.text.segmentation import one_sentence
-from service.text.tag_placement import WordAttention, place_tags
-from service.text.tags import distribute, insert, lift
+from service.text.tags import WordAttention, distribute, insert, lift, place_tags
 
 WORD = re.compile(r"\w+|[^\w\s]")
 

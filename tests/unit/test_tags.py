@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.text.html.html_text import protect_html
+from service.text.html_text import protect_html
 from service.text.markup import MarkupText
 from service.text.protection import MARKER
 from service.text.segmentation import Segments, split_sentences

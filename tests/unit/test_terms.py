@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from service.text.glossary.terms import Terms, lacking
+from service.text.glossary import Terms, lacking
 
 TERMS = Terms(
     {

@@ -40,8 +40,7 @@ from service.errors import (
 )
 from service.metrics.labels import DOCUMENT
 from service.tasks.context import RequestContext
-from service.tasks.documents.job import DocumentJob
-from service.tasks.documents.translator import DocumentTranslator
+from service.tasks.documents import DocumentJob, DocumentTranslator
 
 router = APIRouter(tags=["deepl"])
 

@@ -27,7 +27,7 @@ from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError, NotFoundError
 from service.models.catalog import Catalog
 from service.state.glossaries import Dictionary, Glossary
-from service.text.glossary.entries import MAX_TERM_BYTES, read_entries, write_tsv
+from service.text.glossary import MAX_TERM_BYTES, read_entries, write_tsv
 from service.text.language_codes import base_language
 
 router = APIRouter(tags=["glossaries"])

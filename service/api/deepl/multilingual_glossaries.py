@@ -28,7 +28,7 @@ from service.api.request.reading import read_parameters
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.state.glossaries import DictionaryInfo, Glossary
-from service.text.glossary.entries import write_tsv
+from service.text.glossary import write_tsv
 from service.text.language_codes import base_language
 
 router = APIRouter(tags=["glossaries"])

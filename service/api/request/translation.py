@@ -29,11 +29,10 @@ from service.errors import (
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
-from service.tasks.documents.job import DocumentJob
-from service.tasks.documents.translator import DocumentTranslator
+from service.tasks.documents import DocumentJob, DocumentTranslator
 from service.tasks.translation.streaming import TranslatedSentence
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
-from service.text.glossary.terms import Terms
+from service.text.glossary import Terms
 from service.text.language_codes import base_language
 
 

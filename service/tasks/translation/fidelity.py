@@ -20,10 +20,9 @@ from service.tasks.threads import run_sized
 from service.tasks.translation.guards import PLACEHOLDER, GuardWarning, Reading, rejecting
 from service.tasks.translation.pivoting import PivotPipeline, Sentence
 from service.tasks.translation.prepared import Prepared
-from service.text.carriage import carried
+from service.text.carriage import VARIANTS, carried, split_at_markers
 from service.text.chunking import ChunkedText, chunk_sentences
 from service.text.segmentation import one_sentence
-from service.text.stand_ins import VARIANTS, split_at_markers
 
 
 @dataclass(slots=True)
@@ -66,7 +65,7 @@ class Place:
         the carrier is too long for the model. In these two cases, the stored carrier is None.
 
         Args:
-            variant: Index of the spelling of stand-ins in `service.text.stand_ins.VARIANTS`.
+            variant: Index of the spelling of stand-ins in `service.text.carriage.VARIANTS`.
             options: Options of the search.
         """
         tokenizer, _ = self.text.tokenizers

@@ -12,7 +12,7 @@ from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import Sentence
 from service.text.carriage import Carriage
 from service.text.detection import Detection
-from service.text.formatting.formatting import Formatting
+from service.text.formatting import Formatting
 from service.text.segmentation import Segments
 from service.text.tags import Tag, insert
 

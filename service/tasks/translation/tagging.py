@@ -15,8 +15,7 @@ from service.tasks.alignment.words import text_span
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
 from service.tasks.translation.prepared import Prepared
-from service.text.tag_placement import WordAttention, place_tags
-from service.text.tags import Tag, insert
+from service.text.tags import Tag, WordAttention, insert, place_tags
 
 PART = re.compile(r"\w+|[^\w\s]")
 

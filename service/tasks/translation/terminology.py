@@ -26,7 +26,7 @@ from service.tasks.threads import run_sized
 from service.tasks.translation.fidelity import Place
 from service.tasks.translation.pivoting import PivotPipeline, Sentence
 from service.tasks.translation.prepared import Prepared
-from service.text.glossary.terms import Match, Terms, capitalized, lacking
+from service.text.glossary import Match, Terms, capitalized, lacking
 from service.text.letters import has_words
 from service.text.protection import FIRST_MARKER, MAX_SPANS
 from service.text.tags import Tag

@@ -28,14 +28,13 @@ from service.tasks.translation.scores import SentenceScore, sentence_score
 from service.tasks.translation.streaming import TranslatedSentence, in_order
 from service.tasks.translation.tagging import insert_tags
 from service.tasks.translation.terminology import use_terms
-from service.text import xml_text
+from service.text import html_text, xml_text
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
-from service.text.formatting.formatting import Formatting, lower_capitals
-from service.text.glossary.terms import Terms
-from service.text.html import html_text
-from service.text.html.elements import unescaped
+from service.text.formatting import Formatting, lower_capitals
+from service.text.glossary import Terms
+from service.text.html_text import unescaped
 from service.text.letters import has_letters
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines

@@ -1,6 +1,4 @@
-"""The document task: read a document, translate its texts, write it, keep the translation.
-
-A process of its own reads and writes documents (`service.documents.process`).
+"""The document task: reads an uploaded file, translates its texts, writes it, keeps it.
 
 A document is translated in batches of texts, several batches at a time. Each batch is admitted
 separately. A long document therefore takes no more room in the queue than a few requests do.
@@ -11,14 +9,16 @@ import gc
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from model.sequence import DecodingOptions
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import format_of
-from service.documents.process import DocumentReader
+from service.documents.reader import DocumentReader, ReadDocument
 from service.documents.store import DocumentState, DocumentStore
 from service.errors import (
     DeadlineExceededError,
@@ -31,53 +31,93 @@ from service.errors import (
 from service.settings import Settings
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
-from service.tasks.documents.job import DocumentJob, batches_of, translated_name
 from service.tasks.translation.translator import TranslationRequest, Translator
+from service.text.glossary import Terms
 
 T = TypeVar("T")
 
 logger = logging.getLogger("regard.documents")
 
+# Largest length of the stem of a translation's file name. A longer stem is cut.
+MAX_NAME_CHARS = 100
+
+# Largest number of characters in a batch, unless the batch is one longer text.
 BATCH_CHARS = 16_000
-"""Largest number of characters in a batch, unless the batch is one longer text."""
 
+# Number of batches of one document that are translated at the same time.
 BATCHES_AT_ONCE = 4
-"""Number of batches of one document that are translated at the same time."""
 
+# Limits on the total size of the kept translations, and of the documents that are being translated,
+# as multiples of REGARD_MAX_FILE_BYTES. Over the first limit, further documents are refused. A
+# document over the second limit is refused while other documents are translated.
 KEPT_DOCUMENTS = 16
-"""Limit on the total size of the kept translations, as a multiple of REGARD_MAX_FILE_BYTES.
-
-While the total is above the limit, further documents are refused.
-"""
-
 OPEN_DOCUMENTS = 8
-"""Limit on the total size of the documents that are translated, as a multiple of
-REGARD_MAX_FILE_BYTES. While other documents are translated, a document over the limit is refused.
-"""
 
+# Memory that a text and its translation take in addition to their characters.
 BYTES_OF_A_TEXT = 200
-"""Memory that a text and its translation take in addition to their characters."""
 
 RETRY_SECONDS = 5
 
+# Garbage is collected COLLECTION_SECONDS after a document of more than COLLECTED_BYTES failed.
 COLLECTED_BYTES = 1024 * 1024
 COLLECTION_SECONDS = 2.0
-"""Garbage is collected COLLECTION_SECONDS after a document of more than COLLECTED_BYTES failed."""
 
 GREEDY = DecodingOptions()
+
+
+@dataclass(slots=True)
+class DocumentJob:
+    """A document that is being translated.
+
+    Attributes:
+        data: Content of the document.
+        size: Memory that the document and its texts take, in bytes.
+        source: Code of the source language; None if the server detects it.
+        context: Context of the job. The time limit begins at `context.started`.
+        state: State that clients see.
+        terms: Terms of the request's glossary; None without a glossary or without a `source`.
+    """
+
+    name: str
+    data: bytes
+    document: ReadDocument
+    size: int
+    source: str | None
+    target: str
+    context: RequestContext
+    state: DocumentState
+    terms: Terms | None = None
+
+
+def _batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
+    """Groups texts into batches, in order. A text over the limit is a batch of its own."""
+    batches: list[list[str]] = []
+    num_chars = 0
+    for text in texts:
+        if not batches or num_chars + len(text) > max_chars:
+            batches.append([])
+            num_chars = 0
+        batches[-1].append(text)
+        num_chars += len(text)
+    return batches
+
+
+def translated_name(name: str, language: str) -> str:
+    """Returns the file name of a translation: `book.pt.docx` for `book.docx`.
+
+    If no printable character stands before the extension, the name begins with `document`.
+    """
+    plain = "".join(char for char in name.replace("\\", "/") if char.isprintable())
+    path = PurePosixPath(PurePosixPath(plain).name)
+    if not path.suffix:
+        path = PurePosixPath(f"document{path.name}")
+    return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"
 
 
 class DocumentTranslator:
     """Translates documents, and keeps the translations for a limited time.
 
-    Args:
-        translator: Translates the texts.
-        quota: Counts the characters of the texts.
-        settings: Limits.
-        folder: Folder of the kept documents.
-
     Attributes:
-        reader: Reads and writes documents.
         num_open: Number of documents that are being translated.
         open_bytes: Size of these documents and of their texts.
         timer: Timer that removes expired documents.
@@ -104,10 +144,6 @@ class DocumentTranslator:
 
         Raises:
             DocumentError: The document cannot be read.
-            DeadlineExceededError: The time limit was exceeded.
-            OverloadedError: Too many documents are being translated, or the kept translations take
-                too many bytes.
-            QuotaExceededError: The API key has too few characters left this month.
         """
         # An unknown extension is refused first, because the other errors suggest another try.
         format_of(name)
@@ -132,12 +168,7 @@ class DocumentTranslator:
         return DocumentJob(name, data, document, size, source, target, context, state)
 
     async def run(self, job: DocumentJob) -> None:
-        """Translates a document, and keeps the translation.
-
-        Raises:
-            ServiceError: A text could not be translated, the time limit was exceeded, or the API
-                key has too few characters left this month.
-        """
+        """Translates a document, and keeps the translation."""
         state = job.state
         try:
             async with self.quota.spent(job.context.account, state.characters):
@@ -188,7 +219,6 @@ class DocumentTranslator:
             )
 
     def _keep(self, state: DocumentState) -> None:
-        """Saves a state, and schedules the removal of the document after the state has expired."""
         self._save(state)
         self._sweep_at(state.expires)
 
@@ -209,10 +239,7 @@ class DocumentTranslator:
             if loop.time() < self.timer.when() <= when:
                 return
             self.timer.cancel()
-        self.timer = loop.call_at(when, self._sweep)
-
-    def _sweep(self) -> None:
-        self.in_background(self.remove_expired())
+        self.timer = loop.call_at(when, lambda: self.in_background(self.remove_expired()))
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs work for which no request waits."""
@@ -242,7 +269,10 @@ class DocumentTranslator:
             job.source = await self._detect(job)
         texts = job.document.texts
         known: dict[str, str | None] = dict.fromkeys(texts)
-        waiting = deque(batches_of(list(known), self._batch_chars))
+        # A text usually has more characters than tokens, so a batch rarely exceeds
+        # `max_pending_tokens`.
+        batch_chars = min(BATCH_CHARS, self.settings.max_pending_tokens)
+        waiting = deque(_batches_of(list(known), batch_chars))
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(BATCHES_AT_ONCE, len(waiting))):
@@ -259,11 +289,7 @@ class DocumentTranslator:
             raise InvalidRequestError(str(error)) from None
 
     async def _in_time(self, context: RequestContext, work: Awaitable[T]) -> T:
-        """Returns the result of `work`, or cancels it at the time limit of a document.
-
-        Raises:
-            DeadlineExceededError: The time limit was exceeded.
-        """
+        """Returns the result of `work`, or cancels it at the time limit of a document."""
         deadline = context.deadline(self.settings.file_timeout_seconds)
         try:
             async with asyncio.timeout(deadline - time.perf_counter()):
@@ -278,12 +304,6 @@ class DocumentTranslator:
         return DeadlineExceededError(
             f"the document was not translated in {min(given, limit):g} s; split it, or raise {name}"
         )
-
-    @property
-    def _batch_chars(self) -> int:
-        # A text usually has more characters than tokens, so a batch rarely exceeds
-        # `max_pending_tokens`.
-        return min(BATCH_CHARS, self.settings.max_pending_tokens)
 
     async def _detect(self, job: DocumentJob) -> str:
         """Returns the language of a document. If none is detected, returns the target language.
@@ -302,13 +322,10 @@ class DocumentTranslator:
         while waiting:
             texts = waiting.popleft()
             known.update(zip(texts, await self._translate_batch(job, texts), strict=True))
-            self._report(job, sum(text is not None for text in known.values()), len(known))
-
-    def _report(self, job: DocumentJob, done: int, total: int) -> None:
-        """Saves an estimate of the remaining time, from the share of texts that are done."""
-        elapsed = time.perf_counter() - job.context.started
-        job.state.remaining_seconds = 1 + int(elapsed * (total - done) / done)
-        self._save(job.state)
+            num_done = sum(text is not None for text in known.values())
+            elapsed = time.perf_counter() - job.context.started
+            job.state.remaining_seconds = 1 + int(elapsed * (len(known) - num_done) / num_done)
+            self._save(job.state)
 
     async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
         request = TranslationRequest(

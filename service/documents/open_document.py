@@ -4,9 +4,15 @@ from collections.abc import Container, Iterator
 from functools import partial
 
 from service.documents.base import DocumentError
-from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
-from service.documents.markup.inline import BlockReader, Element, Role
-from service.documents.markup.xml import XmlDocument, XmlParser, local_name
+from service.documents.inline import BlockReader, Role
+from service.documents.tagged import Element
+from service.documents.xml_files import (
+    ArchiveDocument,
+    XmlDocument,
+    XmlParser,
+    local_name,
+    read_archive,
+)
 
 TYPE = b"application/vnd.oasis.opendocument.text"
 APART_KEPT = frozenset(
@@ -17,13 +23,14 @@ KEPT = frozenset(
     "bibliography-mark page-number page-count date time author-name sequence creator "
     "creator-initials index-entry-page-number sequence-ref note-ref".split()
 )
+
+# Roles of elements inside a paragraph; `_role` covers all other names.
 ROLES: dict[str, Role] = {
     **dict.fromkeys(("span", "a", "meta"), Role.WORDS),
     **dict.fromkeys(("note", "annotation"), Role.ASIDE),
     **dict.fromkeys(KEPT, Role.KEPT),
     **dict.fromkeys((*APART_KEPT, "note-citation"), Role.APART_KEPT),
 }
-"""Maps the names of elements inside a paragraph to their roles; `_role` covers all other names."""
 
 BREAKS = frozenset(("tab", "line-break"))
 _STYLE_NAME = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}name"
@@ -33,16 +40,12 @@ _TRIVIAL = frozenset(("rsid", "paragraph-rsid", "language", "country"))
 
 
 def read_odt(data: bytes) -> ArchiveDocument:
-    """Reads an OpenDocument text, the format of LibreOffice Writer.
-
-    Raises:
-        DocumentError: The file is damaged, or it is not an OpenDocument text.
-    """
     members = read_archive(data)
     kind = members["mimetype"].data.strip() if "mimetype" in members else b""
     if "content.xml" not in members or kind != TYPE:
         raise DocumentError("the archive is no OpenDocument text; is it another format?")
-    return read_parts(members, ["content.xml", "styles.xml"], partial(_read_part, XmlParser()))
+    read = partial(_read_part, XmlParser())
+    return ArchiveDocument(members, ["content.xml", "styles.xml"], read)
 
 
 def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
@@ -53,10 +56,7 @@ def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
 
 
 def _bodies(root: Element) -> Iterator[Element]:
-    """Yields the paragraphs and headings that are not inside another paragraph or heading.
-
-    Elements whose names are in APART_KEPT are not searched.
-    """
+    """Yields the paragraphs and headings that are not inside another paragraph or heading."""
     waiting = [root]
     while waiting:
         element = waiting.pop()
@@ -69,9 +69,7 @@ def _bodies(root: Element) -> Iterator[Element]:
 def _role(element: Element, trivial: Container[str | None]) -> Role:
     """Returns the role of an element inside a paragraph.
 
-    Args:
-        element: The element.
-        trivial: Names of the styles that do not change the look of a text.
+    `trivial` are the names of the styles that do not change the look of a text.
     """
     name = local_name(element)
     if name == "span" and element.get(_USED_STYLE) in trivial:

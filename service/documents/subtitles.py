@@ -8,8 +8,15 @@ because each part must stay with its timing.
 import re
 from collections.abc import Iterator, Sequence
 
-from service.documents.base import DocumentError, decode
-from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
+from service.documents.base import (
+    DocumentError,
+    Line,
+    Passage,
+    PassageDocument,
+    decode,
+    joined,
+    lines_of,
+)
 from service.text.letters import has_letters
 
 _TIMING = re.compile(r"(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")
@@ -19,39 +26,27 @@ _SPEAKER = re.compile(r"[-–—]|>>")
 
 
 def read_srt(data: bytes) -> PassageDocument:
-    """Reads SubRip subtitles.
-
-    Raises:
-        DocumentError: The file is not UTF-8 or has no timings.
-    """
-    return _read(decode(data), has_orphans=True)
+    return _read(*decode(data), has_orphans=True)
 
 
 def read_vtt(data: bytes) -> PassageDocument:
-    """Reads WebVTT subtitles; the blocks NOTE, STYLE and REGION are kept.
-
-    Raises:
-        DocumentError: The file is not UTF-8, or it is not WebVTT.
-    """
-    text = decode(data)
-    if not text.removeprefix("\ufeff").startswith("WEBVTT"):
+    """Reads WebVTT subtitles; the blocks NOTE, STYLE and REGION are kept."""
+    mark, text = decode(data)
+    if not text.startswith("WEBVTT"):
         raise DocumentError("the file does not begin with WEBVTT; is it another format?")
-    return _read(text, has_orphans=False)
+    return _read(mark, text, has_orphans=False)
 
 
-def _read(text: str, has_orphans: bool) -> PassageDocument:
+def _read(mark: str, text: str, has_orphans: bool) -> PassageDocument:
     """Reads cues.
 
-    Args:
-        text: Content of the file.
-        has_orphans: Whether a cue may contain blank lines, as in many SubRip files. If false, a
-            blank line ends the cue.
+    `has_orphans` says whether a cue may contain blank lines, as in many SubRip files.
     """
     lines = lines_of(text)
     is_timing = [_TIMING.match(line.content) is not None for line in lines]
     if has_orphans and not any(is_timing):
         raise DocumentError("the file has no timings such as 00:00:01,000 --> 00:00:02,000")
-    parts: list[str | Passage] = []
+    parts: list[str | Passage] = [mark]
     cue: list[Line] = []
     is_inside = False
     for number, line in enumerate(lines):

@@ -5,28 +5,29 @@ from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
 from service.documents.base import DocumentError
-from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
-from service.documents.markup.inline import BlockReader, Element, Role
-from service.documents.markup.xml import XmlDocument, XmlParser, local_name
-from service.documents.plain.html import xhtml_role
+from service.documents.html import is_inside, is_kept
+from service.documents.inline import BlockReader, Role
+from service.documents.tagged import Element
+from service.documents.xml_files import (
+    ArchiveDocument,
+    XmlDocument,
+    XmlParser,
+    local_name,
+    read_archive,
+)
+from service.text.html_text import INLINE, VOID
 
 CONTAINER = "META-INF/container.xml"
 CHAPTER = "application/xhtml+xml"
 CONTENTS = "application/x-dtbncx+xml"
 _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
-
+# Files that only e-books with copy protection have. Adobe and Apple write the first one, and
+# Readium LCP the second one.
 PROTECTION = ("META-INF/rights.xml", "META-INF/license.lcpl")
-"""Files that only e-books with copy protection have. Adobe and Apple write the first one, and
-Readium LCP the second one."""
 
 
 def read_epub(data: bytes) -> ArchiveDocument:
-    """Reads an e-book that has no copy protection.
-
-    Raises:
-        DocumentError: The file is damaged, has copy protection, or is not an e-book.
-    """
     members = read_archive(data)
     if CONTAINER not in members:
         raise DocumentError(f"the archive has no {CONTAINER}; is it another format?")
@@ -34,14 +35,12 @@ def read_epub(data: bytes) -> ArchiveDocument:
         raise DocumentError("the e-book has copy protection and cannot be read")
     parser = XmlParser()
     container = parser.parse(members[CONTAINER].data, CONTAINER)
-    package = next(
-        (each.get("full-path", "") for each in container.iter() if local_name(each) == "rootfile"),
-        "",
-    )
+    roots = (each for each in container.iter() if local_name(each) == "rootfile")
+    package = next((each.get("full-path", "") for each in roots), "")
     if package not in members:
         raise DocumentError(f"the package {package[:80]!r} of the e-book is missing")
     names = _chapters(parser.parse(members[package].data, package), package)
-    return read_parts(members, [package, *names], partial(_read_part, parser))
+    return ArchiveDocument(members, [package, *names], partial(_read_part, parser))
 
 
 def _chapters(package: Element, name: str) -> list[str]:
@@ -64,15 +63,24 @@ def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
     root = parser.parse(data, name)
     kind = local_name(root)
     if kind == "html":
-        return XmlDocument(root, BlockReader(xhtml_role).read(root), _set_page_language)
+        return XmlDocument(root, BlockReader(_page_role).read(root), _set_page_language)
     if kind == "package":
         reader = _reader_of("title", "description")
         return XmlDocument(root, reader.read(root), _set_book_language)
     return XmlDocument(root, _reader_of("text").read(root))
 
 
+def _page_role(element: Element) -> Role:
+    name = local_name(element)
+    if is_kept(name, dict(element.attrib)):
+        return Role.KEPT if is_inside(name) else Role.APART_KEPT
+    if name not in INLINE:
+        return Role.APART
+    return Role.EMPTY if name in VOID else Role.WORDS
+
+
 def _reader_of(*names: str) -> BlockReader:
-    """Returns a reader that finds the texts of the elements with the given names.
+    """Returns a reader of the texts of the elements with the given names.
 
     The reader also searches every element that contains other elements. All other elements stay
     as they are.

@@ -1,4 +1,4 @@
-"""Reads and writes the paragraphs of Microsoft Office files.
+"""Reads Microsoft Office files: Word (.docx) and PowerPoint (.pptx).
 
 The text of a paragraph is in runs, and each run has one formatting. A block is a part of a
 paragraph that is translated as one text. The base formatting of a block is the one with the most
@@ -7,17 +7,21 @@ an inline element. Links, fields, notes and bookmarks become inline elements too
 with inline elements gets new runs, and its inline elements move to their new places.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, groupby, islice
 
 from lxml import etree
 
-from service.documents.markup.inline import SPACE, Element, insert
-from service.documents.markup.tagged import (
+from service.documents.base import DocumentError
+from service.documents.inline import SPACE, insert
+from service.documents.tagged import (
     MAX_UNITS,
     Block,
+    Element,
     Form,
     Node,
     TaggedText,
@@ -26,10 +30,51 @@ from service.documents.markup.tagged import (
     units_of,
     words_of,
 )
-from service.documents.markup.xml import local_name
+from service.documents.xml_files import (
+    ArchiveDocument,
+    XmlDocument,
+    XmlParser,
+    local_name,
+    read_archive,
+)
 
+_WORD_PARTS = re.compile(r"word/(header|footer|footnotes|endnotes|comments)\d*\.xml")
+_SLIDES = re.compile(r"ppt/(slides/slide|notesSlides/notesSlide)(\d{1,9})\.xml")
+
+
+def read_docx(data: bytes) -> ArchiveDocument:
+    """Reads a Word document: body, headers, footers, notes, text boxes and comments."""
+    members = read_archive(data)
+    if "word/document.xml" not in members:
+        raise DocumentError("the archive has no word/document.xml; is it another format?")
+    others = sorted(name for name in members if _WORD_PARTS.fullmatch(name))
+    return ArchiveDocument(
+        members, ["word/document.xml", *others], partial(_read_part, XmlParser())
+    )
+
+
+def read_pptx(data: bytes) -> ArchiveDocument:
+    """Reads a presentation: slides and their notes."""
+    members = read_archive(data)
+    if "ppt/presentation.xml" not in members:
+        raise DocumentError("the archive has no ppt/presentation.xml; is it another format?")
+    found = [match for name in members if (match := _SLIDES.fullmatch(name))]
+    ordered = sorted(found, key=lambda match: (match[1] != "slides/slide", int(match[2])))
+    return ArchiveDocument(
+        members, [match[0] for match in ordered], partial(_read_part, XmlParser())
+    )
+
+
+def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
+    root = parser.parse(data, name)
+    if root.getroottree().docinfo.doctype:
+        raise DocumentError(f"{name} has a DOCTYPE, which Office documents may not have")
+    paragraphs = [element for element in root.iter() if local_name(element) == "p"]
+    return XmlDocument(root, [block for paragraph in paragraphs for block in _blocks_of(paragraph)])
+
+
+# Elements that neither end a block nor become an `Item`.
 _HINTS = frozenset("pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen".split())
-"""Elements that neither end a block nor become an `Item`."""
 
 _MARKS = frozenset(
     "bookmarkStart bookmarkEnd commentRangeStart commentRangeEnd permStart permEnd".split()
@@ -39,17 +84,16 @@ _EMPTY = frozenset(
     "sym".split()
 )
 _LEFT_OUT = frozenset(("p", "fld", "oMath", "oMathPara"))
+
+# Names of the fields whose result stays as it is, because Word computes the result again. The
+# result of all other fields is translated.
 _KEPT_FIELDS = frozenset(
     "ADDIN AUTONUM CITATION DATE EQ FILENAME NOTEREF NUMPAGES PAGE PAGEREF REF SECTION SEQ TIME "
     "STYLEREF".split()
 )
-"""Names of the fields whose result stays as it is, because Word computes the result again.
 
-The result of all other fields is translated.
-"""
-
+# Largest number of neighbouring elements that are searched for the end of a field.
 MAX_FIELD_PARTS = 100
-"""Largest number of neighbouring elements that are searched for the end of a field."""
 
 _TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
 _TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
@@ -75,16 +119,14 @@ class Item:
 
     @property
     def text(self) -> str:
-        """The text of the text elements."""
         if self.formatting is None:
             return ""
         return "".join(element.text or "" for element in self.elements)
 
     def parts(self) -> list[Element]:
-        """Returns the runs that contain the item's elements, or the elements if they have no runs.
+        """Returns the runs of the item's elements, or the elements if they have no runs.
 
-        A run that also has other content is split first. The returned runs thus contain only this
-        item.
+        A run that also has other content is split first.
         """
         runs: dict[Element, list[Element]] = {}
         for element in self.elements:
@@ -96,12 +138,8 @@ class Item:
         return list(runs)
 
 
-def blocks_of(paragraph: Element) -> Iterator[Block]:
-    """Yields the blocks of a paragraph.
-
-    A paragraph may contain a text box, which has its own paragraphs. The blocks of the paragraphs
-    in the text box are left out.
-    """
+def _blocks_of(paragraph: Element) -> Iterator[Block]:
+    """Yields the blocks of a paragraph, without those of the paragraphs in a text box."""
     for is_break, group in groupby(_items(paragraph), key=lambda item: item is None):
         if not is_break:
             yield from _blocks([item for item in group if item is not None])
@@ -185,20 +223,15 @@ def _run_items(run: Element) -> Iterator[Item | None]:
         name = local_name(child)
         if name == "noBreakHyphen":  # a text element with this character means the same
             name = "t"
-            child.tag, child.text = f"{{{etree.QName(child).namespace}}}{name}", "\u2011"
+            child.tag, child.text = _sibling(child, name), "\u2011"
         if name == "t":
             yield Item([child], formatting=_formatting(run))
-        elif name in _EMPTY or (name == "drawing" and _is_inline(child)):
+        elif name in _EMPTY or (name == "drawing" and [*map(local_name, child)] == ["inline"]):
             yield Item([child], Form.EMPTY)
         elif name and name not in _HINTS:
             yield None
             yield from _items(child)
             yield None
-
-
-def _is_inline(drawing: Element) -> bool:
-    """Reports whether a drawing is in the line of the text, like a character."""
-    return [local_name(child) for child in drawing] == ["inline"]
 
 
 def _blocks(items: Sequence[Item]) -> Iterator[Block]:
@@ -223,7 +256,6 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
 
 
 def _trimmed(items: Sequence[Item]) -> Sequence[Item]:
-    """Returns the items without the items of the form EMPTY at both ends."""
     texts = [n for n, item in enumerate(items) if item.form is not Form.EMPTY]
     return items[texts[0] : texts[-1] + 1] if texts else []
 
@@ -257,7 +289,6 @@ def _base(items: Sequence[Item]) -> bytes | None:
 
 
 def _nodes(items: Sequence[Item]) -> list[Node]:
-    """Returns the strings and inline elements that stand for the items in a text."""
     base = _base(items)
     nodes: list[Node] = []
     for item in items:
@@ -302,8 +333,7 @@ def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
 def _written(unit: Unit) -> list[Element]:
     """Writes the words of a translated unit into its elements.
 
-    Returns:
-        The run of the elements, or the elements if they have no run.
+    Returns the run of the elements, or the elements if they have no run.
     """
     item: Item = unit.source
     first, *others = item.elements
@@ -319,7 +349,6 @@ def _written(unit: Unit) -> list[Element]:
 
 
 def _new_run(run: Element, text: str) -> Element:
-    """Returns a run with a text and with the formatting of another run."""
     new = _like(run)
     element = new.makeelement(_sibling(run, "t"))
     new.append(element)
@@ -352,7 +381,6 @@ def _split(run: Element, elements: Sequence[Element]) -> None:
 
 
 def _sibling(element: Element, name: str) -> str:
-    """Returns a name in the namespace of an element."""
     return f"{{{etree.QName(element).namespace}}}{name}"
 
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from html import unescape
-from typing import Any, Literal
+from typing import Literal
 
 from lxml import etree
 
-from service.documents.markup.tagged import (
+from service.documents.tagged import (
     MAX_UNITS,
     Block,
+    Element,
     Form,
     Node,
     TaggedText,
@@ -26,51 +27,42 @@ from service.documents.markup.tagged import (
     words_of,
 )
 
-Element = Any
-"""An element of lxml, which has no type hints."""
-
 
 class Role(Enum):
     """The role of an element in the text around it."""
 
+    # An inline element with words.
     WORDS = auto()
-    """An inline element with words."""
+    # An inline element that does not change the formatting of its words. A translation keeps the
+    # words, and may drop the element.
     PLAIN = auto()
-    """An inline element that does not change the formatting of its words.
-
-    A translation keeps the words, and may drop the element.
-    """
+    # An inline element that stays as it is and does not stand for a word, such as an image.
     EMPTY = auto()
-    """An inline element that stays as it is and does not stand for a word, such as an image."""
+    # An element like EMPTY that must keep its order among the elements with this role, such as the
+    # start of a bookmark.
     MARK = auto()
-    """An element like EMPTY that must keep its order among the elements with this role.
-
-    An example is the start of a bookmark.
-    """
+    # An inline element that stays as it is and stands for a word, such as a page number.
     KEPT = auto()
-    """An inline element that stays as it is and stands for a word, such as a page number."""
+    # An inline element with texts of its own, such as a footnote. It does not stand for a word.
     ASIDE = auto()
-    """An inline element with texts of its own, such as a footnote. It does not stand for a word."""
+    # An element that ends a block, and that has texts of its own, such as a paragraph.
     APART = auto()
-    """An element that ends a block, and that has texts of its own, such as a paragraph."""
+    # An element that ends a block and stays as it is.
     APART_KEPT = auto()
-    """An element that ends a block and stays as it is."""
 
 
+# Largest number of nested elements around a whole text that stay in place without tags in the HTML
+# that is sent for translation. If more elements surround the text, the inner ones get tags.
 MAX_DEPTH = 10
-"""Largest number of nested elements around a whole text that stay in place without tags.
 
-The tags are those of the HTML that is sent for translation. If more elements surround the text, the
-inner ones get tags.
-"""
-
+# The attribute that says whether white space is part of a text.
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-"""The attribute that says whether white space is part of a text."""
 
 FORMS = {Role.KEPT: Form.KEPT, Role.WORDS: Form.WORDS}
 SEPARATE = (Role.APART, Role.APART_KEPT)
+
+# Roles of inline elements whose words belong to the text around them.
 SURROUNDING = (Role.WORDS, Role.PLAIN)
-"""Roles of inline elements whose words belong to the text around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +73,14 @@ class Place:
     part: Literal["text", "tail"] = "text"
 
     def get(self) -> str:
-        """Returns the string."""
         return getattr(self.element, self.part) or ""
 
     def set(self, text: str) -> None:
-        """Changes the string."""
         setattr(self.element, self.part, text)
 
 
 class BlockReader:
-    """Finds the blocks of a tree.
-
-    Args:
-        role_of: Returns the role of an element.
-    """
+    """Finds the blocks of a tree. `role_of` returns the role of an element."""
 
     def __init__(self, role_of: Callable[[Element], Role]) -> None:
         self.role_of = role_of
@@ -141,9 +127,7 @@ class BlockReader:
     def _blocks(self, first: Place, children: list[Element]) -> Iterator[Block]:
         """Yields the block of adjacent elements, then the blocks of the ASIDE elements in them.
 
-        Args:
-            first: String before the elements.
-            children: Elements next to each other, with their tails.
+        `first` is the string before the elements, which have their tails.
         """
         yield from self._block(first, children)
         for aside in self._asides(children):
@@ -264,15 +248,10 @@ def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -
 
 
 def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequence[Node]) -> None:
-    """Inserts nodes into an element.
+    """Inserts nodes into an element before `following`, or at the end if `following` is None.
 
-    The function takes linear time, because it does not look up children by index.
-
-    Args:
-        owner: The element.
-        following: The nodes are inserted before this child; with None, they go to the end.
-        last: String before the nodes. Its content is replaced.
-        nodes: Strings and inline elements, in order.
+    The function takes linear time, because it does not look up children by index. The content of
+    `last`, the string before the nodes, is replaced.
     """
     last.set("")
     for node in nodes:

@@ -1,15 +1,24 @@
-"""Reads Markdown (.md): its paragraphs, headings, list items, quotes and cells of tables.
+"""Reads plain text (.txt) and Markdown (.md).
 
-Front matter, code, HTML blocks, horizontal rules and link definitions are not translated. The
-Markdown marks inside a paragraph, such as emphasis and links, belong to its text.
+In plain text, a wrapped paragraph is one text; any other line is a text of its own. In Markdown,
+the paragraphs, headings, list items, quotes and cells of tables are texts. Front matter, code, HTML
+blocks, horizontal rules and link definitions are not translated. The Markdown marks inside a
+paragraph, such as emphasis and links, belong to its text.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
 
-from service.documents.base import decode
-from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
-from service.text.letters import has_letters
+from service.documents.base import Line, Passage, PassageDocument, decode, joined, lines_of
+from service.text.letters import UNSPACED, has_letters
+
+# Smallest length, in characters, of the longest line of a wrapped paragraph. A paragraph whose
+# lines are all shorter is a verse or a list.
+MIN_WRAPPED_WIDTH = 40
+
+_END = re.compile(r"[.!?:;。！？…][\"'”’)\]」』）】》]*$")
+_FIRST_WORD = re.compile(rf"[{UNSPACED}]|\S+")
 
 _FENCE = re.compile(r"(?:[>\s]++|[-*+] |\d++[.)] )*+(`{3,}+(?!.*`)|~{3,})")
 _MARKER = re.compile(
@@ -22,26 +31,55 @@ _KEPT = re.compile(
     r"|\[[^\]^][^\]]*\]:"  # link definitions
 )
 _HTML = re.compile(r"<[!?/a-zA-Z]")
-_RAW = re.compile(r"<(?:(pre|script|style|textarea)\b|!--)", re.IGNORECASE)
-"""Start of an HTML block that may contain blank lines."""
 
+# Start of an HTML block that may contain blank lines.
+_RAW = re.compile(r"<(?:(pre|script|style|textarea)\b|!--)", re.IGNORECASE)
+
+# The delimiter row of a table, which follows the header row.
 _DELIMITERS = re.compile(r"\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)++\|?")
-"""The delimiter row of a table, which follows the header row."""
 
 _CELL_BORDER = re.compile(r"(?<!\\)(\|)")
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
 _CODE_INDENT = 4
 
 
-def read_markdown(data: bytes) -> PassageDocument:
-    """Reads a Markdown file.
+def read_text(data: bytes) -> PassageDocument:
+    """Reads a text file; blank lines and indents are kept."""
+    mark, text = decode(data)
+    return PassageDocument([mark, *_paragraphs(lines_of(text))])
 
-    Raises:
-        DocumentError: The file is not UTF-8.
+
+def _paragraphs(lines: Sequence[Line]) -> Iterator[str | Passage]:
+    for has_content, group in groupby(lines, key=lambda line: bool(line.content)):
+        paragraph = list(group)
+        if has_content and _is_wrapped(paragraph):
+            yield joined(paragraph)
+        else:
+            for line in paragraph:
+                yield joined([line]) if has_letters(line.content) else str(line)
+
+
+def _is_wrapped(lines: Sequence[Line]) -> bool:
+    """Reports whether an editor has probably broken the lines of a paragraph at a fixed width.
+
+    The longest line gives the width. The first word of each line must not fit at the end of the
+    line before. Two lines are not a wrapped paragraph if the first line ends with a mark such as a
+    full stop or a colon. A comma does not count. In scripts without spaces, each letter is a word.
     """
-    text = decode(data, marks="|")
-    mark = "\ufeff" if text.startswith("\ufeff") else ""
-    lines = lines_of(text[len(mark) :])
+    contents = [line.content for line in lines]
+    width = max(map(len, contents))
+    if len(lines) < 2 or width < MIN_WRAPPED_WIDTH:
+        return False
+    if len(lines) == 2 and _END.search(contents[0]):
+        return False
+    firsts = [found[0] if (found := _FIRST_WORD.search(line)) else "" for line in contents]
+    pairs = zip(contents[:-1], firsts[1:], strict=True)
+    return all(len(line) + 1 + len(word) > width for line, word in pairs)
+
+
+def read_markdown(data: bytes) -> PassageDocument:
+    mark, text = decode(data, marks="|")
+    lines = lines_of(text)
     front = _end_of_front_matter(lines)
     return PassageDocument([mark, *map(str, lines[:front]), *_Reader().read(lines[front:])])
 
@@ -85,9 +123,7 @@ class _Reader:
             return self._is_html(line)
         if self._is_code(line) or self._is_html(line):
             return True
-        if not line.content:
-            return True
-        if _KEPT.match(line.content) is not None:
+        if not line.content or _KEPT.match(line.content):
             return True
         if len(line.prefix.expandtabs()) < _CODE_INDENT or self.paragraph:
             return False
@@ -96,18 +132,14 @@ class _Reader:
     def _is_code(self, line: Line) -> bool:
         """Reports whether a line belongs to fenced code, and records the open fence."""
         match = _FENCE.match(line.prefix + line.content)
-        if self.fence:
-            closing = line.content.lstrip("> ").rstrip()
-            if (
-                match
-                and closing == self.fence[0] * len(closing)
-                and len(closing) >= len(self.fence)
-            ):
-                self.fence = ""
-            return True
-        if match:
-            self.fence = match[1]
-        return match is not None
+        if not self.fence:
+            self.fence = match[1] if match else ""
+            return match is not None
+        closing = line.content.lstrip("> ").rstrip()
+        is_mark = closing == self.fence[0] * len(closing)
+        if match and is_mark and len(closing) >= len(self.fence):
+            self.fence = ""
+        return True
 
     def _is_html(self, line: Line) -> bool:
         """Reports whether a line belongs to a block of HTML.
@@ -132,21 +164,18 @@ class _Reader:
             if marker.strip(">\t ") or not self.paragraph:
                 yield from self._flush()
             self.is_list = bool(marker.strip("># \t")) or (self.is_list and bool(line.prefix))
-        content = line.content[len(marker) :]
-        suffix = line.suffix
-        kept = (
-            _without_closing_marks(content)
-            if "#" in marker
-            else content.removesuffix("\\").rstrip()
+        source = line.content[len(marker) :]
+        is_heading = "#" in marker
+        content = (
+            _without_closing_marks(source) if is_heading else source.removesuffix("\\").rstrip()
         )
-        content, suffix = kept, content[len(kept) :] + suffix
+        suffix = source[len(content) :] + line.suffix
         if not content:  # a marker alone ends a paragraph, as an empty line does
             yield from self._flush()
             yield line.prefix + marker + suffix
             return
-        is_broken = suffix.startswith("  ") or suffix.lstrip().startswith("\\")
         self.paragraph.append(Line(line.prefix + marker, content, suffix))
-        if is_broken or "#" in marker:
+        if is_heading or suffix.startswith("  ") or suffix.lstrip().startswith("\\"):
             yield from self._flush()
 
     def _flush(self) -> Iterator[str | Passage]:
@@ -167,11 +196,12 @@ def _without_closing_marks(heading: str) -> str:
 def _table_rows(lines: Sequence[Line]) -> set[int]:
     """Returns the indices of the lines in tables whose rows need not begin with `|`."""
     rows: set[int] = set()
-    for number, line in enumerate(lines):
-        has_head = number > 0 and "|" in lines[number - 1].content
-        if has_head and "|" in line.content and _DELIMITERS.fullmatch(line.content):
+    for number, (head, line) in enumerate(pairwise(lines), 1):
+        if "|" not in line.content:
+            continue
+        if "|" in head.content and _DELIMITERS.fullmatch(line.content):
             rows |= {number - 1, number}
-        elif number - 1 in rows and "|" in line.content:
+        elif number - 1 in rows:
             rows.add(number)
     return rows
 

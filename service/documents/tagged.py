@@ -7,42 +7,147 @@ id, stands for a line break.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from html import escape
+from html import escape, unescape
 from itertools import count, groupby
-from typing import Any
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from lxml import etree, html
-
-from service.text.html.elements import new_parser, parse_fragment, without_controls
+from service.text.html_text import VOID, unescaped, without_controls
 from service.text.letters import has_letters
 
-MAX_UNITS = 500
-"""Largest number of inline elements in a text.
+T = TypeVar("T")
 
-The time to place the elements in a translation grows faster than their number.
-"""
+# An element of lxml, which has no type hints.
+Element = Any
+
+# Largest number of inline elements in a text. The time to place the elements in a translation grows
+# faster than their number.
+MAX_UNITS = 500
 
 LINE_BREAK = "<br>"
 _LINE_BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_TAGS = re.compile(r"<[^>]*>")
 _WORD = re.compile(r"\S+")
-_NOT_SHOWN = ("script", "style")
+
+_VALUE = r"""=\s*+(?:"[^"]*+"|'[^']*+')"""
+
+# Any piece of HTML. A comment extends to the end of the text if it is not closed.
+# Source: HTML, section 13.2.5 (tokenization).
+_PIECE = re.compile(
+    rf"""
+      (?P<text> (?: [^<]++ | <(?![a-z/!?]) )++ )
+    | (?P<comment> <!--(?:-?>|.*?(?:--!?>|\Z)) | <(?!!doctype)[!?][^>]*+> | </(?![a-z])[^>]*+> )
+    | (?P<tag> <(?P<slash>/?)(?P<name>[a-z][^\s/>]*+)
+        (?P<attributes>(?: [^>"'=]++ | {_VALUE} | [="'] )*+)> )
+    | (?P<other> <!doctype[^>]*+> | <.*+ )
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_SCRIPT_END = {name: re.compile(rf"</{name}\b|\Z", re.IGNORECASE) for name in ("script", "style")}
+_ATTRIBUTE = re.compile(
+    r"""([^\s/>="'][^\s/>=]*+)(?:\s*+=[\s=]*+(?:"([^"]*+)"|'([^']*+)'|([^>\s"']\S*+)?))?"""
+)
+
+
+PieceKind = Literal["text", "comment", "start", "single", "end", "other"]
+
+
+class Piece(NamedTuple):
+    """A piece of HTML.
+
+    Attributes:
+        kind: A "comment" may also be a processing instruction. A "single" is a tag without content.
+            "other" is a document type, or a tag that is not closed, with the rest of the text.
+        source: Its characters; those of a script and a style sheet belong to its start tag.
+        name: Name of the tag in lower case.
+    """
+
+    kind: PieceKind
+    source: str
+    name: str = ""
+    attributes: str = ""
+
+    def attribute_values(self) -> dict[str, str | None]:
+        """Returns the attributes of a start tag by name, in lower case."""
+        found = _ATTRIBUTE.findall(self.attributes)
+        return {name.lower(): unescaped("".join(values)) for name, *values in reversed(found)}
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """Cuts HTML, which may be malformed, into pieces. The pieces, joined, equal the text."""
+    place = 0
+    kind: PieceKind
+    while match := _PIECE.match(text, place):
+        end = match.end()
+        if match["tag"] is None:
+            kind = "text" if match["text"] else "comment" if match["comment"] else "other"
+            yield Piece(kind, match[0])
+        else:
+            name, attributes = match["name"].lower(), match["attributes"]
+            is_single = name in VOID or _is_single(attributes)
+            kind = "end" if match["slash"] else "single" if is_single else "start"
+            if (
+                kind == "start"
+                and name in _SCRIPT_END
+                and (found := _SCRIPT_END[name].search(text, end))
+            ):
+                end = found.start()
+            yield Piece(kind, text[place:end], name, attributes)
+        place = end
+
+
+def _is_single(attributes: str) -> bool:
+    """Reports whether a tag ends with a slash that is no part of a value, as `<b class=a/>`."""
+    if not attributes.endswith("/"):
+        return False
+    _, equals, value = re.sub(_VALUE, " ", attributes).rpartition("=")
+    return not equals or len(value.split()) != 1
+
+
+class OpenElements(Generic[T]):
+    """The elements around a place in HTML, each with a value.
+
+    Attributes:
+        inner: Value of the innermost element; `outside` if there is none.
+    """
+
+    def __init__(self, outside: T) -> None:
+        self._stack = [("", outside)]
+        self._numbers: Counter[str] = Counter()
+
+    @property
+    def inner(self) -> T:
+        return self._stack[-1][1]
+
+    @property
+    def name(self) -> str:
+        return self._stack[-1][0]
+
+    def begin(self, name: str, value: T) -> None:
+        self._stack.append((name, value))
+        self._numbers[name] += 1
+
+    def end(self, name: str) -> None:
+        """Closes the innermost element with a name, if there is one, and all elements inside it."""
+        closed = "" if self._numbers[name] else name
+        while closed != name:
+            closed, _ = self._stack.pop()
+            self._numbers[closed] -= 1
 
 
 class Form(Enum):
     """The kind of an inline element; the value is its tag in the HTML."""
 
+    # An element with words to translate.
     WORDS = "span"
-    """An element with words to translate."""
+    # An element without words, such as a footnote reference.
     EMPTY = "img"
-    """An element without words, such as a footnote reference."""
+    # An element whose words stay as they are. The sentence is translated as if a single word stood
+    # in the place of the element.
     KEPT = "code"
-    """An element whose words stay as they are.
-
-    The sentence is translated as if a single word stood in the place of the element.
-    """
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +155,6 @@ class Unit:
     """An inline element.
 
     Attributes:
-        form: Form of the element in the text.
         source: The element in the document, as the format represents it.
         children: Words and elements inside this element. Only the form WORDS has children.
         is_ordered: Whether the element must keep its order among the ordered elements beside it.
@@ -64,7 +168,6 @@ class Unit:
 
 
 Node = str | Unit
-"""A part of a text: words, or an inline element."""
 
 
 class TaggedText:
@@ -95,29 +198,25 @@ class TaggedText:
             self.html = self.html.replace("\n", LINE_BREAK)
 
     def tree_of(self, translation: str) -> list[Node]:
-        """Returns a translation as a tree, without the white space in `before` and `after`."""
+        """Returns a translation, which is HTML, as a tree without `before` and `after`.
+
+        The tree has all words of the translation. It has each element of the source exactly once,
+        inside the same element as in the source. Other tags are left out.
+        """
         if self.keeps_lines:
             translation = _LINE_BREAKS.sub("\n", translation)
-        return from_html(translation, self.nodes)
+        return _Reader(self.nodes).read(without_controls(translation))
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a document that is translated as a whole.
-
-    Attributes:
-        text: The text of the piece.
-        place: Writes a translated tree into the document.
-    """
+    """A piece of a document that is translated as a whole. `place` writes a translated tree."""
 
     text: TaggedText
     place: Callable[[list[Node]], None]
 
     def set(self, translation: str) -> None:
-        """Writes a translation, which is HTML.
-
-        If the translation equals the HTML of the text, the document does not change.
-        """
+        """Writes a translation, which is HTML. The document keeps a text that does not change."""
         if translation != self.text.html:
             text = self.text
             self.place(joined([text.before, *text.tree_of(translation), text.after]))
@@ -142,6 +241,11 @@ def joined(nodes: Sequence[Node]) -> list[Node]:
 def words_of(nodes: Sequence[Node]) -> str:
     """Returns the words of a tree, without tags."""
     return "".join(node if isinstance(node, str) else words_of(node.children) for node in nodes)
+
+
+def is_translated(nodes: Sequence[Node]) -> bool:
+    """Reports whether a text has words to translate."""
+    return has_letters(words_of(nodes))
 
 
 def units_of(nodes: Sequence[Node]) -> Iterator[Unit]:
@@ -170,28 +274,13 @@ def to_html(nodes: Sequence[Node]) -> str:
     return "".join(parts(nodes))
 
 
-def from_html(translation: str, nodes: Sequence[Node]) -> list[Node]:
-    """Returns a translation as a tree.
-
-    The tree has all words of the translation. It has each element of the source exactly once,
-    inside the same element as in the source. Other tags are left out.
-
-    Args:
-        translation: HTML, which may be malformed.
-        nodes: The source.
-    """
-    return _Reader(nodes).read(translation)
+def plain_text(html: str) -> str:
+    """Returns the words of the HTML of a `TaggedText`."""
+    return unescape(_TAGS.sub("", html.replace(LINE_BREAK, " ")))
 
 
-@dataclass(slots=True)
-class _Origin:
-    """An element of the source.
-
-    Attributes:
-        unit: The element.
-        parent: The element around `unit`; None if no element is around `unit`.
-        number: Id of the element in the HTML, from 1.
-    """
+class _Origin(NamedTuple):
+    """An element of the source, the element around it, and its id in the HTML, from 1."""
 
     unit: Unit
     parent: Unit | None
@@ -199,15 +288,16 @@ class _Origin:
 
 
 class _Reader:
-    """Reads the translation of one text.
-
-    Args:
-        nodes: The source.
-    """
+    """Reads the translation of one text, whose source are the given nodes."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
-        parents = {child: unit for unit in units_of(nodes) for child in _units(unit.children)}
+        parents = {
+            child: unit
+            for unit in units_of(nodes)
+            for child in unit.children
+            if isinstance(child, Unit)
+        }
         self.origins = [
             _Origin(unit, parents.get(unit), number)
             for number, unit in enumerate(units_of(nodes), 1)
@@ -218,23 +308,20 @@ class _Reader:
 
     def read(self, translation: str) -> list[Node]:
         """Returns the translation as a tree."""
-        root = _parsed(translation)
-        open_: list[tuple[Any, Unit | None]] = [(root, None)]
-        for event, element in etree.iterwalk(root, events=("start", "end", "comment", "pi")):
-            inside = self._children(open_[-1][1])
-            if event == "start":
-                origin = self._claim(element, open_[-1][1])
+        around: OpenElements[Unit | None] = OpenElements(None)
+        for piece in pieces(translation):
+            if piece.kind == "text":
+                self._children(around.inner).append(unescaped(piece.source))
+            elif piece.kind == "end":
+                around.end(piece.name)
+            elif piece.name:
+                origin = self._claim(piece, around.inner)
+                inner = around.inner
                 if origin is not None:
-                    inside.append(self._new(origin))
-                    if origin.unit.form is Form.WORDS:
-                        open_.append((element, origin.unit))
-                        inside = self._children(origin.unit)
-                inside.append("" if element.tag in _NOT_SHOWN else element.text or "")
-                continue
-            if element is open_[-1][0]:
-                open_.pop()
-            if element is not root:
-                self._children(open_[-1][1] if open_ else None).append(element.tail or "")
+                    self._children(inner).append(self._new(origin))
+                    inner = origin.unit if origin.unit.form is Form.WORDS else inner
+                if piece.kind == "start":
+                    around.begin(piece.name, inner)
         for origin in self.origins:
             if origin.unit not in self.found:
                 self._add_missing(origin)
@@ -245,16 +332,16 @@ class _Reader:
         """Returns the nodes of a translated element, or the nodes outside all elements."""
         return self.top if unit is None else self.found[unit].children
 
-    def _claim(self, element: Any, parent: Unit | None) -> _Origin | None:
+    def _claim(self, tag: Piece, parent: Unit | None) -> _Origin | None:
         """Returns the source element of a translated element; None if its tag must be left out.
 
         A tag is left out if its id or name is wrong, or if the element was found before. A tag is
         also left out if it is not inside the same element as in the source.
         """
-        origin = self.by_id.get(element.get("id", ""))
+        origin = self.by_id.get(tag.attribute_values().get("id") or "")
         if origin is None or origin.unit in self.found or origin.parent is not parent:
             return None
-        return origin if element.tag == origin.unit.form.value else None
+        return origin if tag.name == origin.unit.form.value else None
 
     def _new(self, origin: _Origin) -> Unit:
         self.found[origin.unit] = new = replace(origin.unit, children=[])
@@ -282,18 +369,15 @@ class _Reader:
 
     def _tidy(self) -> None:
         """Joins strings, and restores the order of ordered elements."""
-        numbers = {id(self.found[each.unit]): each.number for each in self.origins}
+        numbers = {self.found[each.unit]: each.number for each in self.origins}
         for nodes in (self.top, *(unit.children for unit in self.found.values())):
             nodes[:] = joined(nodes)
-            places = [n for n, each in enumerate(nodes) if not isinstance(each, str)]
-            places = [n for n in places if nodes[n].is_ordered]  # type: ignore[union-attr]
-            ordered = sorted((nodes[n] for n in places), key=lambda each: numbers[id(each)])
-            for place, node in zip(places, ordered, strict=True):
-                nodes[place] = node
-
-
-def _units(nodes: Sequence[Node]) -> Iterator[Unit]:
-    return (node for node in nodes if isinstance(node, Unit))
+            ordered = [each for each in nodes if isinstance(each, Unit) and each.is_ordered]
+            remaining = iter(sorted(ordered, key=numbers.__getitem__))
+            nodes[:] = [
+                next(remaining) if isinstance(each, Unit) and each.is_ordered else each
+                for each in nodes
+            ]
 
 
 def _likely_words(
@@ -316,47 +400,24 @@ def _likely_words(
     texts = [(n, node) for n, node in enumerate(nodes) if isinstance(node, str) and node.strip()]
     if not texts:
         return None
-    words = words_of([unit]).strip()
-    same = re.compile(rf"(?<!\w){re.escape(words)}(?!\w)")
+    own = words_of([unit])
+    same = re.compile(rf"(?<!\w){re.escape(own.strip())}(?!\w)")
     exact = [(n, *match.span()) for n, text in texts for match in same.finditer(text)]
-    if len(exact) == 1 and words:
+    if len(exact) == 1 and own.strip():
         return exact[0]
+    length, total = max(1, len(words_of(source))), len(words_of(nodes))
     before = len(words_of(source[: source.index(unit)]))
-    middle = (before + len(words_of([unit])) / 2) / max(1, len(words_of(source)))
-    size = len(words_of([unit])) / max(1, len(words_of(source)))
-    total = len(words_of(nodes))
-    wanted = middle * total
+    wanted, size = (before + len(own) / 2) / length * total, len(own) / length * total
     starts = [len(words_of(nodes[:n])) for n, _ in texts]
     best = min(range(len(texts)), key=lambda n: _distance(wanted, starts[n], len(texts[n][1])))
     number, text = texts[best]
-    first, last = (wanted - starts[best] + side * size * total / 2 for side in (-1, 1))
+    first, last = (wanted - starts[best] + side * size / 2 for side in (-1, 1))
     spans = [match.span() for match in _WORD.finditer(text)]
     inside = [span for span in spans if first <= sum(span) / 2 <= last]
-    nearest = min(spans, key=lambda span: abs(sum(span) / 2 - (first + last) / 2))
-    chosen = inside or [nearest]
+    chosen = inside or [min(spans, key=lambda span: abs(sum(span) / 2 - (first + last) / 2))]
     return number, chosen[0][0], chosen[-1][1]
 
 
 def _distance(place: float, start: int, length: int) -> float:
     """Returns the distance of a place from a string; 0 if the place is in the string."""
     return max(start - place, place - start - length, 0)
-
-
-def is_translated(nodes: Sequence[Node]) -> bool:
-    """Reports whether a text has words to translate."""
-    return has_letters(words_of(nodes))
-
-
-def _parsed(text: str) -> Any:
-    """Returns an element with the content of a text in HTML.
-
-    A text that the parser refuses becomes the text of the element. Elements that are nested more
-    than about 2,000 levels deep are left out.
-    """
-    text = without_controls(text)
-    try:
-        return parse_fragment(text, new_parser())
-    except (etree.ParserError, etree.XMLSyntaxError):
-        refused = html.Element("div")
-        refused.text = text
-        return refused

@@ -1,82 +1,116 @@
-"""Groups the tokens of an HTML page into passages and kept strings.
+"""Reads HTML (.html) documents.
 
-A passage is a text to translate. A block is a sequence of texts and inline elements, such as a
-paragraph. Usually a block is one passage.
+The text of a page is translated. All other characters are kept, except for the value of a `lang`
+attribute in the root element, which becomes the target language. Parsers such as `lxml` and
+`html5lib` would write the page with other quotes, other entities and added elements.
+
+A block is a sequence of texts and inline elements, such as a paragraph. Usually a block is one
+passage: a text to translate.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 
-from service.documents.base import split_margins
-from service.documents.markup.tagged import (
+from service.documents.base import Passage, PassageDocument, decode
+from service.documents.tagged import (
     MAX_UNITS,
     Form,
     Node,
+    OpenElements,
+    Piece,
     TaggedText,
     Unit,
     is_translated,
+    pieces,
     units_of,
     words_of,
 )
-from service.documents.plain.passages import Passage
-from service.text.html.elements import unescaped
+from service.text.html_text import INLINE, is_untranslated, unescaped
+from service.text.letters import split_margins
+from service.text.markup import Kind, Token
 
+# Elements that can be part of a sentence, and whose content is not translated.
+KEPT_INSIDE = frozenset("code kbd samp var math svg".split())
+
+# Elements that end a sentence, and whose content is not translated.
+KEPT_APART = frozenset("script style pre textarea iframe template".split())
+
+_CLOSED_BY_THE_NEXT = frozenset("p li td th tr dt dd option".split())
+_ROOT_LANGUAGE = re.compile(r"(<html\b[^<>]*?\slang=)([\"']?)[\w-]*\2(?=[\s>/])", re.IGNORECASE)
+_CHARSET = re.compile(r"""<meta\b[^<>]*?charset\s*=\s*["']?([^\s"'/>;]+)""", re.IGNORECASE)
+
+# Number of characters in which a browser searches for the charset of a page.
+CHARSET_CHARS = 1024
+
+# Limits on a block that can become one passage: inline elements around a word, and tokens.
 MAX_DEPTH = 100
-"""Largest number of inline elements around a word, in a block that can become one passage."""
-
 MAX_TOKENS = 2 * MAX_UNITS
-"""Largest number of tokens in a block that can become one passage."""
 
 _WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
 
-
-class Kind(Enum):
-    """The kind of a token."""
-
-    TEXT = auto()
-    OPEN = auto()
-    """Start tag of an inline element."""
-    CLOSE = auto()
-    """End tag of an inline element."""
-    EMPTY = auto()
-    """A comment, a processing instruction, or an inline element without content."""
-    KEPT = auto()
-    """An inline element that stays as it is, with its content."""
-    CONTENT = auto()
-    """A part of a kept element.
-
-    The tokenizer joins this part to the token before it, so `passages` never receives this kind.
-    """
-    APART = auto()
-    """Any other part of a page. It ends a sentence."""
+_KINDS = {"text": Kind.TEXT, "comment": Kind.EMPTY}
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A part of a page.
-
-    Attributes:
-        kind: Its kind.
-        source: Its characters in the page.
-    """
-
-    kind: Kind
-    source: str
-
-
-def passages(tokens: Iterable[Token]) -> list[str | Passage]:
-    """Returns the kept strings and the passages of a page."""
+def read_html(data: bytes) -> PassageDocument:
+    """Reads a page or a fragment of a page; broken nesting is accepted."""
+    page = "".join(decode(data, marks="<"))
+    charset = _CHARSET.search(page, 0, CHARSET_CHARS)
+    has_other_charset = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
+    is_ascii = has_other_charset and page.isascii()  # ASCII bytes mean the same in both charsets
     parts: list[str | Passage] = []
-    for is_apart, group in groupby(tokens, key=lambda token: token.kind is Kind.APART):
+    for is_apart, group in groupby(_tokens(page), key=lambda token: token.kind is Kind.BLOCK):
         if is_apart:
             parts.append(_source(list(group)))
         else:
             parts += _block(list(group))
-    return parts
+    return PassageDocument(parts, _set_language, is_html=True, is_ascii=is_ascii)
+
+
+def is_kept(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Reports whether the content of an element is not translated."""
+    return is_untranslated(attributes) or tag in KEPT_INSIDE or tag in KEPT_APART
+
+
+def is_inside(tag: str) -> bool:
+    """Reports whether an element can be part of a sentence."""
+    return tag in INLINE or tag in KEPT_INSIDE
+
+
+def _tokens(page: str) -> list[Token]:
+    """Cuts a page into tokens. The token of a kept element has its content."""
+    around = OpenElements(False)  # whether the content of the element is kept
+    found: list[tuple[Kind, list[str]]] = []
+    for piece in pieces(page):
+        kind = _kind(piece, around)
+        if kind is None:
+            found[-1][1].append(piece.source)
+        else:
+            found.append((kind, [piece.source]))
+    return [Token(kind, "".join(sources)) for kind, sources in found]
+
+
+def _kind(piece: Piece, around: OpenElements[bool]) -> Kind | None:
+    """Returns the kind of a piece's token; None if the piece is in a kept element."""
+    is_content = around.inner
+    kind = _KINDS.get(piece.kind, Kind.BLOCK)
+    if piece.kind == "single" and is_inside(piece.name):
+        kind = Kind.EMPTY
+    elif piece.kind == "start":
+        is_start_of_kept = is_kept(piece.name, piece.attribute_values())
+        if is_inside(piece.name):
+            kind = Kind.OPAQUE if is_start_of_kept else Kind.OPEN
+        if piece.name in _CLOSED_BY_THE_NEXT and around.name == piece.name:
+            around.end(piece.name)
+        around.begin(piece.name, around.inner or is_start_of_kept)
+    elif piece.kind == "end":
+        is_inner = around.name == piece.name
+        around.end(piece.name)
+        if is_inner and is_inside(piece.name):
+            kind = Kind.CLOSE
+        is_content = is_content if is_inner else around.inner
+    return None if is_content else kind
 
 
 def _source(tokens: Sequence[Token]) -> str:
@@ -128,7 +162,7 @@ def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
     shown = [
         number
         for number, token in enumerate(tokens)
-        if token.kind is Kind.KEPT or (token.kind is Kind.TEXT and token.source.strip())
+        if token.kind is Kind.OPAQUE or (token.kind is Kind.TEXT and token.source.strip())
     ]
     if not shown:
         return 0, 0
@@ -181,7 +215,7 @@ def _nodes(tokens: Sequence[Token], ends: dict[int, int], first: int, last: int)
                 nodes.append(Unit(Form.EMPTY, (_source(tokens[number : end + 1]), "")))
             number = end
         else:
-            form = Form.KEPT if token.kind is Kind.KEPT else Form.EMPTY
+            form = Form.KEPT if token.kind is Kind.OPAQUE else Form.EMPTY
             nodes.append(Unit(form, (token.source, "")))
         number += 1
     return nodes
@@ -197,3 +231,10 @@ def _written(nodes: Sequence[Node]) -> str:
             before, after = node.source
             parts += (before, _written(node.children), after)
     return "".join(parts)
+
+
+def _set_language(written: str, language: str) -> str:
+    """Writes the language into the `lang` attribute of the root element, if it has one."""
+    return _ROOT_LANGUAGE.sub(
+        lambda match: f"{match[1]}{match[2]}{language}{match[2]}", written, count=1
+    )

@@ -10,31 +10,24 @@ import re
 from copy import deepcopy
 
 from service.documents.base import DocumentError
-from service.documents.markup.inline import SPACE, BlockReader, Element, Role
-from service.documents.markup.tagged import Block
-from service.documents.markup.xml import XmlDocument, XmlParser, local_name
+from service.documents.inline import SPACE, BlockReader, Role
+from service.documents.tagged import Block, Element
+from service.documents.xml_files import XmlDocument, XmlParser, local_name
 
+# Inline elements without words. An element contains a code, such as a tag of another format, or is
+# empty and only stands for a code.
 NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
-"""Inline elements without words. An element contains a code, such as a tag of another format.
 
-Some elements are empty, and only stand for a code.
-"""
-
+# Elements of NATIVE that mark where formatting starts or ends.
 PAIRED = frozenset("bpt ept it bx ex sc ec sm em".split())
-"""Elements of NATIVE that mark where formatting starts or ends."""
 
 _PLACEHOLDER = re.compile(r"\s*[{$%#@]")
 
+# States in which a target is translated even if it already has a text.
 OPEN_STATES = frozenset(("new", "initial", "needs-translation"))
-"""States in which a target is translated even if it already has a text."""
 
 
 def read_xliff(data: bytes) -> XmlDocument:
-    """Reads an XLIFF file.
-
-    Raises:
-        DocumentError: The file is not XLIFF 1 or 2.
-    """
     root = XmlParser().parse(data, "the file")
     version = root.get("version", "")
     if local_name(root) != "xliff" or version[:2] not in ("1.", "2."):
@@ -51,13 +44,13 @@ def read_xliff(data: bytes) -> XmlDocument:
 def _role(element: Element) -> Role:
     """Returns the role of an element inside a source or a target."""
     name = local_name(element)
-    if name in NATIVE and _is_placeholder(element):
-        return Role.KEPT
+    if name in NATIVE:
+        if _is_placeholder(element):
+            return Role.KEPT
+        return Role.MARK if name in PAIRED else Role.EMPTY
     is_protected = element.get("mtype") == "protected" or element.get("translate") == "no"
     if name == "mrk" and is_protected:
         return Role.KEPT
-    if name in NATIVE:
-        return Role.MARK if name in PAIRED else Role.EMPTY
     return Role.APART if name == "sub" else Role.WORDS
 
 
@@ -68,12 +61,7 @@ def _is_placeholder(element: Element) -> bool:
 
 
 def _is_translatable(unit: Element) -> bool:
-    """Reports whether a unit may be translated.
-
-    The attribute `translate` of the unit decides. If the unit does not have the attribute, the
-    nearest ancestor with the attribute decides. Without such an ancestor, the unit may be
-    translated.
-    """
+    """Reports whether the nearest attribute `translate`, if there is one, allows a translation."""
     nearest = unit
     while nearest is not None and nearest.get("translate") is None:
         nearest = nearest.getparent()
@@ -105,16 +93,11 @@ def _new_target(unit: Element) -> Element | None:
     target.text = source.text
     for child in source:
         target.append(deepcopy(child))
-    _set_state(unit, target)
-    return target
-
-
-def _set_state(unit: Element, target: Element) -> None:
-    """Marks a translation: in XLIFF 2 as translated, and in XLIFF 1 as in need of a review."""
     if local_name(unit) == "segment":
         unit.set("state", "translated")
     else:
         target.set("state", "needs-review-translation")
+    return target
 
 
 def _set_language(root: Element, language: str) -> None:

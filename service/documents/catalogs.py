@@ -1,0 +1,163 @@
+"""Catalogues of messages: JSON files of user interfaces (.json), and gettext (.po).
+
+In JSON, string values are translated, and keys are kept. In gettext, an empty msgstr gets the
+translation of its msgid. An entry with several plural forms stays as it is if one of the forms
+already has a translation. Everything else is kept byte for byte; in the header of gettext, the
+language changes. Babel would change line breaks and drop previous messages (`#|`), so a version
+control system would show a change in every entry.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from babel.messages.pofile import PoFileError, escape, unescape
+
+from service.documents.base import DocumentError, Line, Passage, PassageDocument, decode, lines_of
+from service.text.letters import has_letters, split_margins
+
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+_KEY = re.compile(r"\s*:")
+_NO_TEXT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|mailto:|data:)\S*|#[0-9a-fA-F]{3,8}")
+
+# Half of a character, as in `"\ud83d"`; no model reads it.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{1,3})\])?\s*(?=\")")
+_LANGUAGE = re.compile(r'^"Language: ?[\w@-]*(\\n")', re.MULTILINE)
+
+
+def read_json(data: bytes) -> PassageDocument:
+    """Reads a JSON file; its layout, keys, numbers, URLs and colour codes are kept."""
+    mark, text = decode(data, marks=",[{")
+    try:
+        json.loads(text, parse_int=str)  # int() refuses numbers of more than 4,300 digits
+    except json.JSONDecodeError as error:
+        raise DocumentError(
+            f"the file is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise DocumentError("the lists and objects of the file are nested too deep") from None
+    return PassageDocument([mark, *_json_parts(text)])
+
+
+def _json_parts(text: str) -> Iterator[str | Passage]:
+    """Yields the parts of valid JSON, which has quotation marks only around and in its strings."""
+    begin = 0
+    for match in _STRING.finditer(text):
+        if _KEY.match(text, match.end()):
+            continue
+        value = json.loads(match[0], strict=False)
+        is_kept = _NO_TEXT.fullmatch(value.strip()) or _SURROGATE.search(value)
+        if is_kept or not has_letters(value):
+            continue
+        yield text[begin : match.start()]
+        yield _json_passage(match[0], value)
+        begin = match.end()
+    yield text[begin:]
+
+
+def _json_passage(source: str, value: str) -> Passage:
+    before, core, after = split_margins(value)
+    is_ascii = "\\u" in source and source.isascii()
+
+    def place(translation: str) -> str:
+        if translation == core:
+            return source
+        return json.dumps(before + translation + after, ensure_ascii=is_ascii)
+
+    return Passage(core, place)
+
+
+@dataclass(slots=True)
+class _Field:
+    """One keyword of gettext with its strings, which may stand on several lines.
+
+    The number is the index of a plural form, as in `msgstr[1]`. Other fields have the number 0.
+    """
+
+    keyword: str
+    number: int
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def value(self) -> str:
+        strings = _STRING.findall("\n".join(line.content for line in self.lines))
+        return "".join(map(unescape, strings))  # Babel's `denormalize` would cut at U+2028
+
+
+def read_po(data: bytes) -> PassageDocument:
+    """Reads a message catalogue."""
+    mark, text = decode(data)
+    entry: list[_Field] = []
+    parts: list[str | Passage] = [mark]
+    for number, line in enumerate(lines_of(text), 1):
+        content = line.content.removeprefix("\ufeff")  # files may have been joined
+        match = _KEYWORD.match(content)
+        if not match and not content.startswith('"'):
+            parts += _po_parts(entry)
+            entry = []
+            if content and not content.startswith("#"):
+                raise DocumentError(f"line {number} is no line of a gettext catalogue")
+            parts.append(str(line))
+            continue
+        if not _STRING.fullmatch(content, match.end() if match else 0):
+            raise DocumentError(f"line {number} has no complete string of a gettext catalogue")
+        if match:
+            if entry and match[1] in ("msgid", "msgctxt") and entry[-1].keyword == "msgstr":
+                parts += _po_parts(entry)
+                entry = []
+            entry.append(_Field(match[1], int(match[2] or 0)))
+        elif not entry:
+            raise DocumentError(f"line {number} has a string without msgid or msgstr")
+        entry[-1].lines.append(line)
+    document = PassageDocument([*parts, *_po_parts(entry)], _set_language)
+    if not any("msgid" in part for part in document.parts if isinstance(part, str)):
+        raise DocumentError("the file has no msgid; is it another format?")
+    return document
+
+
+def _po_parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
+    """Yields the lines of an entry.
+
+    If all translations of the entry are empty, each of them becomes a passage to translate. A
+    translation whose source has no letters stays empty. If a language has only one plural form, the
+    form is the translation of the plural.
+    """
+    try:
+        sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
+        is_open = not any(each.value for each in entry if each.keyword == "msgstr")
+    except (PoFileError, ValueError, IndexError) as error:
+        raise DocumentError(f"an entry of the catalogue cannot be read: {error}") from None
+    singular = sources.get("msgid", "")
+    plural = sources.get("msgid_plural", singular)
+    has_one_form = sum(each.keyword == "msgstr" for each in entry) == 1
+    for each in entry:
+        source = plural if each.number or has_one_form else singular
+        if each.keyword == "msgstr" and is_open and has_letters(source):
+            _, core, _ = split_margins(source)
+            yield Passage(core, _placed(each, source))
+        else:
+            yield from map(str, each.lines)
+
+
+def _placed(target: _Field, source: str) -> Callable[[str], str]:
+    before, _, after = split_margins(source)
+    first, last = target.lines[0], target.lines[-1]
+    match = _KEYWORD.match(first.content)
+    keyword = match[0] if match else ""
+
+    def place(translation: str) -> str:
+        lines = (before + translation + after).splitlines(keepends=True) or [""]
+        strings = [escape(line) for line in (["", *lines] if len(lines) > 1 else lines)]
+        line_end = first.suffix.strip(" \t") or "\n"
+        return first.prefix + keyword + line_end.join(strings) + last.suffix
+
+    return place
+
+
+def _set_language(written: str, language: str) -> str:
+    """Writes the language into the header of a catalogue, if the header has such a line."""
+    code = language.replace("-", "_")
+    return _LANGUAGE.sub(lambda match: f'"Language: {code}{match[1]}', written, count=1)

@@ -1,1 +1,0 @@
-"""Formats in which every character outside the texts is kept: txt, md, html, srt, vtt, po, json."""

@@ -1,0 +1,239 @@
+"""XML files of documents, and ZIP archives of XML files; the size of both is limited.
+
+The XML parser does not expand entities, load DTDs or use the network.
+"""
+
+import io
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from lxml import etree
+
+from service.documents.base import DocumentError, DocumentTooLargeError
+from service.documents.tagged import Block, Element
+
+# Limits on the XML files of a document together. A node takes up to 400 bytes of memory.
+MAX_XML_BYTES = 32 * 1024 * 1024
+MAX_NODES = 1_000_000
+
+# Code of libxml2's errors for too little memory. Source: libxml2, enum xmlParserErrors.
+NO_MEMORY = 2
+
+# Errors of damaged archives.
+_DAMAGED = (
+    *(BadZipFile, zlib.error, EOFError, NotImplementedError),
+    *(OverflowError, ValueError, OSError),
+)
+
+_METHODS = {9: "deflate64", 12: "bzip2", 14: "LZMA"}
+
+MAX_MEMBERS = 10_000
+MAX_BYTES = 128 * 1024 * 1024
+
+# Largest size of an unpacked archive, as a multiple of the packed size. The limit does not apply to
+# archives of up to FREE_BYTES, because small files of repetitive XML may have a high ratio.
+MAX_RATIO = 200
+FREE_BYTES = 16 * 1024 * 1024
+
+CHUNK_BYTES = 256 * 1024
+
+
+class XmlParser:
+    """Parses the XML files of one document, which have their limits together."""
+
+    def __init__(self) -> None:
+        self.num_bytes = self.num_nodes = 0
+
+    def parse(self, data: bytes, name: str) -> Element:
+        """Returns the root of an XML file. `name` is for error messages."""
+        self._count(data, name)
+        parser = etree.XMLParser(
+            resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False
+        )
+        try:
+            root = etree.fromstring(data, parser)
+        except (etree.XMLSyntaxError, ValueError) as error:
+            if getattr(error, "code", None) == NO_MEMORY:
+                raise MemoryError from None
+            raise DocumentError(f"{name} is not well-formed XML: {error}") from None
+        dtd = root.getroottree().docinfo.internalDTD
+        if dtd is not None and any(True for _ in dtd.iterentities()):
+            raise DocumentError(f"{name} declares XML entities, which are not read; remove them")
+        return root
+
+    def _count(self, data: bytes, name: str) -> None:
+        """Adds a file to the sums, before the file is parsed.
+
+        In UTF-8 and UTF-16, each element, comment and instruction has the byte `<`, and each
+        attribute has the byte `=`.
+        """
+        self.num_bytes += len(data)
+        end_tags = data.count(b"</") + data.count(b"<\0/")
+        self.num_nodes += data.count(b"<") - end_tags + data.count(b"=")
+        for number, limit, unit in (
+            (self.num_bytes, MAX_XML_BYTES, "bytes"),
+            (self.num_nodes, MAX_NODES, "elements and attributes"),
+        ):
+            if number > limit:
+                raise DocumentTooLargeError(
+                    f"the XML of the document has {number} {unit} up to {name}; the limit is "
+                    f"{limit}. Split the document"
+                )
+
+
+def local_name(element: Element) -> str:
+    """Returns the name of an element without its namespace.
+
+    The result is "" for a comment, an entity or a processing instruction.
+    """
+    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+
+
+class XmlDocument:
+    """An XML file with blocks to translate, in the order of the file. Their texts are HTML.
+
+    `set_language` writes the code of the target language into the tree; it is None if the format
+    has no place for the code.
+    """
+
+    is_html = True
+
+    def __init__(
+        self,
+        root: Element,
+        blocks: Sequence[Block],
+        set_language: Callable[[Element, str], None] | None = None,
+    ) -> None:
+        self.root = root
+        self.blocks = blocks
+        self.set_language = set_language
+
+    def texts(self) -> list[str]:
+        return [block.text.html for block in self.blocks]
+
+    def write(self, translations: Sequence[str], language: str) -> bytes:
+        """Returns the file with the translations, in its original encoding."""
+        for block, translation in zip(self.blocks, translations, strict=True):
+            block.set(translation)
+        if language and self.set_language is not None:
+            self.set_language(self.root, language)
+        tree = self.root.getroottree()
+        info = tree.docinfo
+        written: bytes = etree.tostring(
+            tree,
+            encoding=info.encoding or "UTF-8",
+            xml_declaration=True,
+            standalone=info.standalone,
+        )
+        return written
+
+
+class Member(NamedTuple):
+    """One file of an archive."""
+
+    info: ZipInfo
+    data: bytes
+
+
+def read_archive(data: bytes) -> dict[str, Member]:
+    """Returns the files of an archive by name, in the order of the archive.
+
+    All limits are checked before the archive is unpacked. The size is checked again during the
+    unpacking, because the headers of an archive may state wrong sizes.
+    """
+    try:
+        with ZipFile(io.BytesIO(data)) as archive:
+            return _unpack(archive, len(data))
+    except _DAMAGED as error:
+        raise DocumentError(f"the archive is damaged: {error}; save the document again") from None
+
+
+def _unpack(archive: ZipFile, packed_bytes: int) -> dict[str, Member]:
+    infos = archive.infolist()
+    if len(infos) > MAX_MEMBERS:
+        raise DocumentTooLargeError(
+            f"the archive has {len(infos)} files; the limit is {MAX_MEMBERS}"
+        )
+    for info in infos:
+        _check_method(info)
+    _check_size(sum(info.file_size for info in infos), packed_bytes)
+    members: dict[str, Member] = {}
+    total = 0
+    for info in infos:
+        if info.filename in members:
+            raise DocumentError(f"the archive has the file {info.filename[:80]!r} twice")
+        unpacked = bytearray()
+        with archive.open(info) as file:
+            while chunk := file.read(CHUNK_BYTES):
+                unpacked += chunk
+                _check_size(total + len(unpacked), packed_bytes)
+        total += len(unpacked)
+        members[info.filename] = Member(info, bytes(unpacked))
+    return members
+
+
+def _check_method(info: ZipInfo) -> None:
+    """Refuses a file that is encrypted, or packed in another way than documents are.
+
+    `zipfile` unpacks 256 KiB of bzip2 or LZMA at a time, which may give gigabytes.
+    """
+    if info.flag_bits & 1:
+        raise DocumentError("the document is encrypted; remove its password")
+    if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        method = _METHODS.get(info.compress_type, f"method {info.compress_type}")
+        raise DocumentError(
+            f"the archive packs its files with {method}; documents use deflate. Save the document "
+            "again in the program that made it"
+        )
+
+
+def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
+    limit = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * packed_bytes))
+    if unpacked_bytes > limit:
+        raise DocumentTooLargeError(
+            f"the archive has {packed_bytes} bytes, but more than {limit} after unpacking, which "
+            "is the limit; split the document"
+        )
+
+
+class ArchiveDocument:
+    """An archive with XML files to translate.
+
+    Args:
+        members: All files of the archive.
+        names: Names of the files to translate. Names that are not in the archive are left out.
+        read: Reads one file. Its arguments are the content and the name of the file.
+    """
+
+    is_html = True
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        names: Sequence[str],
+        read: Callable[[bytes, str], XmlDocument],
+    ) -> None:
+        self.members = members
+        self.parts = {name: read(members[name].data, name) for name in names if name in members}
+
+    def texts(self) -> list[str]:
+        return [text for part in self.parts.values() for text in part.texts()]
+
+    def write(self, translations: Sequence[str], language: str) -> bytes:
+        """Returns an archive with the same files, in the same order."""
+        changed, begin = {}, 0
+        for name, part in self.parts.items():
+            end = begin + len(part.blocks)
+            changed[name] = part.write(translations[begin:end], language)
+            begin = end
+        output = io.BytesIO()
+        with ZipFile(output, "w") as archive:
+            for name, member in self.members.items():
+                info = ZipInfo(name, member.info.date_time)
+                info.external_attr = member.info.external_attr
+                is_stored = member.info.compress_type == ZIP_STORED
+                info.compress_type = ZIP_STORED if is_stored else ZIP_DEFLATED
+                archive.writestr(info, changed.get(name, member.data))
+        return output.getvalue()

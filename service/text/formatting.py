@@ -1,0 +1,360 @@
+"""Gives translations the case and the final punctuation of their sources.
+
+A model has seen few sentences in ALL CAPS and leaves their words untranslated. The model therefore
+gets such a sentence in lower case with a capital first letter, and its translation is put into
+ALL CAPS. The markers of protected spans are private-use characters, which have no case.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from babel import Locale, UnknownLocaleError
+
+from model.tokenization.tokenizer import Tokenizer
+from service.text.chunking import ChunkedText
+from service.text.protection import FIRST_MARKER
+
+# Words that English Title Case leaves in lower case.
+SMALL_WORDS = frozenset(
+    "a an and as at by for from if in into nor of off on or per the to up via vs with".split()
+)
+
+# Length of the shortest word, except for the first, that gets a capital letter if a translation is
+# put into Title Case. Shorter words are mostly articles and prepositions.
+MIN_TITLE_CHARS = 4
+
+MAX_TITLE_CHARS = 100
+
+# Languages that write every noun with a capital letter.
+NOUN_CAPITALS = ("de", "lb")
+
+# Languages in which the capital letter of i is İ.
+DOTTED = ("az", "tr")
+
+_WORD = re.compile(r"[^\W\d_][\w'’-]*")
+_FIRST = re.compile("[\\w\U000f0000-\U0010fffd]['’\\w-]*")
+
+# Maps each final mark in its plain form to its forms in all scripts.
+FORMS = {
+    ".": ".。．｡।॥۔։።",
+    "?": "?？؟",
+    "!": "!！",
+    ",": ",，、،",
+    ";": ";；؛",
+    ":": ":：",
+    "…": "…",
+    "-": "-–—",
+}
+
+# Characters that may follow the final mark of a sentence.
+CLOSING = "\"'”’»›)]}）」』】"
+
+# Maps a script with marks of its own to a table that replaces plain marks by these marks, or
+# removes them.
+SCRIPTS: Mapping[str, Mapping[int, int | None]] = {
+    "CJK": str.maketrans(".?!,;:", "。？！，；："),
+    "HIRAGANA": str.maketrans(".?!,;:", "。？！、；："),
+    "KATAKANA": str.maketrans(".?!,;:", "。？！、；："),
+    "ARABIC": str.maketrans("?,;", "؟،؛"),
+    "DEVANAGARI": str.maketrans(".", "।"),
+    "BENGALI": str.maketrans(".", "।"),
+    "GREEK": str.maketrans("?", ";"),
+    "THAI": str.maketrans("", "", "."),
+    "LAO": str.maketrans("", "", "."),
+}
+
+_MARKS = {form: mark for mark, forms in FORMS.items() for form in forms}
+_ENDING = "".join(_MARKS) + " \t\u00a0\u202f\u3000"
+_TAIL = _ENDING + CLOSING
+_ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
+
+_ORDINAL = re.compile(r"(?<![\d.,])(\d{1,9})\.?([ºªoa])(?!\w)")
+_NUMBERED = re.compile(r"(?<!\w)[Nn]\.?º\.?\s?(\d{1,9})")
+_FOLDED_SIGN = re.compile(r"(?<!\w)[Nn]\.?o(?=\s?(\d{1,9}))")  # not the English "No. 5"
+
+# A last word of at most three characters in brackets. Models add such words to short texts: the
+# ending of the other gender, such as ` (a)`.
+_GENDER = re.compile(r"\s\(\w{1,3}\)$")
+
+
+@dataclass(slots=True, eq=False)
+class Formatting:
+    """Source sentences. Each translation gets the case and the final punctuation of its source.
+
+    Attributes:
+        sentences: Sentences with markers for protected spans; empty if translations stay as they
+            are.
+        languages: Codes of the source and the target.
+    """
+
+    sentences: tuple[str, ...] = ()
+    languages: tuple[str, str] = ("", "")
+
+    def part(self, index: int) -> "Formatting":
+        """Returns the formatting of one sentence. In the new object, the sentence has index 0."""
+        return replace(self, sentences=self.sentences[index : index + 1])
+
+    def apply(self, index: int, translation: str) -> str:
+        """Returns a translation with the case and the final punctuation of its source sentence.
+
+        Markers of tags at the ends of the translation stay there. A missing final punctuation mark
+        is added after the markers at the end.
+        """
+        if not self.sentences:
+            return translation
+        source = self.sentences[index]
+        translation = with_ordinals(source, translation.strip())
+        first, last = 0, len(translation)
+        while first < last and _is_tag(translation[first], source):
+            first += 1
+        while first < last and _is_tag(translation[last - 1], source):
+            last -= 1
+        head, body, tail = translation[:first], translation[first:last], translation[last:]
+        ended = with_ending(source, body)
+        is_added = ended.startswith(body) and body[-1:] not in _MARKS
+        added = ended[len(body) :] if is_added else ""
+        cased = with_case(source, ended.removesuffix(added), self.languages)
+        return head + cased + tail + added
+
+
+def _is_tag(char: str, source: str) -> bool:
+    """Returns whether a character is the marker of a tag.
+
+    The source has the markers of all protected spans except tags.
+    """
+    return ord(char) >= FIRST_MARKER and char not in source
+
+
+def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, language: str) -> None:
+    """Changes sentences in ALL CAPS to sentence case, because models know few words in capitals.
+
+    A word such as `USB` stays in capitals, because it has fewer tokens in capitals than in lower
+    case. A sentence stays as it is if it would have more than `limit` tokens. It also stays if its
+    number of characters would change, because the places of its tags must stay valid.
+    """
+    language = language.partition("-")[0]
+
+    def is_known(word: str) -> bool:
+        lowered = _lower_case(word, language)
+        return len(tokenizer.encode(word)) < len(tokenizer.encode(lowered))
+
+    found = [index for index, each in enumerate(chunked.segments.sentences) if is_all_caps(each)]
+    if not found:
+        return
+    sentences = list(chunked.segments.sentences)
+    for index in found:
+        lowered = sentence_case(sentences[index], language, is_known)
+        ids = tokenizer.encode(lowered)
+        if len(ids) <= limit and len(lowered) == len(sentences[index]):
+            sentences[index], chunked.sources[index] = lowered, ids
+    chunked.segments = replace(chunked.segments, sentences=tuple(sentences))
+
+
+def is_all_caps(text: str) -> bool:
+    """Returns whether a text has two letters or more, and all of them are capital letters."""
+    if not text.isupper():
+        return False
+    letters = [char for char in text if char.isalpha()]
+    return len(letters) > 1 and all(map(str.isupper, letters))
+
+
+def sentence_case(text: str, language: str, is_known: Callable[[str], bool]) -> str:
+    """Converts a sentence in ALL CAPS to lower case with a capital first letter.
+
+    A sentence of one or two letters, such as `OK`, stays as it is. So does each word that
+    `is_known` accepts, such as the acronym `USB`. `language` is a code without a region.
+    """
+    if sum(map(str.isalpha, text)) < 3:
+        return text
+
+    def replaced(word: re.Match[str]) -> str:
+        return word[0] if is_known(word[0]) else _lower_case(word[0], language)
+
+    lowered = _WORD.sub(replaced, text)
+    return _WORD.sub(lambda word: _capitalized(word[0], language), lowered, count=1)
+
+
+def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
+    """Returns a translation with the case of its source.
+
+    `languages` are the codes of the source language and the target language.
+    """
+    target_code = languages[1].partition("-")[0]
+    if is_all_caps(source):
+        return _upper(translation, target_code)
+    if is_title_case(source) and languages[0].partition("-")[0] not in NOUN_CAPITALS:
+        translation = _title(translation, target_code)
+    if _begins_with_capital(source) and _begins_with_capital(translation):
+        return translation  # as in most sentences
+    given, found = _FIRST.search(source), _FIRST.search(translation)
+    if given is None or found is None:
+        return translation
+    word = _like(given[0], found[0], target_code)
+    return translation[: found.start()] + word + translation[found.end() :]
+
+
+def _begins_with_capital(text: str) -> bool:
+    return text[:1].isupper() and text[0].isalpha()
+
+
+def is_title_case(text: str) -> bool:
+    """Returns whether a text is in Title Case.
+
+    At least two words must begin with a capital letter. Every word that begins with a lower-case
+    letter must be in SMALL_WORDS and come after a capitalised word. A text that ends with one full
+    stop is not in Title Case, because it is probably a sentence that contains names.
+    """
+    is_sentence = text.endswith(".") and not text.endswith("..")
+    if is_sentence or len(text) > MAX_TITLE_CHARS:
+        return False
+    num_capitals = 0
+    for word in text.split():
+        first = word.lstrip("\"'“‘([")[:1]
+        if first.isupper():
+            num_capitals += 1
+        elif first.islower() and (not num_capitals or word not in SMALL_WORDS):
+            return False
+    return num_capitals > 1
+
+
+def _like(given: str, found: str, language: str) -> str:
+    """Returns the first word of a translation in the case of the first word of its source.
+
+    Only the first letter changes. A word with a capital letter inside stays as it is, and so does a
+    word that always begins with a capital letter.
+    """
+    if not found[0].isalpha() or not found[1:].islower() and len(found) > 1:
+        return found
+    if given[0].isupper() and found[0].islower():
+        return _upper(found[0], language) + found[1:]
+    is_lower = given.islower() and given[0].isalpha()
+    if not is_lower or not found[0].isupper() or not _is_common(found, language):
+        return found
+    return _lower_case(found[0], language) + found[1:]
+
+
+def _is_common(word: str, language: str) -> bool:
+    """Returns whether a capitalised word would begin with a small letter inside a sentence."""
+    if language in NOUN_CAPITALS or (language == "en" and re.split("['\u2019]", word)[0] == "I"):
+        return False
+    return word not in _names(language)
+
+
+@lru_cache(maxsize=256)
+def _names(language: str) -> frozenset[str]:
+    """Returns the capitalised words in the names of days, months, languages and countries."""
+    try:
+        locale = Locale(language)
+    except (UnknownLocaleError, ValueError):
+        return frozenset()
+    calendars = (locale.days["format"]["wide"], locale.months["format"]["wide"])
+    tables = (*calendars, locale.languages, locale.territories)
+    words = (word for table in tables for name in table.values() for word in _WORD.findall(name))
+    return frozenset(word for word in words if word[0].isupper())
+
+
+def _title(text: str, language: str) -> str:
+    def replaced(word: re.Match[str]) -> str:
+        return word[0] if len(word[0]) < MIN_TITLE_CHARS else _capitalized(word[0], language)
+
+    return _WORD.sub(replaced, text)
+
+
+def _capitalized(word: str, language: str) -> str:
+    return _dotted(word[0], language).title() + word[1:]
+
+
+def _upper(text: str, language: str) -> str:
+    return _dotted(text, language).upper()
+
+
+def _dotted(text: str, language: str) -> str:
+    return text.replace("i", "İ") if language in DOTTED else text
+
+
+def _lower_case(text: str, language: str) -> str:
+    if language in DOTTED:
+        text = text.replace("I", "ı").replace("İ", "i")
+    return text.lower()
+
+
+def with_ending(source: str, translation: str) -> str:
+    """Returns a translation that ends with the punctuation of its source.
+
+    If source and translation end with the same marks, only the spelling of an ellipsis may change.
+    If one of them ends with an abbreviation, no mark changes. A mark before a closing quote or
+    bracket does not change either, because languages differ in the order of mark and quote.
+    A word of `_GENDER` is removed, unless the source has an opening bracket.
+    """
+    if translation.endswith(")") and not set("(\uff08[\uff3b") & set(source):
+        translation = _GENDER.sub("", translation)
+    if _ends_plainly(source) and _ends_plainly(translation) and source[-1] == translation[-1]:
+        return translation
+    wanted, found = _marks(source), _marks(translation)
+    if wanted == found:
+        return _with_ellipsis(source, translation)
+    if _is_abbreviation(source) or _is_abbreviation(translation):
+        return translation
+    body = translation.rstrip(_ENDING)
+    if not body or (wanted and (source[-1] in CLOSING or body[-1] in CLOSING)):
+        return translation
+    return _with_ellipsis(source, body + wanted.translate(SCRIPTS.get(_script(body), {})))
+
+
+def with_ordinals(source: str, translation: str) -> str:
+    """Restores the `º` and `ª` of ordinals such as `2º` and `nº 5`.
+
+    Normalisers of vocabularies replace them by `o` and `a`. An ordinal in another form, such as
+    `2nd`, stays.
+    """
+    if "º" not in source and "ª" not in source:
+        return translation
+    ordinals, numbers = set(_ORDINAL.findall(source)), set(_NUMBERED.findall(source))
+
+    def ordinal(found: re.Match[str]) -> str:
+        digits, sign = found[1], {"o": "º", "a": "ª"}.get(found[2], found[2])
+        return digits + sign if (digits, sign) in ordinals else found[0]
+
+    def numbered(found: re.Match[str]) -> str:
+        return f"{found[0][0]}º" if found[1] in numbers else found[0]
+
+    return _FOLDED_SIGN.sub(numbered, _ORDINAL.sub(ordinal, translation))
+
+
+def _is_abbreviation(text: str) -> bool:
+    """Returns whether the end of a text is an abbreviation, such as `p.m.`."""
+    return text.endswith(".") and _ABBREVIATION.search(text) is not None
+
+
+def _ends_plainly(text: str) -> bool:
+    """Returns whether a text ends with at most one mark, which is no Greek question mark."""
+    return text[-2:-1].isalnum() and text[-1] != ";"
+
+
+def _marks(text: str) -> str:
+    """Returns the final marks of a text without closing characters, in their plain form."""
+    tail = text[len(text.rstrip(_TAIL)) :]
+    if len(tail) < 2:
+        marks = _MARKS.get(tail, "")
+    else:
+        marks = "".join(_MARKS.get(char, "") for char in tail)
+        marks = re.sub("…+", "…", marks.replace("...", "…"))
+    if ";" in marks and _script(text) == "GREEK":
+        marks = marks.replace(";", "?")
+    return marks
+
+
+def _with_ellipsis(source: str, translation: str) -> str:
+    for spelling, other in (("...", "…"), ("…", "...")):
+        if source.endswith(spelling) and translation.endswith(other):
+            return translation.removesuffix(other) + spelling
+    return translation
+
+
+def _script(text: str) -> str:
+    """Returns the script of the last letter of a text, such as LATIN; "" without a letter."""
+    letter = next((char for char in reversed(text) if char.isalpha()), "")
+    return unicodedata.name(letter, "").partition(" ")[0] if letter else ""

@@ -1,1 +1,0 @@
-"""Gives translations the case and the final punctuation of their sources."""

@@ -1,0 +1,256 @@
+"""Glossaries: reads and writes their entries, and finds their terms in texts.
+
+A term matches whole words only. If several terms match, the longest one is taken. A part of a
+compound, such as `mail` in `e-mail`, is not a whole word. A term without capitals also matches
+words in capitals, and words with a capital first letter, as at the start of a sentence. A term with
+capitals matches only words that are spelled the same, or that are all in capitals.
+"""
+
+import csv
+import io
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from service.errors import SHOWN_CHARS, InvalidRequestError
+from service.text.letters import UNSPACED, has_words, words_start
+
+EntriesFormat = Literal["tsv", "csv"]
+
+# Largest size of a term in UTF-8. DeepL has the same limit.
+MAX_TERM_BYTES = 1024
+
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\U000f0000-\U0010ffff]")
+_TOKEN = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<symbol>[^\w\s])|_")
+_JOINERS = "_-\u2010\u2011"
+_NEGATION = re.compile(r"(?<=n)['\u2019]t\b")
+
+
+def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
+    """Returns the target term of each source term. White space around a term is removed.
+
+    Args:
+        text: One entry a line. Lines without content are skipped. A line of `csv` may have two more
+            columns for the languages, which are ignored.
+        entries_format: `tsv` or `csv`.
+    """
+    entries: dict[str, str] = {}
+    for number, columns in _rows(text, entries_format):
+        terms = [column.strip() for column in columns]
+        if len(terms) not in ((2, 4) if entries_format == "csv" else (2,)):
+            raise _invalid(number, f"it has {len(terms)} columns; send source term and target term")
+        source, target = terms[:2]
+        if source in entries:
+            raise _invalid(number, f"the source term {source[:SHOWN_CHARS]} is there twice")
+        for term in (source, target):
+            if fault := _fault(term):
+                raise _invalid(number, fault)
+        if not has_words(source):
+            raise _invalid(number, f"{source[:SHOWN_CHARS]} has neither a letter nor a digit")
+        entries[source] = target
+    if not entries:
+        raise _wrong("there is no entry; send at least one")
+    return entries
+
+
+def write_tsv(entries: Mapping[str, str]) -> str:
+    """Returns entries as tab-separated values, one a line."""
+    return "\n".join(f"{source}\t{target}" for source, target in entries.items())
+
+
+def _rows(text: str, entries_format: EntriesFormat) -> Iterable[tuple[int, list[str]]]:
+    if entries_format == "tsv":
+        lines = re.split(r"\r\n|\r|\n", text)
+        return [(n, line.split("\t")) for n, line in enumerate(lines, 1) if line.strip()]
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        return [(reader.line_num, columns) for columns in reader if any(columns)]
+    except csv.Error as error:
+        raise _invalid(reader.line_num, str(error)) from None
+
+
+def _fault(term: str) -> str:
+    """Returns the reason why a term is invalid; "" if it is valid."""
+    if not term:
+        return "a term is empty"
+    if _FORBIDDEN.search(term):
+        return f"{term[:SHOWN_CHARS]!a} has a control or private-use character"
+    if (size := len(term.encode())) > MAX_TERM_BYTES:
+        return f"a term has {size} bytes in UTF-8; the limit is {MAX_TERM_BYTES}"
+    return ""
+
+
+def _invalid(line: int, reason: str) -> InvalidRequestError:
+    return _wrong(f"line {line}: {reason}")
+
+
+def _wrong(reason: str) -> InvalidRequestError:
+    return InvalidRequestError("Invalid glossary entries provided", details=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A source term in a sentence, and its target term with the capitals for this place."""
+
+    start: int
+    end: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    start: int
+    end: int
+
+
+class Terms:
+    """The pairs of source terms and target terms of a glossary."""
+
+    def __init__(self, entries: Mapping[str, str]) -> None:
+        # The words of each source term, in lower case, with the words as spelled and the target.
+        self._by_words: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
+        lengths: dict[str, set[int]] = {}
+        for source, target in entries.items():
+            words = [token.text for token in _tokens(source)]
+            if words:
+                folded = _folded(words)
+                self._by_words.setdefault(folded, []).append((words, target))
+                lengths.setdefault(folded[0], set()).add(len(words))
+        for terms in self._by_words.values():
+            # The first term that matches is taken. Terms with capitals come first, because they
+            # match fewer spellings.
+            terms.sort(key=lambda term: _is_lower(term[0]))
+        # Numbers of words of the terms that begin with a word, the largest first.
+        self._lengths = {word: sorted(found, reverse=True) for word, found in lengths.items()}
+
+    def find(self, sentence: str) -> list[Match]:
+        """Returns the terms of a sentence, in order; they do not overlap."""
+        tokens = _tokens(sentence)
+        folded = _folded(token.text for token in tokens)
+        first = words_start(sentence)
+        found: list[Match] = []
+        at = 0
+        while at < len(tokens):
+            match = self._match(sentence, tokens, folded, at, first)
+            if match is None:
+                at += 1
+                continue
+            found.append(match)
+            while at < len(tokens) and tokens[at].start < match.end:
+                at += 1
+        return found
+
+    def _match(
+        self, sentence: str, tokens: Sequence[_Token], folded: tuple[str, ...], at: int, first: int
+    ) -> Match | None:
+        """Returns the longest term that begins with the token at the index `at`.
+
+        `first` is the place of the sentence's first letter or digit.
+        """
+        for length in self._lengths.get(folded[at], ()):
+            given = tokens[at : at + length]
+            start, end = given[0].start, given[-1].end
+            for source, target in self._by_words.get(folded[at : at + length], ()):
+                cased = _cased(source, target, [token.text for token in given], start <= first)
+                if cased is not None and _is_whole(sentence, start, end):
+                    return Match(start, end, cased)
+        return None
+
+
+def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
+    """Returns the matches whose target terms are not in a translation, or not often enough.
+
+    A word of the translation counts for one match only. The longest target terms count first.
+    """
+    words = _folded(token.text for token in _tokens(translation))
+    targets = [_folded(token.text for token in _tokens(match.target)) for match in matches]
+    starts: defaultdict[str, list[int]] = defaultdict(list)
+    for place, word in enumerate(words):
+        starts[word].append(place)
+    places = {target: _places(words, target, starts) for target in targets}
+    is_free = [True] * len(words)
+    missing = []
+    for index in sorted(range(len(targets)), key=lambda index: -len(targets[index])):
+        size = len(targets[index])
+        for place in places[targets[index]]:
+            if all(is_free[place : place + size]):
+                is_free[place : place + size] = [False] * size
+                break
+        else:
+            missing.append(index)
+    return [matches[index] for index in sorted(missing)]
+
+
+def _places(
+    words: tuple[str, ...], term: tuple[str, ...], starts: Mapping[str, Sequence[int]]
+) -> Iterator[int]:
+    """Yields the index of each word where a term begins; `starts` has the indices of each word."""
+    found = starts.get(term[0], ()) if term else ()
+    return (place for place in found if words[place : place + len(term)] == term)
+
+
+def capitalized(term: str) -> str:
+    """Returns a term with a capital as its first letter."""
+    return term[:1].upper() + term[1:]
+
+
+def _tokens(text: str) -> list[_Token]:
+    """Returns the words and symbols of a text.
+
+    Combining marks, such as the vowel signs of Hindi, belong to their words.
+    """
+    tokens: list[_Token] = []
+    was_mark = False
+    for found in _TOKEN.finditer(text):
+        start, end = found.span()
+        is_mark = found["symbol"] is not None and unicodedata.category(found[0])[0] == "M"
+        if tokens and tokens[-1].end == start and (is_mark or was_mark):
+            start = tokens.pop().start
+        tokens.append(_Token(text[start:end], start, end))
+        was_mark = is_mark
+    return tokens
+
+
+def _folded(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word.casefold() for word in words)
+
+
+def _is_lower(words: Iterable[str]) -> bool:
+    return all(word == word.lower() for word in words)
+
+
+def _cased(source: list[str], target: str, given: list[str], is_first: bool) -> str | None:
+    """Returns a target term with capitals like the given words.
+
+    The result is None if the given words, which equal the source term apart from capitals, do not
+    match it. A capital letter at the start of a sentence does not change the target term.
+    """
+    if given == source:
+        return target
+    is_lower = _is_lower(source)
+    if is_lower and given == [capitalized(source[0]), *source[1:]]:
+        return target if is_first else capitalized(target)
+    if given == [word.upper() for word in source]:
+        return target.upper()
+    if is_lower and given == [capitalized(word) for word in source]:
+        return capitalized(target)
+    return None
+
+
+def _is_whole(sentence: str, start: int, end: int) -> bool:
+    """Returns whether a part of a sentence consists of whole words.
+
+    The result is False if a hyphen or an underscore joins the part to the word before or after it.
+    It is also False for the start of a negation, such as `can` in `can't`.
+    """
+    before = sentence[max(0, start - 2) : start][::-1]
+    is_joined = _joins(before) or _joins(sentence[end : end + 2])
+    return not is_joined and _NEGATION.match(sentence, end) is None
+
+
+def _joins(pair: str) -> bool:
+    return len(pair) == 2 and pair[0] in _JOINERS and pair[1].isalnum()

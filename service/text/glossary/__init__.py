@@ -1,1 +1,0 @@
-"""Glossaries: reads and writes their entries, and finds their terms in sentences."""

@@ -1,1 +1,0 @@
-"""HTML texts: their elements, and the conversion into texts to translate."""
