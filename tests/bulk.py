@@ -1,28 +1,30 @@
 """Jobs for tests of `regard bulk`, with the echo engine.
 
-As a program, the module runs a job with a slow engine, so that a test can kill the process.
+As a program, the module runs a job with a slow engine, so that a test can kill the process. A third
+argument is the address of a cluster.
 """
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from service.bulk.cluster import ClusterOptions
-from service.bulk.commands import Layout, compute_job, job_options
-from service.bulk.inputs import Columns, find_files
+import typer
+from typer import Argument
+
+from service.bulk.commands import INTERRUPTED, Layout, compute_job, job_options
+from service.bulk.formats import Columns, find_files
 from service.bulk.job import JobOptions
+from service.files.session import errors_shown
 from service.settings import Settings
+from tests.echo_engine import EchoEngine, SlowEngine
 
-ENGINE = "tests.echo_engine:EchoEngine"
 SETTINGS = Settings.model_validate({"models": "folder"})
 TRANSLATE: dict[str, Any] = {"result": "translation", "source": "en", "target": "pt"}
 
 
 def layout_of(source: Path, output: Path, **options: Any) -> Layout:
-    """Returns the layout of a job with one actor on one core."""
-    cluster = ClusterOptions(None, 1, 1, 0, None)
-    layout = Layout([source], output, None, None, 100, 10, None, cluster, ENGINE)
+    """Returns the layout of a job with one engine on one core."""
+    layout = Layout([source], output, cpus=1, shard_rows=100, chunk_rows=10, engine=EchoEngine)
     return replace(layout, **options)
 
 
@@ -37,12 +39,11 @@ def options_of(
     return job_options(layout, columns or Columns(), TRANSLATE | wanted, settings, form), paths
 
 
-def run_job(layout: Layout) -> None:
-    """Runs a job with Ray."""
-    options, paths = options_of(layout)
-    compute_job(options, paths, SETTINGS, layout)
+def run_job(source: Path, output: Path, address: Annotated[str | None, Argument()] = None) -> None:
+    layout = layout_of(source, output, engine=SlowEngine, address=address)
+    with errors_shown(INTERRUPTED):
+        compute_job(*options_of(layout), SETTINGS, layout)
 
 
 if __name__ == "__main__":
-    given, wanted = map(Path, sys.argv[1:])
-    run_job(layout_of(given, wanted, engine="tests.echo_engine:SlowEngine"))
+    typer.run(run_job)

@@ -1,21 +1,29 @@
 """The commands `regard bulk translate` and `regard bulk embed`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from importlib.metadata import version
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from model.errors import ModelError
-from service.bulk.actor import CORE_ENGINE, ActorSpec
-from service.bulk.cluster import ClusterOptions, load_ray, run
-from service.bulk.folder import OutputFolder
-from service.bulk.inputs import Columns, find_files
+from service.bulk.folder import OutputFolder, costs, read_totals
+from service.bulk.formats import OUTPUTS, Columns, find_files
 from service.bulk.job import Job, JobOptions, check_same, plan, restore, touched
-from service.bulk.journal import costs, read_totals
 from service.bulk.rows import JobError
+from service.bulk.work import (
+    Cluster,
+    Engine,
+    EngineSpec,
+    compute_here,
+    compute_on_ray,
+    load_ray,
+)
 from service.console import read_settings, stop
 from service.errors import ServiceError
 from service.files.session import errors_shown, progress_bar, say
@@ -28,9 +36,6 @@ from service.tasks.embedding.embedder import prompted
 from service.tasks.embedding.limits import check_dimensions
 
 INTERRUPTED = "interrupted; committed rows are kept: run the same command to continue"
-CHUNK_ROWS = 256
-"""Number of rows that are committed together, by default."""
-
 RESULT_SETTINGS = (
     "device",
     "dtype",
@@ -44,80 +49,86 @@ RESULT_SETTINGS = (
 )
 """Settings that can change results."""
 
-Sources = Annotated[list[Path], typer.Argument(help="files, or folders of files")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="folder for the results")]
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="jsonl or parquet; default: parquet for Parquet, else jsonl"),
-]
-TextColumn = Annotated[str, typer.Option(help="column of the texts")]
-IdColumn = Annotated[str | None, typer.Option(help="column of the ids; by default row numbers")]
-Models = Annotated[str | None, typer.Option(help="models, separated by commas (REGARD_MODELS)")]
-Actors = Annotated[int, typer.Option(min=1, help="number of actors, each with its own models")]
-Cpus = Annotated[
-    int, typer.Option(min=0, help="cores of each actor; 0 divides this machine's cores equally")
-]
-Gpus = Annotated[int, typer.Option(min=0, help="GPUs of each actor; 0 uses the CPU")]
-Address = Annotated[
-    str | None, typer.Option(help="address of a Ray cluster, or auto; by default this machine")
-]
-Temp = Annotated[Path | None, typer.Option("--ray-temp", help="folder of Ray's logs")]
-Price = Annotated[
-    float | None, typer.Option(min=0, help="price of a machine for an hour, in any currency")
-]
-ShardRows = Annotated[int, typer.Option(min=1, help="rows of each output file")]
-ChunkRows = Annotated[int, typer.Option(min=1, help="rows that are committed together")]
-
 app = typer.Typer(no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Options that both commands have.
+    """The options that both commands have."""
 
-    Attributes:
-        sources: Files and folders.
-        output: Output folder.
-        format: Name of the output format; None for the default.
-        models: Models, in the format of REGARD_MODELS; None to use REGARD_MODELS itself.
-        shard_rows: Number of rows of each output file.
-        chunk_rows: Number of rows that are committed together.
-        price: Price of a machine for an hour; None if it is not known.
-        cluster: Options of Ray.
-        engine: Module and class of the engine.
-    """
+    sources: Annotated[list[Path], typer.Argument(help="files, or folders of files")]
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder for the results")]
+    text_column: Annotated[str, typer.Option(help="column of the texts")] = "text"
+    id_column: Annotated[
+        str | None, typer.Option(help="column of the ids; by default row numbers")
+    ] = None
+    output_format: Annotated[
+        str | None,
+        typer.Option("--format", help="jsonl or parquet; default: parquet for Parquet, else jsonl"),
+    ] = None
+    models: Annotated[
+        str | None, typer.Option(help="models, separated by commas (REGARD_MODELS)")
+    ] = None
+    actors: Annotated[
+        int, typer.Option(min=1, help="number of actors, each with its own models")
+    ] = 1
+    cpus: Annotated[
+        int,
+        typer.Option(min=0, help="cores of each actor; 0 divides this machine's cores equally"),
+    ] = 0
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs of each actor; 0 uses the CPU")] = 0
+    address: Annotated[
+        str | None, typer.Option(help="address of a Ray cluster, or auto; by default this machine")
+    ] = None
+    price: Annotated[
+        float | None, typer.Option(min=0, help="price of a machine for an hour, in any currency")
+    ] = None
+    shard_rows: Annotated[int, typer.Option(min=1, help="rows of each output file")] = 20_000
+    chunk_rows: Annotated[int, typer.Option(min=1, help="rows that are committed together")] = 256
+    engine: type[Engine] | None = None  # not an option
 
-    sources: Sequence[Path]
-    output: Path
-    format: str | None
-    models: str | None
-    shard_rows: int
-    chunk_rows: int
-    price: float | None
-    cluster: ClusterOptions
-    engine: str = CORE_ENGINE
+    @property
+    def cores(self) -> int:
+        """Cores of each actor; on this machine, one engine has the cores of all actors."""
+        each = self.cpus or max(1, available_cores() // self.actors)
+        return each if self.address else each * self.actors
+
+
+def with_layout(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of Layout: the first two before its own, the others after."""
+    hints = get_type_hints(Layout, include_extras=True)
+    shared = [
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(Layout)
+        if field.name != "engine"
+    ]
+    own = [each for name, each in signature(command).parameters.items() if name != "layout"]
+
+    @functools.wraps(command)
+    def parsed(**given: Any) -> None:
+        layout = Layout(**{each.name: given.pop(each.name) for each in shared})
+        command(layout=layout, **given)
+
+    ordered = [*shared[:2], *own, *shared[2:]]
+    parsed.__signature__ = Signature(ordered)  # type: ignore[attr-defined]
+    parsed.__annotations__ = {each.name: each.annotation for each in ordered}
+    return parsed
 
 
 @app.command()
-def translate(  # noqa: PLR0913 - one parameter is one flag
-    sources: Sources,
-    output: Output,
+@with_layout
+def translate(
+    *,
+    layout: Layout,
     target: Annotated[str, typer.Option("--to", help="target language")] = "",
     source: Annotated[str, typer.Option("--from", help="source language")] = "auto",
     to_column: Annotated[str | None, typer.Option(help="column of target languages")] = None,
     from_column: Annotated[str | None, typer.Option(help="column of source languages")] = None,
-    text_column: TextColumn = "text",
-    id_column: IdColumn = None,
-    output_format: Format = None,
-    models: Models = None,
-    actors: Actors = 1,
-    cpus: Cpus = 0,
-    gpus: Gpus = 0,
-    address: Address = None,
-    temp: Temp = None,
-    price: Price = None,
-    shard_rows: ShardRows = 20_000,
-    chunk_rows: ChunkRows = CHUNK_ROWS,
 ) -> None:
     """Translate each row of text, JSONL or Parquet files.
 
@@ -126,9 +137,7 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
     """
     if bool(target) == bool(to_column):
         raise stop("name either the target language with --to, or its column with --to-column")
-    cluster = cluster_options(address, actors, cpus, gpus, temp)
-    layout = Layout(sources, output, output_format, models, shard_rows, chunk_rows, price, cluster)
-    columns = Columns(text_column, id_column, from_column, to_column)
+    columns = Columns(layout.text_column, layout.id_column, from_column, to_column)
     wanted = {
         "result": "translation",
         "source": None if source == "auto" else source,
@@ -138,14 +147,15 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
 
 
 @app.command()
-def embed(  # noqa: PLR0913 - one parameter is one flag
-    sources: Sources,
-    output: Output,
+@with_layout
+def embed(
+    *,
+    layout: Layout,
     model: Annotated[
         str | None, typer.Option(help="name as in /v1/models; default: first embedding model")
     ] = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt-name", help="name of the prompt to add before each text")
+    prompt_name: Annotated[
+        str | None, typer.Option(help="name of the prompt to add before each text")
     ] = None,
     dimensions: Annotated[
         int | None, typer.Option(min=1, help="keep only this many leading values of each vector")
@@ -153,56 +163,33 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
     is_normalized: Annotated[
         bool, typer.Option("--normalize/--no-normalize", help="scale vectors to length 1")
     ] = True,
-    text_column: TextColumn = "text",
-    id_column: IdColumn = None,
-    output_format: Format = None,
-    models: Models = None,
-    actors: Actors = 1,
-    cpus: Cpus = 0,
-    gpus: Gpus = 0,
-    address: Address = None,
-    temp: Temp = None,
-    price: Price = None,
-    shard_rows: ShardRows = 20_000,
-    chunk_rows: ChunkRows = CHUNK_ROWS,
 ) -> None:
     """Compute a vector for each row of text, JSONL or Parquet files.
 
     Each row gets exactly one result, in the order of the input. After an interruption, run the
     same command to continue. A row that fails gets an error, and the others are embedded.
     """
-    cluster = cluster_options(address, actors, cpus, gpus, temp)
-    layout = Layout(sources, output, output_format, models, shard_rows, chunk_rows, price, cluster)
     wanted = {
         "result": "vector",
         "model": model,
-        "prompt_name": prompt,
+        "prompt_name": prompt_name,
         "dimensions": dimensions,
         "is_normalized": is_normalized,
     }
-    compute(layout, Columns(text_column, id_column), wanted)
-
-
-def cluster_options(
-    address: str | None, actors: int, cpus: int, gpus: int, temp: Path | None
-) -> ClusterOptions:
-    """Returns the options of Ray. If `cpus` is 0, the actors share the cores of this machine."""
-    return ClusterOptions(address, actors, cpus or max(1, available_cores() // actors), gpus, temp)
+    compute(layout, Columns(layout.text_column, layout.id_column), wanted)
 
 
 def compute(layout: Layout, columns: Columns, wanted: dict[str, Any]) -> None:
-    """Computes a job, or continues it.
+    """Computes a job, or continues it. `wanted` has the fields of JobOptions that the command sets.
 
     Raises:
         typer.Exit: The job cannot start or continue, or was interrupted.
     """
     with errors_shown(INTERRUPTED):
         try:
-            load_ray(layout.cluster.address is None)
-            flags = {} if layout.models is None else {"models": layout.models}
-            settings = take_models(read_settings(flags))
-            if not layout.cluster.gpus:
-                settings = settings.model_copy(update={"device": "cpu"})
+            if layout.address is not None:
+                load_ray()
+            settings = engine_settings(layout)
             form, paths = find_files(layout.sources)
             options = job_options(layout, columns, wanted, settings, form)
             check_models(options, settings)
@@ -211,16 +198,23 @@ def compute(layout: Layout, columns: Columns, wanted: dict[str, Any]) -> None:
             raise stop(str(error)) from None
 
 
+def engine_settings(layout: Layout) -> Settings:
+    """Returns the settings of the engines, and chooses the GPUs of an engine on this machine."""
+    flags = {} if layout.models is None else {"models": layout.models}
+    settings = take_models(read_settings(flags))
+    if not layout.gpus:
+        return settings.model_copy(update={"device": "cpu"})
+    if layout.address is None:
+        gpus = ",".join(map(str, range(layout.actors * layout.gpus)))
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", gpus)
+    return settings
+
+
 def job_options(
     layout: Layout, columns: Columns, wanted: dict[str, Any], settings: Settings, form: str
 ) -> JobOptions:
-    """Returns the options of a job.
-
-    Raises:
-        JobError: The output format is unknown.
-    """
-    name = layout.format or ("parquet" if form == "parquet" else "jsonl")
-    if name not in ("jsonl", "parquet"):
+    name = layout.output_format or ("parquet" if form == "parquet" else "jsonl")
+    if name not in OUTPUTS:
         raise JobError(f"--format {name} is unknown; choose jsonl or parquet")
     given = {
         "source": None,
@@ -244,13 +238,7 @@ def job_options(
 
 
 def check_models(options: JobOptions, settings: Settings) -> None:
-    """Checks that a model can translate between the languages of a job, or can embed its texts.
-
-    Raises:
-        JobError: The job has no embedding model, or the named model cannot embed texts.
-        ServiceError: No model can translate between the languages.
-        ModelError: The files of a model are damaged.
-    """
+    """Checks that a model can translate between the languages of a job, or can embed its texts."""
     catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
     if options.result == "vector":
         check_reader(options, settings, catalog)
@@ -263,13 +251,7 @@ def check_models(options: JobOptions, settings: Settings) -> None:
 
 
 def check_reader(options: JobOptions, settings: Settings, catalog: Catalog) -> None:
-    """Checks that the model of a job can embed texts with the job's prompt and dimensions.
-
-    Raises:
-        JobError: The job has no embedding model, or the named model cannot embed texts.
-        ServiceError: The model does not have the prompt, or its vectors have fewer dimensions than
-            the job needs.
-    """
+    """Checks that the model of a job can embed texts with the job's prompt and dimensions."""
     readers = catalog.readers(settings.max_source_tokens)
     name = catalog.named(options.model) if options.model else next(iter(catalog.embedders), None)
     if name is None:
@@ -284,11 +266,7 @@ def check_reader(options: JobOptions, settings: Settings, catalog: Catalog) -> N
 
 
 def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layout: Layout) -> None:
-    """Computes the shards that are missing in the output folder, and writes the manifest.
-
-    Raises:
-        JobError: The job cannot start or continue.
-    """
+    """Computes the shards that are missing in the output folder, and writes the manifest."""
     folder = OutputFolder(layout.output.resolve())
     if is_complete(folder, options, paths):
         # The run that completed the job may have been killed before it deleted its work files.
@@ -297,30 +275,24 @@ def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layo
         return
     with folder.locked():
         job = open_job(folder, options, paths)
-        unfinished = folder.unfinished(job)
-        cores = layout.cluster.cpus
-        spec = ActorSpec(folder.path, settings, cores, layout.engine)
-        if unfinished:
+        if unfinished := folder.unfinished(job):
+            spec = EngineSpec(folder.path, settings, layout.cores, layout.engine)
             with progress_bar() as progress:
-                bar = progress.add_task(str(layout.output), total=job.num_rows)
-                run(
-                    spec,
-                    job,
-                    unfinished,
-                    layout.cluster,
-                    lambda n: progress.update(bar, completed=n),
-                )
+                done = folder.num_rows_done(job)
+                bar = progress.add_task(str(layout.output), total=job.num_rows, completed=done)
+                advance = functools.partial(progress.advance, bar)
+                if layout.address is None:
+                    compute_here(spec, unfinished, advance)
+                else:
+                    cluster = Cluster(layout.address, layout.actors, layout.gpus)
+                    compute_on_ray(spec, job, unfinished, cluster, advance)
         figures = costs(read_totals(folder.journal), job.num_rows, layout.price)
         folder.finish({"job": job.description(), **figures})
         report(layout, job, figures)
 
 
 def is_complete(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -> bool:
-    """Reports whether the folder has the complete results of a job with these options and inputs.
-
-    Raises:
-        JobError: The folder has the results of another job.
-    """
+    """Reports whether the folder has the complete results of this job, and not of another."""
     manifest = folder.manifest()
     if manifest is None:
         return False
@@ -329,11 +301,7 @@ def is_complete(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]
 
 
 def open_job(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -> Job:
-    """Returns the job of the folder, or begins a new one.
-
-    Raises:
-        JobError: The folder has another job, or an input cannot be read.
-    """
+    """Returns the job of the folder, or begins a new one."""
     recorded = folder.recorded()
     if recorded is not None:
         check_same(recorded, options, paths)
@@ -346,7 +314,6 @@ def open_job(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -
 
 
 def report(layout: Layout, job: Job, figures: dict[str, Any]) -> None:
-    """Prints the figures of a complete job."""
     say(f"{layout.output}: {job.num_rows} rows in {len(job.table)} files")
     if failed := figures["failed_rows"]:
         say(f"{failed} rows failed; the column `error` gives the reasons")

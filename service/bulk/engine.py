@@ -1,6 +1,6 @@
-"""The models of an actor: the core of the server with its device workers, without HTTP.
+"""The engine of a job: the core of the server with its device workers, without HTTP.
 
-An actor uses the same core, translator and embedder as a server. A text therefore gets the same
+The engine uses the same core, translator and embedder as a server. A text therefore gets the same
 translation or vector as from `/translate` or `/embed`.
 """
 
@@ -43,23 +43,13 @@ BATCHES_IN_FLIGHT = 12
 ROWS_AHEAD = 192
 """Number of sentences for each model that a device worker may hold in addition to its batch.
 
-These sentences wait in the worker. Without them, the batch rows of finished sentences would stay
-empty until the actor has sent other sentences. With 48 instead of 192 sentences, workers with short
-sentences still waited for the actor.
+Without these sentences, the batch rows of finished sentences would stay empty until the engine has
+sent others. With 48 instead of 192 sentences, workers with short sentences still waited.
 """
 
 
 class CoreEngine:
-    """The engine of an actor: a core, and the tasks that use it.
-
-    Args:
-        options: Options of the job.
-        settings: Settings from `take_models`. Each local model is a folder or a Python package.
-        cores: Number of CPU cores for the device workers.
-
-    Attributes:
-        rows_in_flight: Number of rows that keep the device workers busy.
-    """
+    """A core, and the tasks that use it, for a job."""
 
     def __init__(self, options: JobOptions, settings: Settings, cores: int) -> None:
         self.options = options
@@ -71,13 +61,7 @@ class CoreEngine:
         self.failure: str | None = None
 
     async def start(self) -> None:
-        """Starts the device workers, and waits until they have loaded the models.
-
-        Raises:
-            JobError: A model cannot be loaded, or is not loaded within START_SECONDS, or the device
-                fails repeatedly.
-            ModelError: The files of a model are damaged.
-        """
+        """Starts the device workers, and waits until they have loaded the models."""
         settings = self.settings
         self.catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
         files = self.catalog.files
@@ -90,15 +74,15 @@ class CoreEngine:
         self.translator = Translator(self.catalog, admitter, detector, settings)
         self.embedder = Embedder(self.catalog, self.core, settings)
         self.core.start()
-        await self._until_ready()
+        try:
+            await self._until_ready()
+        except BaseException:
+            await self.stop()
+            raise
         freeze_heap()
 
     async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-        """Returns an outcome for each row. Blank texts are not sent to a model.
-
-        Raises:
-            JobError: The device failed repeatedly.
-        """
+        """Returns an outcome for each row. Blank texts are not sent to a model."""
         outcomes = [outcome_without_model(row, self.options.result) for row in rows]
         pairs: dict[tuple[str | None, str], list[int]] = {}
         for index, (row, outcome) in enumerate(zip(rows, outcomes, strict=True)):
@@ -126,10 +110,6 @@ class CoreEngine:
 
         If no device worker is running, the rows wait until one has been started again. Otherwise
         all attempts of a row would fail during the restart.
-
-        Raises:
-            ServiceError: The request is refused or failed.
-            JobError: The device failed repeatedly, or no device worker starts again.
         """
         await self._until_ready()
         context = RequestContext("bulk")
@@ -171,12 +151,6 @@ class CoreEngine:
         return [Outcome(vector) for vector in found.vectors]
 
     async def _until_ready(self) -> None:
-        """Waits until a device worker has loaded the models.
-
-        Raises:
-            JobError: A model cannot be loaded, or is not loaded within START_SECONDS, or the device
-                fails repeatedly.
-        """
         deadline = time.monotonic() + START_SECONDS
         while not self.core.supervisor.is_ready:
             if time.monotonic() > deadline:
@@ -193,11 +167,7 @@ class CoreEngine:
 
 
 def outcome_without_model(row: Row, result: str) -> Outcome | None:
-    """Returns the outcome of a row that needs no model; None if the row needs a model.
-
-    A row that cannot be read keeps its error. The translation of a blank text is the same blank
-    text. A blank text has no vector.
-    """
+    """Returns the outcome of a row without a text to compute; None if the row needs a model."""
     if row.error:
         return Outcome(None, row.error)
     if row.text is None or not row.text.strip():
@@ -208,10 +178,9 @@ def outcome_without_model(row: Row, result: str) -> Outcome | None:
 def unlimited(settings: Settings) -> Settings:
     """Returns settings without the limits that protect a server with several users.
 
-    The only client is the actor, which bounds the number of its rows in progress. The scheduler has
-    a lane for interactive requests and a lane for bulk requests. All sentences of the actor wait in
-    the interactive lane. For sentences in the bulk lane, the scheduler would leave some rows of a
-    batch free for interactive requests.
+    The only client bounds the number of its rows in progress. All its sentences wait in the
+    interactive lane. For sentences in the bulk lane, the scheduler would leave some rows of a batch
+    free for interactive requests.
 
     On a CPU, a batch has REGARD_MAX_ROWS rows, or BATCH_ROWS[False] rows if that setting is 0. If a
     guard rejects a translation, the sentence is decoded again with a beam. A batch has at least as

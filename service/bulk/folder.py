@@ -1,4 +1,4 @@
-"""The output folder of a job: chunks, shards and the manifest.
+"""The output folder of a job: chunks, shards, the manifest, and the journal with its costs.
 
     part-00000.jsonl    a shard: the results of a range of rows, in order
     _manifest.json      written last: the job is complete
@@ -17,30 +17,30 @@ import json
 import os
 import re
 import shutil
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 import numpy as np
 
-from service.bulk.chunks import Chunk
+from service.bulk.formats import OUTPUTS
 from service.bulk.job import Job, restore
-from service.bulk.outputs import FORMATS
-from service.bulk.rows import JobError, Outcome
+from service.bulk.rows import Chunk, JobError, Outcome
 from service.files.complete_file import complete_file
 
 WORK = "_work"
 MANIFEST = "_manifest.json"
+MILLION = 1_000_000
+SECONDS_PER_HOUR = 3600.0
 SHARD_NAME = re.compile(r"part-(\d{5,})\.(?:jsonl|parquet)")
 
 
 class OutputFolder:
-    """Reads and writes the files of one job.
-
-    Args:
-        path: The output folder.
-    """
+    """Reads and writes the files of one job."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,11 +50,7 @@ class OutputFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other commands out of the folder until the context or the process ends.
-
-        Raises:
-            JobError: Another command uses the folder, or `check_names` finds a fault.
-        """
+        """Keeps other commands out of the folder until the context or the process ends."""
         self.check_names()
         self.work.mkdir(parents=True, exist_ok=True)
         with (self.work / "lock").open("wb") as file:
@@ -68,11 +64,7 @@ class OutputFolder:
             yield
 
     def check_names(self) -> None:
-        """Checks that the folder has only files of a job.
-
-        Raises:
-            JobError: The path is a file, or the folder has other files.
-        """
+        """Checks that the path is a folder, and has only files of a job."""
         if self.path.exists() and not self.path.is_dir():
             raise JobError(f"{self.path} is a file; choose a folder for --output")
         names = sorted(os.listdir(self.path)) if self.path.exists() else []
@@ -97,11 +89,7 @@ class OutputFolder:
         return found
 
     def begin(self, job: Job) -> None:
-        """Records a new job.
-
-        Raises:
-            JobError: The folder has shards of an unknown job.
-        """
+        """Records a new job."""
         if shards := [name for name in os.listdir(self.path) if SHARD_NAME.fullmatch(name)]:
             raise JobError(
                 f"{self.path} has {shards[0]} of an unknown job; choose another --output"
@@ -124,17 +112,14 @@ class OutputFolder:
         return restore(description, np.load(self.work / "shards.npy", mmap_mode="r"))
 
     def shard_path(self, job: Job, index: int) -> Path:
-        """Returns the path of a shard."""
-        suffix = FORMATS[job.options.output_format].suffix
+        suffix = OUTPUTS[job.options.output_format].suffix
         return self.path / f"part-{index:05d}{suffix}"
 
     def chunk_path(self, job: Job, index: int, chunk: int) -> Path:
-        """Returns the path of a chunk of a shard."""
-        suffix = FORMATS[job.options.output_format].chunk_suffix
+        suffix = OUTPUTS[job.options.output_format].chunk_suffix
         return self.chunks / f"{index:05d}" / f"{chunk:05d}{suffix}"
 
     def unfinished(self, job: Job) -> list[int]:
-        """Returns the indices of the shards that are not published yet."""
         return sorted({*range(len(job.table))} - self._published())
 
     def _published(self) -> set[int]:
@@ -142,11 +127,7 @@ class OutputFolder:
         return {int(match[1]) for match in found if match is not None}
 
     def num_rows_done(self, job: Job) -> int:
-        """Returns the approximate number of committed rows of the job.
-
-        Each committed chunk of an unfinished shard counts as a full chunk. The method lists two
-        folders and the chunks of the shards in progress, because a job polls it every second.
-        """
+        """Returns the number of committed rows. A chunk of a shard in progress counts in full."""
         begun = {int(name) for name in listed(self.chunks) if name.isdecimal()}
         published = self._published()  # after `begun`: a shard is published, then loses its chunks
         num_rows = int(job.table[sorted(published), 2].sum())
@@ -156,42 +137,27 @@ class OutputFolder:
         return num_rows
 
     def committed(self, index: int) -> set[str]:
-        """Returns the file names of the committed chunks of a shard."""
         names = listed(self.chunks / f"{index:05d}")
         return {name for name in names if not name.startswith(".")}
 
     def commit(self, job: Job, index: int, chunk: Chunk, outcomes: Sequence[Outcome]) -> None:
-        """Writes a chunk of a shard.
-
-        A shard is committed in two phases. The first phase writes each chunk with this method. The
-        second phase is `publish`.
-
-        Args:
-            job: The job.
-            index: Index of the shard.
-            chunk: The chunk.
-            outcomes: Result of each row of the chunk.
-        """
-        form = FORMATS[job.options.output_format]
+        """Writes a chunk of a shard, the first phase of its commit; the second is `publish`."""
+        form = OUTPUTS[job.options.output_format]
         with durable_file(self.chunk_path(job, index, chunk.number)) as file:
             form.write_chunk(file, job.output_columns, chunk, outcomes)
 
     def publish(self, job: Job, index: int) -> None:
         """Merges the chunks of a shard into the file of the shard, and deletes the chunks.
 
-        This is the second phase of the commit; `commit` is the first phase. If another process has
-        already published the shard and deleted the chunks, the file of that process stays.
-
-        Raises:
-            JobError: The number of different rows in the chunks is not that of the shard.
-            FileNotFoundError: A chunk is missing, and the shard is not published.
+        If another process has already published the shard and deleted the chunks, the file of that
+        process stays.
         """
         final = self.shard_path(job, index)
         merged = self.work / "merged" / final.name
         paths = [self.chunk_path(job, index, each) for each in range(job.num_chunks(index))]
         try:
             with durable_file(merged) as file:
-                num_rows = FORMATS[job.options.output_format].merge(paths, file)
+                num_rows = OUTPUTS[job.options.output_format].merge(paths, file)
             if num_rows != job.shard(index).num_rows:
                 raise JobError(
                     f"the chunks of {final.name} have {num_rows} different rows, but the shard has "
@@ -219,7 +185,6 @@ class OutputFolder:
 
 
 def listed(folder: Path) -> list[str]:
-    """Returns the names in a folder; a folder that does not exist has none."""
     try:
         return os.listdir(folder)
     except FileNotFoundError:
@@ -237,9 +202,82 @@ def durable_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(path: Path) -> None:
-    """Waits until the names of the files in a folder are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class Journal:
+    """Appends lines to a file of this process.
+
+    If the process is killed, its lines remain. Only a last, unfinished line is lost. `kind` is
+    `actor` or `run`, the beginning of the file's name.
+    """
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{kind}-{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}.jsonl"
+        self.path = folder / name
+        self.path.touch()
+
+    def add(self, **fields: float) -> None:
+        with self.path.open("ab") as file:
+            file.write(json.dumps(fields).encode() + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all runs of a job."""
+
+    rows_computed: int  # a row whose result was lost is computed and counted again
+    cpu_seconds: float  # of the engines, their device workers, and `regard bulk` itself
+    machine_seconds: float  # duration of each run, multiplied by its number of machines
+    num_runs: int
+    num_actors: int  # engines that were started
+    failed_rows: int
+
+
+def read_totals(folder: Path) -> Totals:
+    """Returns the sums over all files of a journal.
+
+    In the lines of one file, `cpu` and `machine_seconds` are running totals, so the largest value
+    counts. If several lines give the failed rows of the same chunk, the newest line counts.
+    """
+    rows, cpu, machine, runs, actors = 0, 0.0, 0.0, 0, 0
+    failed: dict[tuple[int, int], tuple[float, int]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        lines = list(read_lines(path))
+        for line in lines:
+            if "failed" in line:
+                key, found = (line["shard"], line["chunk"]), (line.get("at", 0.0), line["failed"])
+                failed[key] = max(found, failed.get(key, found))
+        rows += sum(line.get("begun", 0) for line in lines)
+        cpu += max((line.get("cpu", 0.0) for line in lines), default=0.0)
+        machine += max((line.get("machine_seconds", 0.0) for line in lines), default=0.0)
+        runs += path.name.startswith("run-")
+        actors += path.name.startswith("actor-")
+    num_failed = sum(number for _, number in failed.values())
+    return Totals(rows, cpu, machine, runs, actors, num_failed)
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().splitlines():
+        try:
+            fields = json.loads(line)
+        except ValueError:  # the process was killed while it wrote the line
+            continue
+        yield fields
+
+
+def costs(totals: Totals, num_rows: int, price_per_hour: float | None) -> dict[str, Any]:
+    """Returns the figures of a complete job for its manifest. Prices are in any currency."""
+    figures: dict[str, Any] = asdict(totals)
+    figures["recomputed_share"] = max(0.0, totals.rows_computed / num_rows - 1)
+    figures["cpu_seconds_per_million"] = totals.cpu_seconds * MILLION / num_rows
+    if price_per_hour is not None:
+        price = price_per_hour * totals.machine_seconds / SECONDS_PER_HOUR
+        figures["price"] = price
+        figures["price_per_million"] = price * MILLION / num_rows
+    return figures

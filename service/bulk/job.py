@@ -1,15 +1,14 @@
 """The options of a job, the fingerprint of its inputs, and its shards."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.bulk.inputs import FORMATS, Columns, Shard
-from service.bulk.outputs import OutputColumns
+from service.bulk.formats import INPUTS, Columns, OutputColumns, Shard
 from service.bulk.rows import JobError
 
 Table = NDArray[np.int64]
@@ -20,53 +19,27 @@ NO_SHARDS: Table = np.zeros((0, 4), np.int64)
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """The options that decide the content of the output. A resumed job needs the same options.
+    """The options that decide the content of the output. A resumed job needs the same options."""
 
-    Attributes:
-        result: Type of the results, which is also the name of their column.
-        input_format: Name of the format of the inputs.
-        output_format: Name of the format of the output.
-        columns: Columns of the inputs.
-        source: Source language of each row without a language in its column; None to detect it.
-        target: Target language for all rows; "" if a column has the target language of each row,
-            or if the job embeds texts.
-        model: Served name of the embedding model; None for the first one.
-        prompt_name: Name of the prompt in front of each text; None for the model's default.
-        dimensions: Number of leading values to keep of each vector; None to keep all.
-        is_normalized: Whether vectors are scaled to length 1.
-        models: The models, as in REGARD_MODELS.
-        settings: Other settings that change results, and the version of Regard.
-        shard_rows: Number of rows of each output file.
-        chunk_rows: Number of rows that are committed together.
-    """
-
-    result: Literal["translation", "vector"]
+    result: Literal["translation", "vector"]  # also the name of the column of the results
     input_format: str
     output_format: str
     columns: Columns
-    source: str | None
-    target: str
-    model: str | None
+    source: str | None  # of each row without a language in its column; None to detect it
+    target: str  # "" if a column has the target language, or if the job embeds texts
+    model: str | None  # served name of the embedding model; None for the first one
     prompt_name: str | None
     dimensions: int | None
     is_normalized: bool
-    models: tuple[str, ...]
-    settings: tuple[str, ...]
+    models: tuple[str, ...]  # as in REGARD_MODELS
+    settings: tuple[str, ...]  # other settings that change results, and the version of Regard
     shard_rows: int
     chunk_rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """An input file and its fingerprint.
-
-    Attributes:
-        path: Absolute path.
-        num_bytes: Size.
-        modified_ns: Modification time in nanoseconds.
-        sha256: Hash of the bytes.
-        num_rows: Number of rows.
-    """
+    """An input file and its fingerprint."""
 
     path: str
     num_bytes: int
@@ -86,36 +59,25 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: options, inputs and shards.
-
-    Attributes:
-        options: Options that decide the content of the output.
-        files: Inputs, in the order of their rows.
-        has_numbers: Whether all ids are integers.
-        table: Shards, in the order of their rows.
-    """
+    """A job: options, inputs and shards."""
 
     options: JobOptions
-    files: tuple[InputFile, ...]
-    has_numbers: bool
+    files: tuple[InputFile, ...]  # in the order of their rows
+    has_numbers: bool  # whether all ids are integers
     table: Table
 
     @property
     def num_rows(self) -> int:
-        """Number of rows of all inputs."""
         return sum(file.num_rows for file in self.files)
 
     @property
     def output_columns(self) -> OutputColumns:
-        """Columns of the output."""
         return OutputColumns(self.options.result, self.has_numbers)
 
     def shard(self, index: int) -> Shard:
-        """Returns a shard."""
         return Shard(*map(int, self.table[index]))
 
     def num_chunks(self, index: int) -> int:
-        """Returns the number of chunks of a shard."""
         return -(-self.shard(index).num_rows // self.options.chunk_rows)
 
     def description(self) -> dict[str, Any]:
@@ -130,12 +92,8 @@ class Job:
 
 
 def plan(options: JobOptions, paths: Sequence[Path]) -> Job:
-    """Reads all inputs once, and divides their rows into shards.
-
-    Raises:
-        JobError: An input is damaged or does not have the columns, or no input has a row.
-    """
-    form = FORMATS[options.input_format]
+    """Reads all inputs once, and divides their rows into shards."""
+    form = INPUTS[options.input_format]
     files, rows, first_row = [], [], 0
     for index, path in enumerate(paths):
         state = path.stat()
@@ -157,9 +115,6 @@ def restore(description: dict[str, Any], table: Table = NO_SHARDS) -> Job:
     """Returns the job that `Job.description` has described.
 
     A manifest has no table of shards. For a manifest, `table` is left empty.
-
-    Raises:
-        JobError: The description has other fields, so another version of Regard has written it.
     """
     try:
         values = dict(description["options"])
@@ -179,9 +134,6 @@ def check_same(recorded: Job, options: JobOptions, paths: Sequence[Path]) -> Non
     """Checks that a recorded job has these options, and that its inputs have not changed.
 
     The hash of a file is computed again only if its modification time has changed.
-
-    Raises:
-        JobError: An option or an input differs.
     """
     remedy = "choose another --output, or delete the folder to start again"
     for each in fields(JobOptions):
@@ -202,18 +154,14 @@ def check_same(recorded: Job, options: JobOptions, paths: Sequence[Path]) -> Non
 
 
 def has_hash(file: InputFile, options: JobOptions) -> bool:
-    """Reports whether a file exists and has the recorded content."""
     path = Path(file.path)
     if not path.exists() or path.stat().st_size != file.num_bytes:
         return False
-    scan = FORMATS[options.input_format].scan(path, options.columns, options.shard_rows)
+    scan = INPUTS[options.input_format].scan(path, options.columns, options.shard_rows)
     return scan.sha256 == file.sha256
 
 
 def touched(job: Job) -> Job:
     """Returns the job with the current modification times of its inputs."""
-    files = tuple(
-        InputFile(f.path, f.num_bytes, Path(f.path).stat().st_mtime_ns, f.sha256, f.num_rows)
-        for f in job.files
-    )
-    return Job(job.options, files, job.has_numbers, job.table)
+    files = (replace(f, modified_ns=Path(f.path).stat().st_mtime_ns) for f in job.files)
+    return replace(job, files=tuple(files))

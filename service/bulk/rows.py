@@ -1,10 +1,13 @@
-"""Rows of the input, their results, and the isolation of rows that fail.
+"""Rows of the input, their results, their chunks, and the isolation of rows that fail.
 
-A row that fails gets its own error. All other rows are computed as if this row did not exist.
+The rows of a shard are sorted by length and divided into chunks, because a batch of rows of similar
+length takes less time. Chunks depend only on the rows, so a job that continues makes the same
+chunks again. A row that fails gets its own error. All other rows are computed as if
+this row did not exist.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +29,9 @@ ATTEMPTS = 3
 PAUSE_SECONDS = 1.0
 """Pause before the second attempt at a single row. The pause doubles after each attempt."""
 
+WINDOW_CHARS = 16_000_000
+"""Approximate number of characters in the rows that are sorted at once, to limit the memory."""
+
 Vector = NDArray[np.float32]
 
 
@@ -35,49 +41,72 @@ class JobError(Exception):
 
 @dataclass(slots=True)
 class Row:
-    """A row of the input.
+    """A row of the input."""
 
-    Attributes:
-        id: Value of the id column, or the number of the row.
-        text: Text to translate or embed; None if the text is null or the row cannot be read.
-        source: Source language from a column; None to use the source language of the job.
-        target: Target language from a column; "" to use the target language of the job.
-        error: Reason why the row cannot be read; "" for a row that can be computed.
-    """
-
-    id: Any
-    text: str | None
-    source: str | None = None
-    target: str = ""
-    error: str = ""
+    id: Any  # value of the id column, or the number of the row
+    text: str | None  # None if the text is null or the row cannot be read
+    source: str | None = None  # None uses the source language of the job
+    target: str = ""  # "" uses the target language of the job
+    error: str = ""  # reason why the row cannot be read
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a row.
+    """The result of a row."""
 
-    Attributes:
-        value: Translation or vector. It is None after an error and for a null text. The vector of
-            a blank text is also None.
-        error: Reason why the row has failed; "" if it has not failed.
-    """
-
-    value: str | Vector | None
+    value: str | Vector | None  # None after an error, for a null text, for a blank text's vector
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a shard that are computed and committed together."""
+
+    number: int  # in its shard
+    positions: Sequence[int]  # of each row in the shard, from 0
+    rows: Sequence[Row]
+
+
+def chunks_of(rows: Iterable[Row], chunk_rows: int) -> Iterator[Chunk]:
+    """Divides the rows of a shard into chunks, the longest rows first.
+
+    A shard with more than WINDOW_CHARS characters is sorted and divided part by part.
+    """
+    number = 0
+    for window in _windows(rows, chunk_rows):
+        window.sort(key=lambda each: num_chars(each[1]), reverse=True)
+        for first in range(0, len(window), chunk_rows):
+            positions, part = zip(*window[first : first + chunk_rows], strict=True)
+            yield Chunk(number, positions, part)
+            number += 1
+
+
+def num_chars(row: Row) -> int:
+    return len(row.text or "")
+
+
+def _windows(rows: Iterable[Row], chunk_rows: int) -> Iterator[list[tuple[int, Row]]]:
+    """Yields parts of a shard, each row with its position. All but the last fill whole chunks."""
+    window = list[tuple[int, Row]]()
+    chars = 0
+    for position, row in enumerate(rows):
+        window.append((position, row))
+        chars += num_chars(row)
+        if chars >= WINDOW_CHARS and len(window) % chunk_rows == 0:
+            yield window
+            window, chars = [], 0
+    if window:
+        yield window
 
 
 Compute = Callable[[Sequence[Row]], Awaitable[Sequence[Outcome]]]
 
 
 async def isolated(rows: Sequence[Row], compute: Compute) -> list[Outcome]:
-    """Computes rows together; after an error, computes each half in the same way.
+    """Computes rows together; after a ServiceError, computes each half in the same way.
 
     The function thus divides the rows until each row that fails is alone. A single row whose error
     may be temporary is tried ATTEMPTS times.
-
-    Args:
-        rows: Rows to compute; at least one.
-        compute: Returns one outcome for each row, or raises a ServiceError.
     """
     try:
         return [*await compute(rows)]

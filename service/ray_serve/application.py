@@ -1,16 +1,19 @@
 """Builds the application of Ray Serve: `serve run service.ray_serve.application:build`."""
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
-from service.ray_serve.arguments import Arguments
+from service.ipc.processes import STOP_SECONDS
 from service.ray_serve.autoscaling import QueuedTokensPolicy
-from service.ray_serve.replica import Replica
-from service.ray_serve.replica_settings import ongoing_requests, read_settings, shutdown_seconds
+from service.ray_serve.replica import Replica, read_settings
+from service.settings import Settings
 
 NAME = "regard"
 """Name of the only deployment of the application."""
@@ -20,6 +23,72 @@ HEALTH_SECONDS = 2.0
 
 LOOK_BACK_SECONDS = 15.0
 """The autoscaling uses the mean of the reports of the last 15 s. Replicas report every 10 s."""
+
+HAPROXY_VARIABLE = "RAY_SERVE_ENABLE_HA_PROXY"
+DRAIN_VARIABLE = "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"
+DRAIN_SECONDS = 30.0
+"""Ray Serve's default: time in which all HAProxy processes stop using a replica that will drain."""
+
+
+class Arguments(BaseModel):
+    """The arguments of the application, which a configuration of Ray Serve lists under `args`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    num_cpus: float = Field(
+        default=1.0,
+        gt=0,
+        description="CPU cores of a replica. A replica without GPUs starts a device worker for "
+        "each whole core.",
+    )
+    num_gpus: float = Field(
+        default=0.0,
+        ge=0,
+        description="GPUs of a replica. A replica with GPUs starts a device worker for each GPU.",
+    )
+    min_replicas: int = Field(default=1, ge=1, description="Smallest number of replicas.")
+    max_replicas: int = Field(default=1, ge=1, description="Largest number of replicas.")
+    max_replicas_per_node: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Largest number of replicas on one node. `0` sets no limit.",
+    )
+    target_queued_tokens: float = Field(
+        default=8192.0,
+        gt=0,
+        description="Number of waiting source tokens for which one replica is enough.",
+    )
+    upscale_delay_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="Time for which more replicas must be needed before they start.",
+    )
+    downscale_delay_seconds: float = Field(
+        default=300.0,
+        ge=0,
+        description="Time for which fewer replicas must be enough before they end.",
+    )
+    max_ongoing_requests: int = Field(
+        default=0,
+        ge=0,
+        description="Largest number of requests that Ray Serve sends to a replica at once. `0` "
+        "means twice REGARD_MAX_PENDING_REQUESTS.",
+    )
+    settings: Mapping[str, str | int | float | bool] = Field(
+        default_factory=dict,
+        description="Settings of the server, such as `dtype: int8`. They override REGARD_DTYPE "
+        "and the other variables in the environment of a replica.",
+    )
+
+    @model_validator(mode="after")
+    def _has_room(self) -> "Arguments":
+        if self.max_replicas < self.min_replicas:
+            raise ValueError(
+                f"max_replicas is {self.max_replicas}, and min_replicas is {self.min_replicas}; "
+                "raise max_replicas"
+            )
+        return self
 
 
 def build(arguments: Arguments) -> Application:
@@ -32,11 +101,7 @@ def build(arguments: Arguments) -> Application:
 
 
 def build_with(replica: type[Replica], arguments: Arguments) -> Application:
-    """Returns the application, whose replicas are instances of the class `replica`.
-
-    Raises:
-        ValueError: A setting or an argument is not valid, or not possible in a replica.
-    """
+    """Returns the application, whose replicas are instances of the class `replica`."""
     settings = read_settings(arguments.settings, has_gpu=arguments.num_gpus > 0)
     as_deployment = serve.deployment(
         name=NAME,
@@ -74,3 +139,32 @@ def replicas(arguments: Arguments) -> dict[str, Any]:
         policy=policy,
     )
     return limits | {"autoscaling_config": scaling}
+
+
+def ongoing_requests(arguments: Arguments, settings: Settings) -> int:
+    """Returns the largest number of requests that Ray Serve sends to a replica at once.
+
+    Above the limit of the server, the server itself refuses requests, with 429 and `Retry-After`.
+    A lower limit of Ray Serve would keep requests waiting in the proxy, without a deadline.
+    """
+    least = settings.max_pending_requests
+    number = arguments.max_ongoing_requests or 2 * least
+    if number < least:
+        raise ValueError(
+            f"max_ongoing_requests is {number}, and REGARD_MAX_PENDING_REQUESTS is {least}; raise "
+            "the first or lower the second"
+        )
+    return number
+
+
+def shutdown_seconds(settings: Settings) -> float:
+    """Returns the time that a stopping replica has; Ray Serve kills it afterwards.
+
+    The time is enough for the drain of the server and then for the end of the device workers.
+    Behind HAProxy, it also covers the wait until all proxies have removed the replica.
+    """
+    wait = 0.0
+    if os.environ.get(HAPROXY_VARIABLE) == "1":
+        wait = float(os.environ.get(DRAIN_VARIABLE, DRAIN_SECONDS))
+    drain = settings.drain_delay_seconds + settings.drain_timeout_seconds
+    return wait + drain + 2 * STOP_SECONDS

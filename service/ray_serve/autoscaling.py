@@ -16,22 +16,14 @@ USED_ROWS = "used_rows"
 """Name under which each replica reports the largest share of used batch rows of any model."""
 
 KEPT_ROWS = 0.5
-"""Limit on the share of used batch rows, averaged over the replicas.
+"""A replica is kept if the others would otherwise use a larger share of their rows, on average.
 
-A replica is not removed if the remaining replicas would then exceed this limit. Without this
-limit, an empty queue would remove replicas although all replicas are busy. Used rows never add a
-replica; only waiting tokens do.
+Without this limit, an empty queue would remove busy replicas. Only waiting tokens add a replica.
 """
 
 
 class QueuedTokensPolicy:
-    """Chooses the number of replicas by the waiting tokens and the used rows of all replicas.
-
-    Ray Serve applies the smallest and the largest number of replicas, and the delays.
-
-    Args:
-        target_tokens: Number of waiting tokens for which one replica is enough.
-    """
+    """Needs a replica for each `target_tokens`. Ray Serve applies the limits and the delays."""
 
     def __init__(self, target_tokens: float) -> None:
         self.target_tokens = target_tokens

@@ -16,9 +16,9 @@ from service import logs
 from service.core import Core
 from service.models.registry.take import take_models
 from service.ray_serve.autoscaling import QUEUED_TOKENS, USED_ROWS
-from service.ray_serve.load import used_share, waiting_tokens
-from service.ray_serve.replica_settings import read_settings
+from service.scheduling.scheduler import Scheduler
 from service.server import create_app
+from service.settings import Settings
 from service.workers.supervisor import StartWorker, start_process
 
 ID_HEADER = b"x-request-id"
@@ -33,17 +33,12 @@ class PlainApplication:
     If Ray Serve saw the routes, it would compare each request with all of them, for its metrics.
     Ray Serve gives each request an id, which the application uses. Ray Serve also adds the header
     X-Request-Id to the response. The application's own header would repeat it and is removed.
-
-    Args:
-        app: The application.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request, or the lifespan."""
-
         async def send_without_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message["headers"]
@@ -54,14 +49,7 @@ class PlainApplication:
 
 
 class Replica:
-    """One server with its device workers, as Ray Serve uses it.
-
-    Args:
-        given: The settings in `Arguments.settings`. They override the environment.
-
-    Attributes:
-        start_worker: Starts a device worker.
-    """
+    """One server with its device workers. The given settings override the environment."""
 
     start_worker: StartWorker = staticmethod(start_process)
 
@@ -82,10 +70,7 @@ class Replica:
         """Waits until a device worker is ready. Ray Serve sends requests after the first check.
 
         A worker that ends later is started again. If this takes longer than the health check may
-        take, Ray Serve replaces the replica.
-
-        Raises:
-            RuntimeError: A model cannot be loaded, or the device has failed repeatedly.
+        take, or the check fails, Ray Serve replaces the replica.
         """
         assert self.core is not None
         supervisor = self.core.supervisor
@@ -95,7 +80,50 @@ class Replica:
             await asyncio.sleep(READY_SECONDS)
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Returns the waiting work and the share of used batch rows, for the autoscaling."""
         assert self.core is not None
         scheduler = self.core.scheduler
         return {QUEUED_TOKENS: float(waiting_tokens(scheduler)), USED_ROWS: used_share(scheduler)}
+
+
+def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:
+    """Returns the settings of a replica, from the environment and the arguments.
+
+    Clients reach only the proxy of Ray Serve. A replica therefore checks the name in the header
+    Host only if the setting allowed_hosts lists names. One process answers HTTP, because Ray Serve
+    sends all requests to it.
+    """
+    settings = Settings(**given)
+    if settings.admin_port:
+        raise ValueError(
+            f"REGARD_ADMIN_PORT is {settings.admin_port}; a replica of Ray Serve has no port of "
+            "its own. Remove the setting."
+        )
+    if settings.http_workers > 1:
+        raise ValueError(
+            f"REGARD_HTTP_WORKERS is {settings.http_workers}; a replica of Ray Serve answers HTTP "
+            "in one process. Remove the setting, and raise max_replicas."
+        )
+    if not has_gpu and settings.device.startswith("cuda"):
+        raise ValueError(
+            f"REGARD_DEVICE is {settings.device}, and the replica has no GPU; raise num_gpus, or "
+            "remove the setting"
+        )
+    device = settings.device if has_gpu else "cpu"
+    hosts = settings.allowed_hosts or ("*",)
+    changes = {"http_workers": 1, "device": device, "allowed_hosts": hosts}
+    return settings.model_copy(update=changes)
+
+
+def waiting_tokens(scheduler: Scheduler) -> int:
+    queues = [queue for models in scheduler.queues.values() for queue in models.values()]
+    return sum(queue.interactive.tokens + queue.bulk.tokens for queue in queues)
+
+
+def used_share(scheduler: Scheduler) -> float:
+    """Returns the largest share of used batch rows of any model; 0 without translation models."""
+    shares = [0.0]
+    for kind in (kind for kind, row in scheduler.kinds.items() if row.policy.counts_rows):
+        for model in scheduler.queues[kind]:
+            used, free = scheduler.used_rows(kind, model), scheduler.free_rows(kind, model)
+            shares.append(used / (used + free) if used else 0.0)
+    return max(shares)

@@ -91,8 +91,8 @@ class Scheduler:
                 self.metrics.watch_lane(kind, model, name, lane)
             if policy.counts_rows:
                 slots = self.metrics.decode_slots
-                slots.labels(model, "used").set_function(partial(self._used_rows, kind, model))
-                slots.labels(model, "free").set_function(partial(self._free_rows, kind, model))
+                slots.labels(model, "used").set_function(partial(self.used_rows, kind, model))
+                slots.labels(model, "free").set_function(partial(self.free_rows, kind, model))
 
     def remove_model(self, model: str) -> None:
         """Accepts no more items for a model, and fails its remaining items."""
@@ -366,12 +366,12 @@ class Scheduler:
             reason = "the device ran out of memory" if each.is_out_of_memory else each.error
             job.receiver.fail(InternalError(f"a sentence could not be computed: {reason}"))
 
-    def _used_rows(self, kind: str, model: str) -> int:
+    def used_rows(self, kind: str, model: str) -> int:
         return sum(worker.used[kind, model, 0] for worker in self.workers.values())
 
-    def _free_rows(self, kind: str, model: str) -> int:
+    def free_rows(self, kind: str, model: str) -> int:
         rows = sum(worker.max_rows.get(model, 0) for worker in self.workers.values())
-        return max(0, rows - self._used_rows(kind, model))
+        return max(0, rows - self.used_rows(kind, model))
 
     def close(self) -> None:
         """Fails all unfinished jobs, and every later submission."""

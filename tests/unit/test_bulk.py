@@ -4,9 +4,8 @@ import asyncio
 import json
 import os
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ import pyarrow.parquet as parquet
 import pytest
 
 from service.bulk import rows as bulk_rows
-from service.bulk.chunks import Chunk, chunks_of
 from service.bulk.commands import check_models, compute_job, is_complete, open_job
-from service.bulk.folder import OutputFolder
-from service.bulk.inputs import FORMATS, Columns, find_files
+from service.bulk.folder import Journal, OutputFolder, costs, read_totals
+from service.bulk.formats import INPUTS, Columns, find_files
 from service.bulk.job import Job, plan
-from service.bulk.journal import Journal, costs, read_totals
-from service.bulk.rows import JobError, Outcome, Row, isolated
-from service.bulk.shard_work import ShardWork
+from service.bulk.rows import Chunk, JobError, Outcome, Row, chunks_of, isolated
+from service.bulk.work import ShardWork
 from service.errors import InvalidRequestError, ServiceError, UnavailableError
 from service.settings import Settings
 from tests.bulk import SETTINGS, layout_of, options_of
@@ -50,7 +47,7 @@ def planned(source: Path, columns: Columns | None = None, **options: Any) -> Job
 
 
 def read_rows(job: Job) -> list[Row]:
-    form = FORMATS[job.options.input_format]
+    form = INPUTS[job.options.input_format]
     shards = [job.shard(index) for index in range(len(job.table))]
     paths = [Path(job.files[shard.file].path) for shard in shards]
     return [
@@ -95,7 +92,7 @@ def test_lines_are_divided_into_shards(tmp_path: Path, end: str) -> None:
 
 
 def test_shard_may_begin_at_any_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.bulk.inputs.BLOCK_BYTES", 7)
+    monkeypatch.setattr("service.bulk.formats.BLOCK_BYTES", 7)
     path = tmp_path / "in.txt"
     path.write_text("a\n\nbcdefghijklm\n" * 20, encoding="utf-8")
     for shard_rows in (1, 2, 3, 7, 60, 100):
@@ -243,7 +240,7 @@ def test_rows_of_a_shard_are_sorted_by_length() -> None:
 
 
 def test_long_shards_are_sorted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.bulk.chunks.WINDOW_CHARS", 100)
+    monkeypatch.setattr("service.bulk.rows.WINDOW_CHARS", 100)
     rows = [Row(n, "x" * (n % 7 + 1)) for n in range(65)]
     chunks = [*chunks_of(rows, 10)]
     parts = [chunks[first : first + 3] for first in (0, 3, 6)]  # 30 rows have 117 characters
@@ -259,7 +256,7 @@ def test_long_shards_are_sorted_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_shards_have_the_order_of_the_input(source: Path, output: Path, form: str) -> None:
     texts = ["x" * (7 * n % 50 + 1) + " 1" * (n % 3) for n in range(150)]
     source.write_text("\n".join(texts), "utf-8")
-    folder, job = started(source, output, format=form)
+    folder, job = started(source, output, output_format=form)
 
     class Recording(EchoEngine):
         def __init__(self, *args: Any) -> None:
@@ -284,7 +281,7 @@ def test_shards_have_the_order_of_the_input(source: Path, output: Path, form: st
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_shard_with_a_row_twice_is_refused(source: Path, output: Path, form: str) -> None:
-    folder, job = started(source, output, format=form)
+    folder, job = started(source, output, output_format=form)
     chunks = [*chunks_of(read_rows(job)[:100], job.options.chunk_rows)]
     for chunk in [*chunks[:9], replace(chunks[0], number=9)]:
         outcomes = [Outcome((row.text or "").upper()) for row in chunk.rows]
@@ -296,7 +293,7 @@ def test_shard_with_a_row_twice_is_refused(source: Path, output: Path, form: str
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_shard_of_many_chunks_needs_few_open_files(source: Path, output: Path, form: str) -> None:
-    folder, job = started(source, output, format=form, chunk_rows=1)
+    folder, job = started(source, output, output_format=form, chunk_rows=1)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
     try:
@@ -330,33 +327,6 @@ def test_shards_take_turns(source: Path, output: Path) -> None:
     asyncio.run(run())
     assert engine.shards == [0] * 10 + [1] * 10 + [2] * 5
     assert [row["id"] for row in written(output)] == [*range(250)]
-
-
-def test_progress_reads_the_folders_of_shards_in_progress_only(
-    source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run polls its progress each second; it once asked for the state of every shard."""
-    folder, job = started(source, output)
-    table = np.array([(0, 0, 20, 20 * number) for number in range(5000)], np.int64)
-    job = replace(job, files=(replace(job.files[0], num_rows=100_000),), table=table)
-    for index in range(1000):
-        folder.shard_path(job, index).touch()
-    for index in range(1000, 1004):
-        path = folder.chunk_path(job, index, 0)
-        path.parent.mkdir(parents=True)
-        path.touch()
-    asked: list[object] = []
-
-    def count(real: Callable[..., Any], path: object, *args: Any, **options: Any) -> Any:
-        asked.append(path)
-        return real(path, *args, **options)
-
-    for name in ("listdir", "scandir", "stat"):
-        monkeypatch.setattr(os, name, partial(count, getattr(os, name)))
-    assert folder.num_rows_done(job) == 1000 * 20 + 4 * job.options.chunk_rows
-    assert len(asked) == 2 + 4
-    assert folder.unfinished(job) == [*range(1000, 5000)]
-    assert len(asked) == 2 + 4 + 1
 
 
 def test_failing_commit_leaves_no_chunk(
@@ -465,7 +435,7 @@ def test_folder_has_one_command_at_a_time(output: Path) -> None:
 
 
 def test_vectors_are_written_as_parquet(source: Path, output: Path) -> None:
-    layout = layout_of(source, output, format="parquet")
+    layout = layout_of(source, output, output_format="parquet")
     folder = OutputFolder(output)
     with folder.locked():
         job = open_job(folder, *options_of(layout, result="vector", source=None, target=""))
@@ -548,7 +518,7 @@ def test_unsigned_ids_of_64_bits_are_written(tmp_path: Path) -> None:
     ids = [1, 2**64 - 1]
     table = pyarrow.table({"id": pyarrow.array(ids, pyarrow.uint64()), "text": ["a", "b"]})
     parquet.write_table(table, path)
-    layout = layout_of(path, output, format="parquet")
+    layout = layout_of(path, output, output_format="parquet")
     folder = OutputFolder(output)
     with folder.locked():
         job = open_job(folder, *options_of(layout, Columns(id="id")))

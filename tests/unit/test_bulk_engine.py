@@ -11,7 +11,7 @@ from model.errors import CheckpointNotFoundError
 from service.bulk import rows as bulk_rows
 from service.bulk.commands import check_models
 from service.bulk.engine import CoreEngine, unlimited
-from service.bulk.inputs import Columns
+from service.bulk.formats import Columns
 from service.bulk.job import JobOptions
 from service.bulk.rows import JobError, Outcome, Row
 from service.settings import Settings

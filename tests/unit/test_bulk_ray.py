@@ -1,4 +1,4 @@
-"""Jobs of `regard bulk` with Ray, whose processes are killed."""
+"""Jobs of `regard bulk` whose processes are killed, on one machine and with Ray."""
 
 import json
 import os
@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from service.bulk.folder import OutputFolder
+from service.bulk.folder import OutputFolder, read_totals
 from service.bulk.job import Job
-from service.bulk.journal import read_totals
 
 NUM_ROWS = 3000
 LIMIT_SECONDS = 200.0
@@ -27,10 +27,10 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def start(source: Path, output: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.bulk", str(source), str(output)]
-    # The address of a cluster that is gone, as a crashed Ray leaves it, does not disturb the job.
-    return subprocess.Popen(command, env={**os.environ, "RAY_ADDRESS": "127.0.0.1:9"})
+def start(source: Path, output: Path, *address: str, **options: Any) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.bulk", str(source), str(output), *address]
+    loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray listens on no other interface
+    return subprocess.Popen(command, env={**os.environ, **loopback}, **options)
 
 
 def num_done(folder: OutputFolder) -> int:
@@ -64,28 +64,57 @@ def kill_at_work(pid: int, folder: OutputFolder) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.timeout(900)  # Ray starts three times; beside other tests each start takes a minute
-def test_killed_job_has_each_row_exactly_once(tmp_path: Path) -> None:
-    source, output = tmp_path / "in.txt", tmp_path / "out"
-    source.write_text("".join(f"line {number}\n" for number in range(NUM_ROWS)), encoding="utf-8")
-    folder = OutputFolder(output)
-    with start(source, output) as command:
-        until(lambda: num_done(folder) >= 600)
-        os.kill(command.pid, signal.SIGKILL)
-    (first,) = actors(folder)
-    until(lambda: state(first) == "Z")  # an actor ends with its command
-    done = num_done(folder)
-    assert 600 <= done < NUM_ROWS
-    with start(source, output) as command:
-        until(lambda: num_done(folder) >= done + 600)
-        (second,) = {*actors(folder)} - {first}
-        kill_at_work(second, folder)
-        assert command.wait() == 0
+def check_rows(output: Path) -> None:
+    """Checks that each row has exactly one result, in order."""
     data = b"".join(path.read_bytes() for path in sorted(output.glob("part-*")))
     rows = [json.loads(line) for line in data.splitlines()]
     assert [row["id"] for row in rows] == [*range(NUM_ROWS)]
     assert [row["translation"] for row in rows] == [f"LINE {n}" for n in range(NUM_ROWS)]
-    manifest = json.loads((output / "_manifest.json").read_bytes())
-    assert (manifest["num_runs"], manifest["num_actors"]) == (2, 3)
+    assert not OutputFolder(output).work.exists()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"line {number}\n" for number in range(NUM_ROWS)), encoding="utf-8")
+    return path
+
+
+def test_killed_job_has_each_row_exactly_once(source: Path, tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path / "out")
+    with start(source, folder.path) as command:
+        until(lambda: num_done(folder) >= 600)
+        kill_at_work(command.pid, folder)
+    assert 600 <= num_done(folder) < NUM_ROWS
+    with start(source, folder.path) as command:
+        assert command.wait() == 0
+    check_rows(folder.path)
+    manifest = json.loads((folder.path / "_manifest.json").read_bytes())
+    assert (manifest["num_runs"], manifest["num_actors"]) == (2, 2)
     assert 0 < manifest["recomputed_share"] < 0.5
-    assert not folder.work.exists()
+
+
+def test_interrupted_job_says_how_to_continue(source: Path, tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path / "out")
+    with start(source, folder.path, stderr=subprocess.PIPE) as command:
+        until(lambda: num_done(folder) >= 100)
+        os.kill(command.pid, signal.SIGINT)
+        _, errors = command.communicate()
+    assert command.returncode == 130
+    assert b"run the same command to continue" in errors
+    assert b"Traceback" not in errors
+
+
+@pytest.mark.timeout(600)  # beside other tests Ray may take a minute to start
+def test_cluster_replaces_an_actor_that_is_killed(source: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'regard[ray]'")
+    folder = OutputFolder(tmp_path / "out")
+    with start(source, folder.path, "local") as command:
+        until(lambda: num_done(folder) >= 600)
+        (actor,) = actors(folder)
+        kill_at_work(actor, folder)
+        assert command.wait() == 0
+    check_rows(folder.path)
+    manifest = json.loads((folder.path / "_manifest.json").read_bytes())
+    assert (manifest["num_runs"], manifest["num_actors"]) == (1, 2)
+    assert 0 < manifest["recomputed_share"] < 0.5

@@ -13,11 +13,15 @@ pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install
 from ray.serve.config import AutoscalingContext
 from ray.serve.schema import ServeDeploySchema
 
-from service.ray_serve.application import build, replicas
-from service.ray_serve.arguments import Arguments
+from service.ray_serve.application import (
+    Arguments,
+    build,
+    ongoing_requests,
+    replicas,
+    shutdown_seconds,
+)
 from service.ray_serve.autoscaling import QUEUED_TOKENS, USED_ROWS, QueuedTokensPolicy
-from service.ray_serve.load import used_share, waiting_tokens
-from service.ray_serve.replica_settings import ongoing_requests, read_settings, shutdown_seconds
+from service.ray_serve.replica import read_settings, used_share, waiting_tokens
 
 
 def context(replicas: int, tokens: list[float], used: list[float]) -> AutoscalingContext:
@@ -54,14 +58,11 @@ def test_load_counts_the_waiting_tokens_and_the_used_rows_of_the_fullest_model()
     rows, texts = (
         SimpleNamespace(policy=SimpleNamespace(counts_rows=has)) for has in (True, False)
     )
-    worker = SimpleNamespace(
-        max_rows={"en-pt": 64, "pt-en": 64},
-        used={("translate", "en-pt", 0): 16, ("translate", "pt-en", 0): 32, ("embed", "x", 0): 900},
-    )
     scheduler: Any = SimpleNamespace(
         kinds={"translate": rows, "embed": texts},
         queues={"translate": {"en-pt": queue, "pt-en": queue}, "embed": {"x": queue}},
-        workers={"a": worker, "b": worker},
+        used_rows=lambda kind, model: {"en-pt": 32, "pt-en": 64}[model],
+        free_rows=lambda kind, model: {"en-pt": 96, "pt-en": 64}[model],
     )
     assert waiting_tokens(scheduler) == 3 * 37
     assert used_share(scheduler) == 0.5

@@ -1,23 +1,25 @@
-"""Formats of input files: text with one row a line, JSONL, and Parquet.
+"""Formats of input and output files: text with one row a line, JSONL, and Parquet.
 
-A shard is a range of rows in one file. A format finds the ranges when a job starts, and reads the
-rows of a shard when the shard is computed.
+An input format divides a file into shards, which are ranges of rows, when a job starts. It reads
+the rows of a shard when the shard is computed. An output format writes the results of each chunk of
+a shard, with the positions of the rows. At the end it merges the chunks into the file of the shard.
 """
 
 import hashlib
 import importlib.util
 import json
+import os
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 import orjson
 
-from service.bulk.rows import JobError, Row
+from service.bulk.rows import Chunk, JobError, Outcome, Row
 
 BLOCK_BYTES = 1 << 20
 BATCH_ROWS = 1024
@@ -26,86 +28,48 @@ NEWLINE = 0x0A
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Names of the columns of an input. A text file has no columns.
-
-    Attributes:
-        text: Column with the texts.
-        id: Column with the ids; None to number the rows.
-        source: Column with the source languages; None if the rows do not name a source language.
-        target: Column with the target languages; None if the rows do not name a target language.
-    """
+    """Names of the columns of an input. A text file has no columns."""
 
     text: str = "text"
-    id: str | None = None
+    id: str | None = None  # None numbers the rows
     source: str | None = None
     target: str | None = None
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns that are read."""
         return [*dict.fromkeys(filter(None, (self.text, self.id, self.source, self.target)))]
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A range of rows in one file.
+    """A range of rows in one file."""
 
-    Attributes:
-        file: Index of the file.
-        position: Start of the range: an offset in bytes, or a row number in a Parquet file.
-        num_rows: Number of rows.
-        first_row: Number of the first row, counted over all files from 0.
-    """
-
-    file: int
-    position: int
+    file: int  # index of the file
+    position: int  # start of the range: an offset in bytes, or a row number in a Parquet file
     num_rows: int
-    first_row: int
+    first_row: int  # number of the first row, counted over all files from 0
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The result of a scan of one file.
-
-    Attributes:
-        sha256: Hash of the bytes.
-        num_rows: Number of rows.
-        positions: Position of the first row of each shard.
-    """
+    """The result of a scan of one file."""
 
     sha256: str
     num_rows: int
-    positions: Sequence[int]
-
-
-class InputFormat(Protocol):
-    """Reads files of one format."""
-
-    def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
-        """Reads a file once, and finds its ranges of `shard_rows` rows.
-
-        Raises:
-            JobError: The file is damaged, or does not have the columns.
-        """
-
-    def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
-        """Yields the rows of a shard. A row that cannot be read has an error."""
-
-    def has_numbers(self, path: Path, columns: Columns) -> bool:
-        """Reports whether all ids of a file are certain to be integers."""
+    positions: Sequence[int]  # of the first row of each shard
 
 
 class TextInput:
     """Text with one row a line, in UTF-8. Blank lines are rows too."""
 
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
-        """Reads a file once, and finds the offsets of its ranges."""
+        """Reads a file once, and finds its ranges of `shard_rows` rows."""
         if columns != Columns():
             raise JobError(f"{path} is a text file and has no columns; omit the column options")
         return scan_lines(path, shard_rows)
 
     def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
-        """Yields one row for each line."""
+        """Yields the rows of a shard. A row that cannot be read has an error."""
         for number, line in read_lines(path, shard):
             try:
                 yield Row(number, line.decode("utf-8"))
@@ -113,7 +77,7 @@ class TextInput:
                 yield Row(number, None, error=f"row {number} is not UTF-8")
 
     def has_numbers(self, path: Path, columns: Columns) -> bool:
-        """Returns True, because the ids are the numbers of the lines."""
+        """Reports whether all ids of a file are certain to be integers."""
         return True
 
 
@@ -121,11 +85,9 @@ class JsonLinesInput:
     """One JSON object a line."""
 
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
-        """Reads a file once, and finds the offsets of its ranges."""
         return scan_lines(path, shard_rows)
 
     def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
-        """Yields one row for each line."""
         for number, line in read_lines(path, shard):
             try:
                 fields = orjson.loads(line)
@@ -142,7 +104,6 @@ class JsonLinesInput:
                 yield Row(None if columns.id else number, None, error=error)
 
     def has_numbers(self, path: Path, columns: Columns) -> bool:
-        """Reports whether the ids are the numbers of the lines."""
         return columns.id is None
 
 
@@ -150,7 +111,6 @@ class ParquetInput:
     """Reads Parquet files. A shard may begin within a row group."""
 
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
-        """Hashes a file, and divides its rows into ranges."""
         import pyarrow.parquet as parquet
 
         try:
@@ -168,7 +128,6 @@ class ParquetInput:
         return Scan(digest, num_rows, range(0, num_rows, shard_rows))
 
     def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
-        """Yields the rows of a shard."""
         import pyarrow.parquet as parquet
 
         end = shard.position + shard.num_rows
@@ -188,7 +147,6 @@ class ParquetInput:
                 first += batch.num_rows
 
     def has_numbers(self, path: Path, columns: Columns) -> bool:
-        """Returns whether each id is a row number or an integer that fits into int64."""
         import pyarrow
         import pyarrow.parquet as parquet
 
@@ -211,11 +169,7 @@ def fields_of(batch: Any) -> list[dict[str, Any] | None]:
 
 
 def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
-    """Returns the row groups that have rows from `start` to `end` - 1.
-
-    The second value is the position in the file at which the first of these row groups begins,
-    counted in rows from 0.
-    """
+    """Returns the row groups with rows from `start` to `end` - 1, and their first row."""
     found: list[int] = []
     first = begin = 0
     for group in range(metadata.num_row_groups):
@@ -228,11 +182,6 @@ def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
 
 
 def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
-    """Returns the row with these fields.
-
-    The row has an error if its id, text column or target is missing, or if a text or language is
-    not a string. If the text is null, the row has no error, and its text is None.
-    """
     row = Row(number if columns.id is None else fields.get(columns.id), None)
     if columns.id is not None and row.id is None:
         row.error = f"row {number} has no value in the column {columns.id}"
@@ -254,10 +203,7 @@ def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
 
 
 def string_of(value: Any, column: str) -> tuple[str | None, str]:
-    """Returns a pair of a value and an error.
-
-    For a string or None, the error is empty. For other values, the first part is None.
-    """
+    """Returns a string or None, and the error of any other value."""
     if value is None or isinstance(value, str):
         return value, ""
     return None, f"the column {column} has a {type(value).__name__}, not a string"
@@ -281,10 +227,7 @@ def scan_lines(path: Path, shard_rows: int) -> Scan:
 
 
 def read_lines(path: Path, shard: Shard) -> Iterator[tuple[int, bytes]]:
-    """Yields the number and the bytes of each line of a shard, without the line break.
-
-    A byte order mark at the start of the file is left out.
-    """
+    """Yields the number and the bytes of each line, without line break and byte order mark."""
     with path.open("rb") as file:
         file.seek(shard.position)
         for number in range(shard.first_row, shard.first_row + shard.num_rows):
@@ -293,7 +236,8 @@ def read_lines(path: Path, shard: Shard) -> Iterator[tuple[int, bytes]]:
             yield number, line if start else line.removeprefix(BOM_UTF8)
 
 
-FORMATS: dict[str, InputFormat] = {
+InputFormat = TextInput | JsonLinesInput | ParquetInput
+INPUTS: dict[str, InputFormat] = {
     "text": TextInput(),
     "jsonl": JsonLinesInput(),
     "parquet": ParquetInput(),
@@ -311,9 +255,6 @@ def find_files(sources: Sequence[Path]) -> tuple[str, list[Path]]:
 
     A source with an unknown extension counts as a text file. Files with unknown extensions inside a
     folder are left out.
-
-    Raises:
-        JobError: A source is missing or has no file, the formats differ, or a library is missing.
     """
     files: list[Path] = []
     for source in sources:
@@ -334,3 +275,128 @@ def find_files(sources: Sequence[Path]) -> tuple[str, list[Path]]:
     if name == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise JobError("Parquet files need pyarrow: pip install 'regard[ray]'")
     return name, [file.resolve() for file in files]
+
+
+ROW_GROUP_ROWS = 8192
+
+POSITION = "position"
+"""Name of the column of positions in a chunk. Only the chunks of Parquet output have columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumns:
+    """Name of the result column, and type of the ids."""
+
+    value: str  # `translation` or `vector`
+    has_numbers: bool  # if not, Parquet files store all ids as strings
+
+
+class JsonLinesOutput:
+    """One JSON object a line: the id, the result, and the error."""
+
+    suffix = ".jsonl"
+    chunk_suffix = ".jsonl"
+
+    def write_chunk(
+        self, file: IO[bytes], columns: OutputColumns, chunk: Chunk, outcomes: Sequence[Outcome]
+    ) -> None:
+        """Writes one line for each row: its position, a space, and its JSON object."""
+        options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+        for position, row, outcome in zip(chunk.positions, chunk.rows, outcomes, strict=True):
+            fields = {"id": row.id, columns.value: outcome.value, "error": outcome.error or None}
+            line = orjson.dumps(fields, default=str, option=options)
+            file.write(b"%d %b" % (position, line))
+
+    def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
+        """Writes the rows in the order of their positions, and returns their number.
+
+        Rows with the same position count as one row.
+
+        The chunks are read twice, because a shard of vectors may be too large for the memory. The
+        first reading finds the size of each object. The sizes determine the offsets in the file.
+        """
+        paths = [*chunks]
+        sizes = {position: len(line) for position, line in read_positioned(paths)}
+        places, end = dict[int, int](), 0
+        for position in sorted(sizes):
+            places[position] = end
+            end += sizes[position]
+        for position, line in read_positioned(paths):
+            os.pwrite(file.fileno(), line, places[position])
+        return len(sizes)
+
+
+def read_positioned(chunks: Iterable[Path]) -> Iterator[tuple[int, bytes]]:
+    for path in chunks:
+        with path.open("rb") as file:
+            for line in file:
+                position, _, found = line.partition(b" ")
+                yield int(position), found
+
+
+class ParquetOutput:
+    """Writes Parquet files with three columns: the id, the result, and the error.
+
+    A chunk is an Arrow file, because Arrow files are written and read faster than Parquet files.
+    """
+
+    suffix = ".parquet"
+    chunk_suffix = ".arrow"
+
+    def write_chunk(
+        self, file: IO[bytes], columns: OutputColumns, chunk: Chunk, outcomes: Sequence[Outcome]
+    ) -> None:
+        import pyarrow
+
+        arrays = {
+            POSITION: pyarrow.array(chunk.positions, pyarrow.int64()),
+            "id": id_column([row.id for row in chunk.rows], columns.has_numbers),
+            columns.value: value_column(columns.value, outcomes),
+            "error": pyarrow.array([each.error or None for each in outcomes], pyarrow.string()),
+        }
+        table = pyarrow.table(arrays)
+        with pyarrow.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+
+    def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
+        """Merges chunks; all rows of the shard are in memory at once."""
+        import pyarrow
+        import pyarrow.parquet as parquet
+
+        opened = [pyarrow.ipc.open_file(path.read_bytes()) for path in chunks]
+        table = pyarrow.concat_tables([each.read_all() for each in opened])
+        positions, order = np.unique(table.column(POSITION).to_numpy(), return_index=True)
+        rows = table.drop_columns([POSITION])
+        with parquet.ParquetWriter(file, rows.schema) as writer:
+            for first in range(0, len(order), ROW_GROUP_ROWS):
+                writer.write_table(rows.take(order[first : first + ROW_GROUP_ROWS]))
+        return len(positions)
+
+
+def id_column(ids: Sequence[Any], has_numbers: bool) -> Any:
+    import pyarrow
+
+    if has_numbers:
+        return pyarrow.array(ids, pyarrow.int64())
+    return pyarrow.array([each if each is None else str(each) for each in ids], pyarrow.string())
+
+
+def value_column(name: str, outcomes: Sequence[Outcome]) -> Any:
+    """Returns the results as an Arrow array: lists of float32 for vectors, otherwise strings."""
+    import pyarrow
+
+    values = [each.value for each in outcomes]
+    if name != "vector":
+        return pyarrow.array(values, pyarrow.string())
+    sizes = [0 if value is None else len(value) for value in values]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    found = [np.asarray(value, np.float32) for value in values if value is not None]
+    numbers = np.concatenate(found) if found else np.zeros(0, np.float32)
+    is_null = pyarrow.array([value is None for value in values])
+    return pyarrow.ListArray.from_arrays(
+        pyarrow.array(offsets), pyarrow.array(numbers, pyarrow.float32()), mask=is_null
+    )
+
+
+OutputFormat = JsonLinesOutput | ParquetOutput
+OUTPUTS: dict[str, OutputFormat] = {"jsonl": JsonLinesOutput(), "parquet": ParquetOutput()}
