@@ -61,39 +61,23 @@ class Document(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text to translate.
-
-    Attributes:
-        text: Text for the model.
-        place: Returns the characters to write into the document for a given translation.
-    """
+    """A text to translate. `place` returns the characters to write for a translation."""
 
     text: str
     place: Callable[[str], str]
 
 
+@dataclass(frozen=True, slots=True)
 class PassageDocument:
-    """A document whose kept parts are strings and whose translated parts are passages.
+    """A document whose kept parts are strings and whose translated parts are passages."""
 
-    Args:
-        parts: Kept strings and passages, in the order of the document.
-        set_language: Writes a language code into the text of a document; None if the format does
-            not state a language.
-        is_html: Whether the texts and their translations are HTML.
-        is_ascii: Whether characters outside ASCII are written as references of HTML (`&#233;`).
-    """
+    parts: Sequence[str | Passage]
 
-    def __init__(
-        self,
-        parts: Sequence[str | Passage],
-        set_language: Callable[[str, str], str] | None = None,
-        is_html: bool = False,
-        is_ascii: bool = False,
-    ) -> None:
-        self.parts = parts
-        self.set_language = set_language
-        self.is_html = is_html
-        self.is_ascii = is_ascii
+    # Writes a language code into the text of a document. Some formats do not state a language.
+    set_language: Callable[[str, str], str] | None = None
+
+    is_html: bool = False
+    is_ascii: bool = False  # whether other characters are written as references (`&#233;`)
 
     def texts(self) -> list[str]:
         return [part.text for part in self.parts if isinstance(part, Passage)]
@@ -133,17 +117,11 @@ def decode(data: bytes, marks: str = "") -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a text.
+    """One line of a text."""
 
-    Attributes:
-        prefix: Kept characters before the content, such as an indent or a list marker.
-        content: Characters between prefix and suffix, without white space at their ends.
-        suffix: Kept characters after the content, including the line end.
-    """
-
-    prefix: str
-    content: str
-    suffix: str
+    prefix: str  # kept characters before the content, such as an indent or a list marker
+    content: str  # without white space at its ends
+    suffix: str  # kept characters after the content, including the line end
 
     def __str__(self) -> str:
         return self.prefix + self.content + self.suffix

@@ -125,10 +125,7 @@ class BlockReader:
         yield from self._blocks(first, children)
 
     def _blocks(self, first: Place, children: list[Element]) -> Iterator[Block]:
-        """Yields the block of adjacent elements, then the blocks of the ASIDE elements in them.
-
-        `first` is the string before the elements, which have their tails.
-        """
+        """Yields the block of adjacent elements, then the blocks of the ASIDE elements in them."""
         yield from self._block(first, children)
         for aside in self._asides(children):
             yield from self._inside(aside)
@@ -144,12 +141,8 @@ class BlockReader:
         """Yields the block of some adjacent elements, if they have words.
 
         Elements with more than MAX_UNITS inline tags give one block for each string instead.
-
-        Args:
-            first: String before the elements.
-            children: The elements.
-            depth: Number of elements around `children` that contain the whole text. These
-                elements stay where they are, so the text has no tags for them.
+        `depth` is the number of elements around `children` that contain the whole text. These
+        elements stay where they are, so the text has no tags for them.
         """
         first, children = self._trimmed(first, children)
         nodes: list[Node] = [first.get(), *self._nodes(children)]
@@ -168,10 +161,7 @@ class BlockReader:
             yield Block(text, lambda found: _rebuild(first, children, found))
 
     def _trimmed(self, first: Place, children: list[Element]) -> tuple[Place, list[Element]]:
-        """Drops elements at the start and at the end that contain no words of this text.
-
-        Returns the string before the remaining elements, and these elements.
-        """
+        """Drops elements at the start and at the end that contain no words of this text."""
 
         def is_left_out(child: Element) -> bool:
             nodes = self._unit(child)

@@ -103,19 +103,14 @@ _TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "
 class Item:
     """A part of a paragraph.
 
-    Attributes:
-        elements: One of these: text elements with the same formatting, one link, one formula, one
-            element without text, or the elements of a field.
-        form: Form of the inline element that stands for the item. Items that become plain
-            text do not use the form.
-        formatting: Formatting of the text elements; None for other items.
-        items: Items inside a link.
+    The elements are text elements with the same formatting, or the elements of a field, or one
+    link, one formula or another element without text.
     """
 
     elements: list[Element]
-    form: Form = Form.WORDS
-    formatting: bytes | None = None
-    items: list["Item"] = field(default_factory=list)
+    form: Form = Form.WORDS  # of the inline element that stands for the item
+    formatting: bytes | None = None  # of the text elements; None for other items
+    items: list["Item"] = field(default_factory=list)  # inside a link
 
     @property
     def text(self) -> str:
@@ -171,11 +166,10 @@ def _items(container: Element) -> Iterator[Item | None]:
 
 
 def _kept_field(start: Element) -> list[Element]:
-    """Returns the sibling elements that form the field that begins at `start`.
+    """Returns the sibling elements of the field that begins at `start` and stays as it is.
 
-    The list is empty if no field begins there, or if the result of the field is translated. It is
-    also empty if one run contains the whole field, or if the first or last run has other text. A
-    field of more than MAX_FIELD_PARTS elements gives an empty list too.
+    The list is empty if there is no such field, or if one run contains the whole field. It is also
+    empty if the first or last run has other text, or if there are more than MAX_FIELD_PARTS.
     """
     if local_name(start) == "fldSimple":
         instructions = [value for key, value in start.items() if key.endswith("}instr")]
@@ -304,10 +298,9 @@ def _nodes(items: Sequence[Item]) -> list[Node]:
 
 
 def _set_text(items: Sequence[Item], nodes: Sequence[Node]) -> None:
-    """Writes a translation that has no inline elements.
+    """Writes a translation without inline elements into the first text element with the base.
 
-    The first text element with the base formatting gets the translation. All other text elements
-    become empty.
+    All other text elements become empty.
     """
     base = _base(items)
     first = next(item.elements[0] for item in items if item.formatting == base)
@@ -331,10 +324,7 @@ def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
 
 
 def _written(unit: Unit) -> list[Element]:
-    """Writes the words of a translated unit into its elements.
-
-    Returns the run of the elements, or the elements if they have no run.
-    """
+    """Writes the words of a translated unit, and returns its run, or its elements without run."""
     item: Item = unit.source
     first, *others = item.elements
     run = first.getparent()  # None for elements that were children of the paragraph
@@ -367,10 +357,7 @@ def _like(run: Element) -> Element:
 
 
 def _split(run: Element, elements: Sequence[Element]) -> None:
-    """Moves the content before the first of `elements`, and after the last, into new runs.
-
-    Content that consists only of elements in _HINTS is not moved.
-    """
+    """Moves the content before and after `elements`, unless it is all in _HINTS, into new runs."""
     content = [child for child in run if local_name(child) != "rPr"]
     first, last = content.index(elements[0]), content.index(elements[-1])
     for others, add in ((content[:first], run.addprevious), (content[last + 1 :], run.addnext)):
@@ -385,12 +372,8 @@ def _sibling(element: Element, name: str) -> str:
 
 
 def _write(element: Element, text: str) -> None:
-    """Sets the text of a text element.
-
-    Without the attribute `xml:space`, Word ignores white space at the ends of the text.
-    """
     element.text = text
-    if "/wordprocessingml/" in element.tag:
+    if "/wordprocessingml/" in element.tag:  # Word would ignore white space at the ends
         element.set(SPACE, "preserve")
 
 
@@ -405,10 +388,7 @@ def _formatting(run: Element) -> bytes:
 
 
 def _described(element: Element) -> bytes:
-    """Returns the name, attributes and children of an element as bytes.
-
-    Trivial attributes are left out. The children of `rPr` are left out too.
-    """
+    """Returns the name, the attributes that matter, and the children, except those of `rPr`."""
     attributes = sorted(
         f"{name}={value}"
         for name, value in element.attrib.items()

@@ -70,31 +70,19 @@ class Answer(bytes, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """A document that has been read.
-
-    Attributes:
-        is_html: Whether the texts and their translations are HTML.
-        num_chars: Number of characters of the words.
-        sample: Some of the words, from which the language is detected.
-        texts: Texts to translate, in the order of the document.
-        num_bytes: Size of the texts in UTF-8.
-    """
+    """A document that has been read."""
 
     is_html: bool
-    num_chars: int
-    sample: str
+    num_chars: int  # of the words, without tags
+    sample: str  # some of the words, from which the language is detected
     texts: list[str]
-    num_bytes: int
+    num_bytes: int  # of the texts, in UTF-8
 
 
 class DocumentReader:
     """Reads and writes documents in a process with limits, one at a time.
 
     The process starts with the first document. A process that has failed is replaced.
-
-    Args:
-        max_file_bytes: Largest size of a document.
-        max_seconds: Processor time for one document.
     """
 
     def __init__(self, max_file_bytes: int, max_seconds: int = MAX_SECONDS) -> None:
@@ -105,11 +93,7 @@ class DocumentReader:
         self.is_closed = False
 
     async def read(self, name: str, data: bytes) -> ReadDocument:
-        """Returns the texts of a document.
-
-        Raises:
-            DocumentError: The document is damaged or too large.
-        """
+        """Reads a document, or raises a DocumentError."""
 
         def read(process: _Process) -> ReadDocument:
             is_html, num_chars, sample, *texts = process.ask([_encoded(name), data])
@@ -122,11 +106,7 @@ class DocumentReader:
     async def write(
         self, name: str, data: bytes, translations: Sequence[str], language: str
     ) -> bytes:
-        """Returns a document with translations of its texts. The document is read again.
-
-        Raises:
-            DocumentError: The document is too large.
-        """
+        """Reads a document again, and returns it with translations of its texts."""
 
         def write(process: _Process) -> bytes:
             parts = map(_encoded, (language, *translations))
@@ -181,11 +161,7 @@ class _Process:
         self.file = cast(BinaryIO, self.connection.makefile("rb"))
 
     def ask(self, request: Sequence[bytes]) -> list[bytes]:
-        """Returns the parts of an answer.
-
-        Raises:
-            DocumentError: The document is damaged or too large, or has ended the process.
-        """
+        """Returns the parts of an answer, or raises a DocumentError."""
         try:
             self.connection.sendall(_packed(request))
             kind, *parts = _unpacked(self.file)

@@ -28,26 +28,16 @@ def _new_secret() -> str:
 
 @dataclass(slots=True)
 class DocumentState:
-    """The state of one document.
+    """The state of one document."""
 
-    Attributes:
-        name: File name of the translation.
-        characters: Number of code points in the texts.
-        expires: Unix time at which the document is deleted.
-        id: Random id, which cannot be guessed.
-        key: Random key, which DeepL's clients send together with the id.
-        remaining_seconds: Estimated time until the translation is done; None if unknown.
-        error: Reason why the document could not be translated.
-    """
-
-    name: str
-    characters: int
-    expires: float
-    id: str = field(default_factory=_new_secret)
-    key: str = field(default_factory=_new_secret)
+    name: str  # of the file with the translation
+    characters: int  # code points in the texts
+    expires: float  # Unix time at which the document is deleted
+    id: str = field(default_factory=_new_secret)  # cannot be guessed
+    key: str = field(default_factory=_new_secret)  # DeepL's clients send it together with the id
     status: Literal["queued", "translating", "done", "error"] = "queued"
-    remaining_seconds: int | None = None
-    error: str = ""
+    remaining_seconds: int | None = None  # estimated time until it is done; None if unknown
+    error: str = ""  # reason why the document could not be translated
 
 
 class TemporaryFolder(TemporaryDirectory[str]):
@@ -64,11 +54,7 @@ class DocumentStore:
         self.folder = Path(folder)
 
     def save(self, state: DocumentState) -> None:
-        """Writes a state; other processes read the old state or the new one, never a mixture.
-
-        Raises:
-            FileNotFoundError: The folder has been removed.
-        """
+        """Writes a state; other processes read the old state or the new one, never a mixture."""
         self._write(state.id + _STATE, json.dumps(asdict(state)).encode(), state.expires)
 
     def finish(self, state: DocumentState, content: bytes) -> None:
@@ -99,11 +85,7 @@ class DocumentStore:
         return content if self.remove(id_) else None
 
     def remove(self, id_: str) -> bool:
-        """Removes a document; returns False if it has already been removed.
-
-        The state is deleted before the translation. If several callers remove the same document,
-        only the caller that deletes the state gets True.
-        """
+        """Removes a document. Only the caller that deletes the state gets True."""
         try:
             (self.folder / (id_ + _STATE)).unlink()
         except FileNotFoundError:
@@ -114,9 +96,7 @@ class DocumentStore:
     def remove_expired(self) -> tuple[int, float | None]:
         """Removes every document that has expired.
 
-        Returns:
-            The total size of the translations, and the time at which the next document expires;
-            None without documents.
+        Returns the total size of the translations, and the time at which the next document expires.
         """
         num_bytes, expiries = 0, []
         now = time.time()

@@ -16,7 +16,7 @@ from itertools import count, groupby
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from service.text.html_text import VOID, unescaped, without_controls
-from service.text.letters import has_letters
+from service.text.letters import has_letters, split_margins
 
 T = TypeVar("T")
 
@@ -108,11 +108,7 @@ def _is_single(attributes: str) -> bool:
 
 
 class OpenElements(Generic[T]):
-    """The elements around a place in HTML, each with a value.
-
-    Attributes:
-        inner: Value of the innermost element; `outside` if there is none.
-    """
+    """The elements around a place in HTML, each with a value."""
 
     def __init__(self, outside: T) -> None:
         self._stack = [("", outside)]
@@ -120,6 +116,7 @@ class OpenElements(Generic[T]):
 
     @property
     def inner(self) -> T:
+        """The value of the innermost element; `outside` if there is none."""
         return self._stack[-1][1]
 
     @property
@@ -152,18 +149,14 @@ class Form(Enum):
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """An inline element.
-
-    Attributes:
-        source: The element in the document, as the format represents it.
-        children: Words and elements inside this element. Only the form WORDS has children.
-        is_ordered: Whether the element must keep its order among the ordered elements beside it.
-            The start of a bookmark, for example, must stay before its end.
-    """
+    """An inline element."""
 
     form: Form
-    source: Any
-    children: "list[Node]" = field(default_factory=list)
+    source: Any  # the element in the document, as the format represents it
+    children: "list[Node]" = field(default_factory=list)  # only of the form WORDS
+
+    # Whether the element must keep its order among the ordered elements beside it. The start of a
+    # bookmark, for example, must stay before its end.
     is_ordered: bool = False
 
 
@@ -171,17 +164,10 @@ Node = str | Unit
 
 
 class TaggedText:
-    """A text with inline elements.
+    """A text with inline elements, as a tree in `nodes` and as HTML in `html`.
 
-    Args:
-        nodes: The text as a tree.
-        keeps_lines: Whether line breaks are kept. If false, line breaks count as white space.
-
-    Attributes:
-        before: White space at the start of the text, which is not translated.
-        nodes: The text without the white space in `before` and `after`.
-        after: White space at the end of the text, which is not translated.
-        html: The text as HTML.
+    Both are without the white space at the ends, which is in `before` and `after`. If `keeps_lines`
+    is false, line breaks count as white space.
     """
 
     def __init__(self, nodes: Sequence[Node], keeps_lines: bool = False) -> None:
@@ -189,9 +175,11 @@ class TaggedText:
         core = joined(nodes)
         self.before = self.after = ""
         if core and isinstance(core[0], str):
-            self.before, core[0] = _cut(core[0], len(core[0]) - len(core[0].lstrip()))
+            self.before, words, after = split_margins(core[0])
+            core[0] = words + after
         if core and isinstance(core[-1], str):
-            core[-1], self.after = _cut(core[-1], len(core[-1].rstrip()))
+            before, words, self.after = split_margins(core[-1])
+            core[-1] = before + words
         self.nodes = joined(core)
         self.html = to_html(self.nodes)
         if keeps_lines:
@@ -220,10 +208,6 @@ class Block:
         if translation != self.text.html:
             text = self.text
             self.place(joined([text.before, *text.tree_of(translation), text.after]))
-
-
-def _cut(text: str, at: int) -> tuple[str, str]:
-    return text[:at], text[at:]
 
 
 def joined(nodes: Sequence[Node]) -> list[Node]:
@@ -335,8 +319,8 @@ class _Reader:
     def _claim(self, tag: Piece, parent: Unit | None) -> _Origin | None:
         """Returns the source element of a translated element; None if its tag must be left out.
 
-        A tag is left out if its id or name is wrong, or if the element was found before. A tag is
-        also left out if it is not inside the same element as in the source.
+        Its id or name may be wrong. The element may have been found before, or it may not be inside
+        the same element as in the source.
         """
         origin = self.by_id.get(tag.attribute_values().get("id") or "")
         if origin is None or origin.unit in self.found or origin.parent is not parent:
@@ -348,10 +332,7 @@ class _Reader:
         return new
 
     def _add_missing(self, origin: _Origin) -> None:
-        """Adds an element whose tag is missing.
-
-        The element surrounds the words that `_likely_words` finds, or stands at the end.
-        """
+        """Adds an element whose tag is missing, around its likely words or at the end."""
         inside = self._children(origin.parent)
         inside[:] = joined(inside)
         new = self._new(origin)
@@ -394,8 +375,8 @@ def _likely_words(
         nodes: The translated siblings.
 
     Returns:
-        The index of a string in `nodes`, and the bounds of the words in this string. The
-        result is None if `nodes` has no words.
+        The index of a string in `nodes`, and the bounds of the words in this string; None if
+        `nodes` has no words.
     """
     texts = [(n, node) for n, node in enumerate(nodes) if isinstance(node, str) and node.strip()]
     if not texts:

@@ -6,6 +6,7 @@ The XML parser does not expand entities, load DTDs or use the network.
 import io
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
@@ -91,24 +92,17 @@ def local_name(element: Element) -> str:
     return etree.QName(element).localname if isinstance(element.tag, str) else ""
 
 
+@dataclass(frozen=True)
 class XmlDocument:
-    """An XML file with blocks to translate, in the order of the file. Their texts are HTML.
-
-    `set_language` writes the code of the target language into the tree; it is None if the format
-    has no place for the code.
-    """
+    """An XML file with blocks to translate, in the order of the file. Their texts are HTML."""
 
     is_html = True
 
-    def __init__(
-        self,
-        root: Element,
-        blocks: Sequence[Block],
-        set_language: Callable[[Element, str], None] | None = None,
-    ) -> None:
-        self.root = root
-        self.blocks = blocks
-        self.set_language = set_language
+    root: Element
+    blocks: Sequence[Block]
+
+    # Writes the code of the target language. Some formats have no place for the code.
+    set_language: Callable[[Element, str], None] | None = None
 
     def texts(self) -> list[str]:
         return [block.text.html for block in self.blocks]

@@ -67,26 +67,17 @@ GREEDY = DecodingOptions()
 
 @dataclass(slots=True)
 class DocumentJob:
-    """A document that is being translated.
-
-    Attributes:
-        data: Content of the document.
-        size: Memory that the document and its texts take, in bytes.
-        source: Code of the source language; None if the server detects it.
-        context: Context of the job. The time limit begins at `context.started`.
-        state: State that clients see.
-        terms: Terms of the request's glossary; None without a glossary or without a `source`.
-    """
+    """A document that is being translated. The time limit begins at `context.started`."""
 
     name: str
     data: bytes
     document: ReadDocument
-    size: int
-    source: str | None
+    size: int  # memory that the document and its texts take, in bytes
+    source: str | None  # None if the server detects the language
     target: str
     context: RequestContext
-    state: DocumentState
-    terms: Terms | None = None
+    state: DocumentState  # that clients see
+    terms: Terms | None = None  # None without a glossary or without a `source`
 
 
 def _batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
@@ -115,15 +106,7 @@ def translated_name(name: str, language: str) -> str:
 
 
 class DocumentTranslator:
-    """Translates documents, and keeps the translations for a limited time.
-
-    Attributes:
-        num_open: Number of documents that are being translated.
-        open_bytes: Size of these documents and of their texts.
-        timer: Timer that removes expired documents.
-        background: Tasks that run jobs for which no request waits. The set is needed because the
-            event loop holds only weak references to tasks.
-    """
+    """Translates documents, and keeps the translations for a limited time."""
 
     def __init__(
         self, translator: Translator, quota: Quota, settings: Settings, folder: str
@@ -133,8 +116,9 @@ class DocumentTranslator:
         self.settings = settings
         self.store = DocumentStore(folder)
         self.reader = DocumentReader(settings.max_file_bytes)
-        self.num_open = self.open_bytes = 0
+        self.num_open = self.open_bytes = 0  # of the documents that are being translated
         self.timer: asyncio.TimerHandle | None = None
+        # The event loop itself holds only weak references to tasks.
         self.background: set[asyncio.Task[None]] = set()
 
     async def open(

@@ -35,18 +35,11 @@ OPENING = "([{\"'"
 
 
 class Variant(NamedTuple):
-    """One way to spell stand-ins.
-
-    Attributes:
-        before: Text before the number of a stand-in.
-        after: Text after this number.
-        anywhere: Pattern of every such stand-in, also inside a word. Its group is the number.
-        apart: Pattern of every such stand-in that is not inside a word. Its group is the number.
-    """
+    """One way to spell stand-ins: a text, a number, a text. The patterns' group is the number."""
 
     before: str
     after: str
-    anywhere: re.Pattern[str]
+    anywhere: re.Pattern[str]  # also inside a word
     apart: re.Pattern[str]
 
 
@@ -64,22 +57,13 @@ VARIANTS = (_variant("XYZ", ""), _variant("A", "B"), _variant("(", ")"))
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """The stand-in of one span in a sentence.
+    """The stand-in of one span in a sentence."""
 
-    Attributes:
-        marker: Character that `service.text.protection` has put in place of the span.
-        before: Character to the left of the span; "" at the start of the sentence.
-        after: Character to the right of the span; "" at the end of the sentence.
-        start: Position of the marker in the sentence.
-        end: Position in the carrier's text just after the stand-in, and after its added space if
-            there is one.
-    """
-
-    marker: str
-    before: str
+    marker: str  # that `service.text.protection` has put in place of the span
+    before: str  # character to the left of the span; "" at the start of the sentence
     after: str
-    start: int
-    end: int
+    start: int  # position of the marker in the sentence
+    end: int  # position in the carrier's text after the stand-in and its added space
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +118,10 @@ class Carrier:
 
 
 def carry(sentence: str, variant: int, limit: int) -> Carrier | None:
-    """Returns a sentence with a stand-in for each marker.
+    """Returns a sentence with a stand-in, spelled as VARIANTS[variant], for each marker.
 
     The result is None if the sentence has more than `limit` markers, or already contains one of the
-    stand-ins.
-
-    Args:
-        sentence: A sentence with markers.
-        variant: Index in VARIANTS.
-        limit: Largest number of tokens of a sentence. A stand-in has at least one token.
+    stand-ins. `limit` is a number of tokens, and a stand-in has at least one.
     """
     spelled = VARIANTS[variant]
     markers = [*islice(MARKER.finditer(sentence), limit + 1)]
@@ -177,15 +156,10 @@ def _find(variant: Variant, number: int, text: str) -> list[tuple[int, int, int]
 
 
 def _put(each: StandIn, parts: list[str], place: int) -> None:
-    """Puts the marker in place of a stand-in, and removes spaces beside it.
+    """Puts the marker in place of a stand-in, which is `parts[place]` of a translation.
 
-    A space may separate the stand-in from a character of the translation. The space is removed if
-    the span touches a similar character on the same side in the source.
-
-    Args:
-        each: The stand-in.
-        parts: Parts of the translation; an empty text is between neighbouring stand-ins.
-        place: Index of the stand-in in `parts`.
+    A space beside the stand-in is removed if the next character is similar to the one beside the
+    span in the source.
     """
     parts[place] = each.marker
     before, after = parts[place - 1], parts[place + 1]
@@ -211,22 +185,19 @@ def _is_alike(source: str, target: str) -> bool:
 
 @dataclass(slots=True)
 class Carriage:
-    """The protected spans of one text while a model translates it.
-
-    Attributes:
-        protected: The text with markers, and its spans.
-        carriers: Maps the index of each sentence with markers to its carrier. The carrier is None
-            if the sentence already contains a stand-in, or is too long with stand-ins.
-        parts: Translations of the sentences that were translated in parts, by the index of the
-            sentence. Each translation has the markers of its sentence.
-        capitals: Some glossary terms have two markers: one for the term, and one for the term with
-            a capital first letter. Maps the first marker to the second, which is used at the start
-            of a translated sentence.
-    """
+    """The protected spans of one text while a model translates it."""
 
     protected: ProtectedText = NO_SPANS
+
+    # The carriers of the sentences with markers, by the index of the sentence. A carrier is None if
+    # its sentence already contains a stand-in, or is too long with stand-ins.
     carriers: dict[int, Carrier | None] = field(default_factory=dict)
+
+    # The translations, with markers, of the sentences that were translated in parts.
     parts: dict[int, str] = field(default_factory=dict)
+
+    # Maps the marker of a glossary term to the marker of the term with a capital first letter. The
+    # second marker is used at the start of a translated sentence.
     capitals: dict[str, str] = field(default_factory=dict)
 
     def restore(self, index: int, decoded: str) -> str | None:
@@ -323,12 +294,8 @@ def carried(
 ) -> tuple[Carrier | None, list[int]]:
     """Returns the carrier of a sentence and its token ids; None if it must be cut into parts.
 
-    Args:
-        sentence: A sentence with markers for its spans, without its inline tags.
-        num_tags: Number of its inline tags.
-        variant: Index in VARIANTS.
-        tokenizer: Tokenizer of the source.
-        limit: Largest number of tokens of a sentence, without EOS.
+    The sentence has markers for its spans, but not its `num_tags` inline tags. The ids are without
+    EOS.
     """
     carrier = carry(sentence, variant, limit) if num_tags <= MAX_TAGS else None
     ids = tokenizer.encode(carrier.text) if carrier else []

@@ -19,18 +19,11 @@ AHEAD = 8
 
 @dataclass(slots=True)
 class ChunkedText:
-    """A text whose long sentences have been cut.
-
-    Attributes:
-        segments: Sentences and separators. Joined, they are the text.
-        sources: Token ids of each sentence, without EOS: at most the limit, unless the sentence is
-            a single character.
-        num_cut: Number of sentences that were cut.
-    """
+    """A text whose long sentences have been cut."""
 
     segments: Segments
-    sources: list[list[int]]
-    num_cut: int
+    sources: list[list[int]]  # token ids of each sentence, without EOS
+    num_cut: int  # number of sentences that were cut
 
 
 def chunk_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> ChunkedText:

@@ -94,18 +94,16 @@ WORDS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS.items(
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A candidate for the language of a text.
+    """A candidate for the language of a text."""
 
-    Attributes:
-        language: Language code in the server's spelling.
-        confidence: Percentage with one decimal. The confidences of all candidates add up to 100,
-            and the detector returns no candidate with 0.
-        unserved: ISO 639-1 code of a language that is not a candidate, if the text has many
-            frequent words of this language. Only the best detection has this code.
-    """
+    language: str  # in the server's spelling
 
-    language: str
+    # Percentage with one decimal. The confidences of all candidates add up to 100, and the detector
+    # returns no candidate with 0.
     confidence: float
+
+    # ISO 639-1 code of a language that is not a candidate, if the text has many frequent words of
+    # this language. Only the best detection has this code.
     unserved: str | None = None
 
 
@@ -214,11 +212,7 @@ def unserved_language(text: str, offered: Collection[str]) -> str | None:
     """Returns the ISO 639-1 code of a text's language if this language is not offered.
 
     The result is also None if too few function words show the language, or if an offered language
-    is in neither FUNCTION_WORDS nor OTHER_SCRIPTS.
-
-    Args:
-        text: Any text; the first `MAX_TEXT_CHARS` characters count.
-        offered: ISO 639-1 codes of the offered languages.
+    is in neither FUNCTION_WORDS nor OTHER_SCRIPTS. The first `MAX_TEXT_CHARS` characters count.
     """
     if not WORDS.keys() | OTHER_SCRIPTS >= {*offered}:
         return None

@@ -82,19 +82,13 @@ _GENDER = re.compile(r"\s\(\w{1,3}\)$")
 
 @dataclass(slots=True, eq=False)
 class Formatting:
-    """Source sentences. Each translation gets the case and the final punctuation of its source.
+    """Source sentences. Each translation gets the case and the final punctuation of its source."""
 
-    Attributes:
-        sentences: Sentences with markers for protected spans; empty if translations stay as they
-            are.
-        languages: Codes of the source and the target.
-    """
-
-    sentences: tuple[str, ...] = ()
-    languages: tuple[str, str] = ("", "")
+    sentences: tuple[str, ...] = ()  # with markers; empty if translations stay as they are
+    languages: tuple[str, str] = ("", "")  # codes of the source and the target
 
     def part(self, index: int) -> "Formatting":
-        """Returns the formatting of one sentence. In the new object, the sentence has index 0."""
+        """Returns the formatting of one sentence, which gets the index 0."""
         return replace(self, sentences=self.sentences[index : index + 1])
 
     def apply(self, index: int, translation: str) -> str:
@@ -121,10 +115,7 @@ class Formatting:
 
 
 def _is_tag(char: str, source: str) -> bool:
-    """Returns whether a character is the marker of a tag.
-
-    The source has the markers of all protected spans except tags.
-    """
+    """Returns whether a character is the marker of a tag, which a source does not have."""
     return ord(char) >= FIRST_MARKER and char not in source
 
 
@@ -223,8 +214,7 @@ def is_title_case(text: str) -> bool:
 def _like(given: str, found: str, language: str) -> str:
     """Returns the first word of a translation in the case of the first word of its source.
 
-    Only the first letter changes. A word with a capital letter inside stays as it is, and so does a
-    word that always begins with a capital letter.
+    A word with a capital letter inside stays, and so does one that always begins with a capital.
     """
     if not found[0].isalpha() or not found[1:].islower() and len(found) > 1:
         return found

@@ -52,12 +52,9 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class MarkupText(ProtectedText):
-    """A text with a marker in place of each tag and each protected span.
+    """A text with a marker in place of each tag and each protected span."""
 
-    Attributes:
-        tags: Kind of the inline tag that each marker stands for. Start and end tags are balanced.
-    """
-
+    # The kind of the inline tag that each marker stands for. Start and end tags are balanced.
     tags: dict[str, Kind] = field(default_factory=dict)
 
     def restore(self, text: str) -> str:

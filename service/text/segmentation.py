@@ -32,16 +32,10 @@ _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 @dataclass(slots=True)
 class Segments:
-    """A text as sentences to translate and separators to keep.
+    """A text as sentences to translate and separators to keep."""
 
-    Attributes:
-        separators: Text before, between and after the sentences: one more than there are sentences.
-        sentences: Sentences in order, without surrounding white space. Each holds a letter or a
-            digit.
-    """
-
-    separators: tuple[str, ...]
-    sentences: tuple[str, ...]
+    separators: tuple[str, ...]  # text before, between and after the sentences
+    sentences: tuple[str, ...]  # without surrounding white space; each has a letter or a digit
 
     def join(self, translations: Sequence[str]) -> str:
         """Joins translations, one for each sentence in order, with the separators."""
@@ -130,10 +124,9 @@ def _sentence_ends(line: str, language: str) -> Iterator[int]:
     """Yields the end of each sentence of a line as a character index, in rising order.
 
     The line is read in windows of WINDOW_CHARS characters. The last sentence of a window may be
-    cut, so the next window starts where that sentence starts. A window without a complete sentence
-    gives no end, so a sentence that is longer than a window stays whole. The window after it starts
-    behind the last space of this window, so that no abbreviation is cut. Without a space, it starts
-    at the end of this window.
+    cut, so the next window starts where that sentence starts. A sentence that is longer than a
+    window stays whole. The window after it starts behind the last space, so that no abbreviation is
+    cut, or at the end of this window.
     """
     start = 0
     while start < len(line):

@@ -23,27 +23,16 @@ from service.text.segmentation import Segments
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag in a text or in a sentence.
+    """A tag in a text or in a sentence."""
 
-    Attributes:
-        kind: OPEN, CLOSE or EMPTY.
-        marker: Character that stands for the tag.
-        place: Number of code points in front of the tag, from the start of the text or sentence.
-        partner: Place of the element's other tag; `place` for an element with a single tag.
-    """
-
-    kind: Kind
+    kind: Kind  # OPEN, CLOSE or EMPTY
     marker: str
-    place: int
-    partner: int
+    place: int  # number of code points in front of the tag, in the text or sentence
+    partner: int  # place of the element's other tag; `place` for an element with a single tag
 
 
 def lift(text: MarkupText) -> tuple[MarkupText, list[Tag]]:
-    """Takes the inline tags out of a text.
-
-    Returns:
-        The text without the tags, and the tags in order, with their places in that text.
-    """
+    """Returns a text without its inline tags, and the tags with their places in that text."""
     parts: list[str] = []
     tags: list[Tag] = []
     opened: list[int] = []
@@ -67,20 +56,15 @@ def lift(text: MarkupText) -> tuple[MarkupText, list[Tag]]:
 
 
 def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[int, list[Tag]]]:
-    """Gives each tag to a sentence or to a separator.
+    """Gives each tag of a text that `lift` returned to a sentence or to a separator.
 
     The tags of an element that covers whole sentences go to separators. The model does not
     translate separators, so these tags keep their places between the sentences.
 
-    Args:
-        segments: Sentences of the text that `lift` returned.
-        tags: Tags that `lift` returned.
-
     Returns:
-        The segments, whose separators now contain the markers of all tags that belong to no
-        sentence. And the tags of each sentence that has some, by its index: their `place` and
-        `partner` count from the start of the sentence. A `partner` outside of the sentence is below
-        0 or above the sentence's length.
+        The segments, with markers in their separators, and the tags of each sentence that has some,
+        by its index. Their places count from the start of the sentence. A `partner` outside of the
+        sentence is below 0 or above the sentence's length.
     """
     if not tags:
         return segments, {}
@@ -110,8 +94,7 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
 def _head(held: Sequence[Tag], first: int, last: int) -> int:
     """Returns the index of the first tag that belongs to the sentence.
 
-    Tags at the start of a sentence do not belong to it. The exceptions are a start tag whose
-    element ends inside the sentence, and the tags after this start tag.
+    Tags at its start do not, except from a start tag on whose element ends inside the sentence.
     """
     for number, tag in enumerate(held):
         if tag.place > first or (tag.kind is Kind.OPEN and first < tag.partner < last):
@@ -120,11 +103,7 @@ def _head(held: Sequence[Tag], first: int, last: int) -> int:
 
 
 def _tail(held: Sequence[Tag], first: int, last: int) -> int:
-    """Returns the index after the last tag that belongs to the sentence.
-
-    Tags at the end of a sentence do not belong to it. The exceptions are an end tag whose element
-    starts inside the sentence, and the tags before this end tag.
-    """
+    """Returns the index after the last tag that belongs to the sentence, as `_head` does."""
     for number in range(len(held), 0, -1):
         tag = held[number - 1]
         if tag.place < last or (tag.kind is Kind.CLOSE and first < tag.partner < last):
@@ -144,54 +123,31 @@ def insert(text: str, markers: Sequence[tuple[int, str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WordAttention:
-    """The attention between the words of a sentence and of its translation.
-
-    Attributes:
-        source: Source sentence.
-        target: Its translation.
-        source_words: Span of each source word in code points, in order.
-        target_words: Span of each target word in code points, in order.
-        weights: Attention of T target words to S source words, (T, S).
-    """
+    """The attention between the words of a sentence and of its translation."""
 
     source: str
     target: str
-    source_words: Sequence[Span]
+    source_words: Sequence[Span]  # in code points, in order
     target_words: Sequence[Span]
-    weights: NDArray[np.float32]
+    weights: NDArray[np.float32]  # attention of T target words to S source words, (T, S)
 
 
 @dataclass(slots=True)
 class _Element:
-    """An element of a sentence, or a tag without content.
+    """An element of a sentence, or a tag without content, which has only the first marker."""
 
-    Attributes:
-        tags: Markers of the start tag and the end tag; "" for a tag that is outside of the
-            sentence. A tag without content has only the first marker.
-        start: Place in the source sentence at which the element starts.
-        end: Place in the source sentence at which the element ends.
-        is_open_start: Whether the element starts before the sentence.
-        is_open_end: Whether the element ends after the sentence.
-    """
-
-    tags: tuple[str, str]
-    start: int
+    tags: tuple[str, str]  # markers of start and end; "" for a tag outside of the sentence
+    start: int  # places in the source sentence
     end: int
     children: list["_Element"] = field(default_factory=list)
-    is_open_start: bool = False
-    is_open_end: bool = False
+    is_open_start: bool = False  # whether the element starts before the sentence
+    is_open_end: bool = False  # whether the element ends after the sentence
 
 
 def place_tags(tags: Sequence[Tag], words: WordAttention) -> list[tuple[int, str]]:
-    """Returns the places of the tags in the translation, in the order of the translation.
+    """Returns the places of the tags of a sentence in its translation, in ascending order.
 
-    Args:
-        tags: Tags of the sentence, with places in it.
-        words: The attention between the words of both sentences.
-
-    Returns:
-        Pairs of a place in the translation and a text to insert there. The text is a marker, or a
-        marker and a space. The places never decrease.
+    Each place comes with a text to insert there: a marker, or a marker and a space.
     """
     placement = _Placement(words)
     placed: list[tuple[int, str]] = []
@@ -226,13 +182,7 @@ def _tree(tags: Sequence[Tag], length: int) -> list[_Element]:
 
 
 class _Placement:
-    """The places of the elements of one sentence.
-
-    Attributes:
-        anchors: Maps the index of each anchor to the index of its source word. `_anchors`
-            defines anchors.
-        shares: Share of each source word in the attention of each target word, (T, S).
-    """
+    """The places of the elements of one sentence."""
 
     def __init__(self, words: WordAttention) -> None:
         self.words = words
@@ -242,14 +192,13 @@ class _Placement:
         for target, source in self.anchors.items():
             weights[target] = 0.0
             weights[target, source] = 1.0
-        self.shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)  # (T, S)
+        # The share of each source word in the attention of each target word, (T, S).
+        self.shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
 
     def emit(self, elements: Sequence[_Element], within: Span) -> Iterator[tuple[int, str]]:
         """Yields the places and markers of sibling elements, and of the elements inside them.
 
-        Args:
-            elements: Sibling elements, in the order of the source.
-            within: Target words among which the elements are placed.
+        The elements are placed among the target words `within`.
         """
         chosen: list[tuple[Span, int]] = []
         gaps = [within]
@@ -276,7 +225,7 @@ class _Placement:
         ]
 
     def _rank(self, element: _Element) -> tuple[bool, int]:
-        """Returns the sort key of an element. The element with the smallest key is placed first.
+        """Returns the sort key of an element.
 
         Elements with an anchored span come first, because their place is certain. Then longer
         elements come before shorter ones.
@@ -285,10 +234,7 @@ class _Placement:
         return self._anchored_span(covered) is None, -len(covered)
 
     def _anchored_span(self, covered: Sequence[int]) -> Span | None:
-        """Returns the span of the target words that are the anchors of the given source words.
-
-        The result is None if one of these words has no anchor, or if the anchors are not adjacent.
-        """
+        """Returns the span of the anchors of source words; None if they are not all adjacent."""
         sources = set(covered)
         found = [target for target, source in self.anchors.items() if source in sources]
         if not found or len(found) < len(sources) or max(found) - min(found) >= len(found):
@@ -339,17 +285,12 @@ class _Placement:
         return first, last
 
     def _boundary(self, element: _Element, gaps: Sequence[Span]) -> Span:
-        """Returns the empty span that is the best place for an element without target words.
-
-        The target words before the best place attend mostly to source words before the element.
-        The target words after it attend mostly to the other source words.
-        """
+        """Returns the empty span that is the best place for an element without target words."""
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)
-        # costs[t] is the cost of the place before target word t: the attention shares that
-        # contradict this place. Each target word before the place adds its shares on the source
-        # words that do not precede the element. Each target word after the place adds its shares on
-        # the source words that precede the element.
+        # costs[t] is the cost of the place before target word t. Each target word before the place
+        # adds its shares on the source words that do not precede the element. Each target word
+        # after the place adds its shares on the source words that precede the element.
         costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
             [np.cumsum(earlier[::-1])[::-1], [0.0]]
         )
@@ -371,10 +312,7 @@ class _Placement:
         return self.words.target_words[first][0]
 
     def _space(self, element: _Element, span: Span) -> str:
-        """Returns a space if the source has white space before and after a tag without content.
-
-        Otherwise, or at the end of the translation, it returns an empty text.
-        """
+        """Returns the space after a tag without content, if the source has spaces around it."""
         source, place = self.words.source, element.start
         around = source[max(place - 1, 0) : place + 1]
         is_apart = not element.tags[1] and len(around) == 2 and around.isspace()
@@ -424,8 +362,8 @@ def _best_span(gains: NDArray[np.float64], gap: Span) -> Span:
 def _anchors(words: WordAttention) -> dict[int, int]:
     """Maps the index of each anchor to the index of its source word.
 
-    An anchor is a target word that equals a source word. It has a digit or a capital letter, and it
-    occurs exactly once in each of the two sentences.
+    An anchor is a target word with a digit or a capital letter that equals a source word. It occurs
+    exactly once in each of the two sentences.
     """
     source = [words.source[first:last] for first, last in words.source_words]
     target = [words.target[first:last] for first, last in words.target_words]

@@ -61,20 +61,12 @@ class _Element:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a text: a tag, characters, a comment, or an entity.
+    """A part of a text: a tag, characters, a comment, or an entity."""
 
-    Attributes:
-        kind: Kind of the part's token. None for the bounds of a CDATA section and for the end of
-            the root element, which have no token.
-        start: Index of the first byte of the part.
-        words: Characters of the part, if it is text. Entities such as `&amp;` are decoded.
-        element: The element that starts here, if the part is a start tag.
-    """
-
-    kind: Kind | None
-    start: int
-    words: str = ""
-    element: _Element | None = None
+    kind: Kind | None  # None for the bounds of CDATA and for the end of the root element
+    start: int  # index of the first byte
+    words: str = ""  # characters of a text, with decoded entities
+    element: _Element | None = None  # that starts here
 
 
 class _Reader:
