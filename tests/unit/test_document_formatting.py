@@ -318,6 +318,9 @@ MISSING = {
     '<span id="1">A</span> <span id="1">casa</span><img id="3"><img id="3"><span id="2">x': (
         '<span id="1">A</span> casa<img id="3"><span id="2">x</span>'
     ),
+    'A <SPAN ID=1>casa</SPAN> <title>tem<span id="2"/> 12 <a href="': (
+        'A <span id="1">casa</span> tem<span id="2"></span> 12 <img id="3">'
+    ),
     'A <em>casa</em> <script>bad</script><img id="1"><code id="2">tem</code>': (
         '<span id="1">A</span> casa <span id="2">tem</span><img id="3">'
     ),

@@ -21,7 +21,7 @@ from service.documents.formats import FORMATS, read_document
 from service.documents.reader import NICENESS, DocumentReader
 from service.errors import UnavailableError
 from tests.archives import docx, run, upper
-from tests.document_mutations import DOCUMENTS
+from tests.unit.test_document_mutations import DOCUMENTS
 from tests.workers import LIMIT_SECONDS
 
 MAX_BYTES = 20 * 2**20

@@ -1,11 +1,20 @@
-"""Sentences in ALL CAPS reach the model in sentence case, and come back in ALL CAPS."""
+"""Translations get the case and the final punctuation of their sources."""
 
 import pytest
 
 from model.tokenization.tokenizer import Tokenizer
 from service.models.catalog import Catalog
 from service.text.chunking import chunk_sentences
-from service.text.formatting import Formatting, lower_capitals
+from service.text.formatting import (
+    Formatting,
+    is_all_caps,
+    is_title_case,
+    lower_capitals,
+    sentence_case,
+    with_case,
+    with_ending,
+    with_ordinals,
+)
 from service.text.segmentation import split_sentences
 
 TEXT = "DELETE FILES? Read more.\nUSB PORT"
@@ -74,3 +83,191 @@ TAGS = "\U000f0000\U000f0001"
 )
 def test_tags_stay_at_the_ends(source: str, translation: str, expected: str) -> None:
     assert Formatting((source,), ("en", "pt")).apply(0, translation) == expected
+
+
+PAIR = ("en", "pt")
+
+
+@pytest.mark.parametrize("text", ["SAVE FILE", "OK", "ÁGUA!", "USB 3", "{0} DELETED", "СОХРАНИТЬ"])
+def test_capitals_alone_are_all_caps(text: str) -> None:
+    assert is_all_caps(text)
+
+
+@pytest.mark.parametrize("text", ["", "12", "A", "X 5", "Save", "IDs", "5 kB", "使用 USB", "文件"])
+def test_other_texts_are_not_all_caps(text: str) -> None:
+    assert not is_all_caps(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Save File", "Terms of Service", "Save As...", "“Hello World”", "Are You Sure?"]
+)
+def test_title_case_leaves_small_words(text: str) -> None:
+    assert is_title_case(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Save", "Save file", "I am Tom", "Now for Japan.", "of Service", "文件 名", "Go On " * 20],
+)
+def test_sentences_are_not_title_case(text: str) -> None:
+    assert not is_title_case(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DELETE ALL FILES", "Delete all files"),
+        ("USB PORT", "USB port"),
+        ("¡ÁGUA!", "¡Água!"),
+        ("3 FILES", "3 Files"),
+        ("OK", "OK"),
+    ],
+)
+def test_model_gets_sentence_case(text: str, expected: str) -> None:
+    assert sentence_case(text, "en", lambda word: word == "USB") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("KADIN", "Kadın"), ("İYİ GÜNLER", "İyi günler"), ("USB GİRİŞİ", "USB girişi")],
+)
+def test_model_gets_the_i_of_the_language(text: str, expected: str) -> None:
+    assert sentence_case(text, "tr", lambda word: word == "USB") == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("SAVE FILE", "Salvar arquivo", "SALVAR ARQUIVO"),
+        ("PAGE \U000f0000", "Página \U000f0000", "PÁGINA \U000f0000"),
+        ("Save File", "Salvar arquivo", "Salvar Arquivo"),
+        ("Drag and Drop", "Arrastar e soltar", "Arrastar e Soltar"),
+        ("Log In", "Iniciar sessão", "Iniciar Sessão"),
+        ("Save the file", "salvar o arquivo", "Salvar o arquivo"),
+        ("save the file", "Salvar o arquivo", "salvar o arquivo"),
+        ("(see below)", "(Ver abaixo)", "(ver abaixo)"),
+        ("see X", "É X", "é X"),
+        # No rule applies:
+        ("brazil", "Brasil", "Brasil"),
+        ("api key", "API", "API"),
+        ("iPhone case", "Capa de iPhone", "Capa de iPhone"),
+        ("Music app", "iTunes", "iTunes"),
+        ("3 files", "Três arquivos", "Três arquivos"),
+        ("\U000f0000 is here", "Aqui está \U000f0000", "Aqui está \U000f0000"),
+        ("hello", "\U000f0000", "\U000f0000"),
+        ("hello", "...", "..."),
+        ("你好", "Olá", "Olá"),
+        ("Hello", "你好", "你好"),
+    ],
+)
+def test_translation_gets_the_case_of_its_source(
+    source: str, translation: str, expected: str
+) -> None:
+    assert with_case(source, translation, PAIR) == expected
+
+
+@pytest.mark.parametrize(
+    ("languages", "source", "translation", "expected"),
+    [
+        (("en", "de"), "file", "Datei", "Datei"),
+        (("de", "en"), "Neue Datei", "New file", "New file"),
+        (("pt", "en"), "segunda-feira", "Monday", "Monday"),
+        (("pt", "en"), "português", "Portuguese", "Portuguese"),
+        (("pt", "en"), "eu concordo", "I agree", "I agree"),
+        (("pt", "en"), "arquivo", "File", "file"),
+        (("en", "tr"), "SIGN IN", "Giriş", "GİRİŞ"),
+        (("en", "tr"), "good", "İyi", "iyi"),
+        (("en", "az"), "light", "Işıq", "ışıq"),
+        (("en", "tr"), "Log In", "Giriş izni", "Giriş İzni"),
+        (("en", "pt-BR"), "save", "Salvar", "salvar"),
+        (("en", "zz"), "save", "Salvar", "salvar"),
+    ],
+)
+def test_languages_have_rules_of_their_own(
+    languages: tuple[str, str], source: str, translation: str, expected: str
+) -> None:
+    assert with_case(source, translation, languages) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Hello", "Olá,", "Olá"),
+        ("Page not found", "Página não encontrada -", "Página não encontrada"),
+        ("Save", "Salvar.", "Salvar"),
+        ("Hello.", "Olá", "Olá."),
+        ("Hello!", "Olá.", "Olá!"),
+        ("Really?!", "Sério?", "Sério?!"),
+        ("Name:", "Nome", "Nome:"),
+        ("Loading...", "A carregar", "A carregar..."),
+        ("Loading…", "A carregar...", "A carregar…"),
+        ("Loading...", "A carregar…", "A carregar..."),
+        ("(optional)", "(opcional).", "(opcional)"),
+        ("Log out", "Sair (a)", "Sair"),
+        (
+            "世界卫生组织（WHO）",
+            "Organização Mundial da Saúde (OMS)",
+            "Organização Mundial da Saúde (OMS)",
+        ),
+        ("Agency [WHO]", "Agência (OMS)", "Agência (OMS)"),
+        ("in 323 BCE.", "em 323 a.C..", "em 323 a.C."),
+    ],
+)
+def test_ending_is_replaced(source: str, translation: str, expected: str) -> None:
+    assert with_ending(source, translation) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation"),
+    [
+        ("Hello.", "Olá."),
+        ("Name:", "Nom :"),
+        ('He said "hello."', 'Ele disse "olá".'),
+        ('He said "hello!"', 'Ele disse "olá".'),
+        ("for example", "p. ex."),
+        ("at 9 a.m.", "às 9 horas"),
+        ("file(s)", "arquivo (s)"),
+        ("Hello", "..."),
+        ("Hello", ""),
+        ("...", "..."),
+        ("你好。", "Olá."),
+        ("Hello?", "Γεια;"),
+        ("Γεια;", "Hello?"),
+    ],
+)
+def test_ending_stays(source: str, translation: str) -> None:
+    assert with_ending(source, translation) == translation
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Hello.", "你好", "你好。"),
+        ("Hello?", "こんにちは", "こんにちは？"),
+        ("Hello?", "مرحبا", "مرحبا؟"),
+        ("Hello.", "नमस्ते", "नमस्ते।"),
+        ("Hello.", "สวัสดี", "สวัสดี"),
+        ("Hello?", "Γεια", "Γεια;"),
+        ("你好！", "Olá", "Olá!"),
+        ("Hello!", "\U000f0000", "\U000f0000!"),
+    ],
+)
+def test_marks_are_those_of_the_script(source: str, translation: str, expected: str) -> None:
+    assert with_ending(source, translation) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("He lives on the 2º floor.", "Ele vive no 2o andar.", "Ele vive no 2º andar."),
+        ("The 1ª and the 2.º", "A 1a e o 2o", "A 1ª e o 2º"),
+        ("nº 12 on the 2º floor", "no 12 no 2o andar", "nº 12 no 2º andar"),
+        ("Art. Nº 5", "Art. N.o 5", "Art. Nº 5"),
+        ("O 2º lugar", "The 2nd place", "The 2nd place"),
+        ("O item nº 12", "Item No. 12", "Item No. 12"),
+        ("O 2º lugar de 12", "2o lugar, 12o, no 12 e 2a", "2º lugar, 12o, no 12 e 2a"),
+        ("In 12 rooms", "Em 12o, no 12", "Em 12o, no 12"),
+    ],
+)
+def test_ordinals_are_restored(source: str, translation: str, expected: str) -> None:
+    assert with_ordinals(source, translation) == expected

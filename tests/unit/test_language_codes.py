@@ -1,12 +1,19 @@
-"""Codes of checkpoints, as the tags that /languages shows."""
+"""Language codes: spelling, match with an offered language, names, and the codes of checkpoints."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES as M2M100
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
 from model.checkpoints.languages import Sides, distinct_tags, sides_in, to_tag
 from service.text import language_codes
-from service.text.language_codes import display_name, match_language, normalize_code
+from service.text.language_codes import (
+    MAX_ACCEPT_ENTRIES,
+    display_name,
+    match_language,
+    normalize_code,
+)
 
 
 @pytest.mark.parametrize("codes", [NLLB, M2M100["m2m100"]], ids=["nllb-200", "m2m100"])
@@ -102,3 +109,142 @@ def test_offered_codes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [match_language(code, offered) for code in ("EN", "PT-BR", "zh", "xx")]
     assert found == ["en", "pt", "zh-Hans", None]
     assert len(read) <= len(offered) + 4
+
+
+ANY_TEXT = st.text(st.characters())  # with lone surrogates
+HEADERS = ANY_TEXT | st.text("enptfrxq-_*;=,.0123 \t", max_size=60)
+
+
+@pytest.mark.parametrize(
+    ("code", "canonical"),
+    [
+        ("en", "en"),
+        (" EN\n", "en"),
+        ("PT_br", "pt-BR"),
+        ("pt-br", "pt-BR"),
+        ("ZH_HANT_tw", "zh-Hant-TW"),
+        ("es_419", "es-419"),
+        ("SR-latn", "sr-Latn"),
+        ("DE-1996", "de-1996"),
+        ("ca-VALENCIA", "ca-valencia"),
+        ("", ""),
+        ("  ", ""),
+        ("Ñ_x", "Ñ_x"),
+        ("\ud800", "\ud800"),
+    ],
+)
+def test_normalize_code(code: str, canonical: str) -> None:
+    assert normalize_code(code) == canonical
+
+
+@given(ANY_TEXT | st.text("aZ19-_ "))
+def test_normalized_code_is_its_own_normal_form(code: str) -> None:
+    assert normalize_code(normalize_code(code)) == normalize_code(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "offered", "match"),
+    [
+        ("EN", ["en", "pt"], "en"),
+        ("pt-BR", ["en", "pt", "pt-BR"], "pt-BR"),
+        ("pt_br", ["en", "pt"], "pt"),
+        ("zh-hant-tw", ["zh", "zh-Hant"], "zh-Hant"),
+        ("pt", ["en", "pt-BR"], "pt-BR"),
+        ("pt-PT", ["en", "pt-BR"], "pt-BR"),
+        ("en_us", ["EN_US"], "EN_US"),
+        ("en", ["en-US", "en-GB"], None),
+        ("en-AU", ["en-US", "en-GB"], None),
+        ("zh-Hans", ["zh-Hant"], None),
+        ("zh-Hans", ["zh-Hans-CN"], "zh-Hans-CN"),
+        ("zh-CN", ["zh-Hans"], "zh-Hans"),
+        ("zh", ["zh-Hans", "zh-Hant"], "zh-Hans"),
+        ("zh-CN", ["zh-Hans", "zh-Hant"], "zh-Hans"),
+        ("zh_tw", ["zh-Hans", "zh-Hant"], "zh-Hant"),
+        ("zh-Latn", ["zh-Hans", "zh-Hant"], None),
+        ("zh", ["zh-Hant", "zh-Hant-HK"], None),
+        ("sr", ["sr-Latn", "sr-Cyrl"], "sr-Cyrl"),
+        ("ZT", ["zh-Hans", "zh-Hant"], "zh-Hant"),
+        ("zt", ["zh-Hans"], None),
+        ("pb", ["pt", "pt-BR"], "pt-BR"),
+        ("tl", ["fil"], "fil"),
+        ("no", ["nb"], "nb"),
+        ("nb", ["no"], "no"),
+        ("no", ["en"], None),
+        ("e", ["en"], None),
+        ("eng", ["en"], None),
+        ("auto", ["en"], None),
+        ("", ["en", ""], None),
+        ("-", ["en"], None),
+        ("en", [], None),
+        ("\ud800", ["en"], None),
+        ("nb-NO", ["no"], "no"),
+        ("no-NO", ["nb"], "nb"),
+        ("iw-IL", ["he"], "he"),
+        ("tl-PH", ["fil"], "fil"),
+    ],
+)
+def test_match_language(code: str, offered: list[str], match: str | None) -> None:
+    assert match_language(code, offered) == match
+
+
+def test_code_longer_than_any_tag_does_not_match() -> None:
+    assert match_language("en" + "-x" * 16, ["en"]) == "en"
+    assert match_language("en" + "-x" * 100_000, ["en"]) is None
+
+
+@given(ANY_TEXT)
+def test_match_is_none_or_one_of_the_offered(code: str) -> None:
+    assert match_language(code, ("en", "pt-BR")) in (None, "en", "pt-BR")
+
+
+@pytest.mark.parametrize(
+    ("code", "accept_language", "name"),
+    [
+        ("pt", None, "Portuguese"),
+        ("PT_br", None, "Brazilian Portuguese"),
+        ("pt-AO", "", "Portuguese (Angola)"),
+        ("sr-Latn-RS", "en", "Serbian (Latin, Serbia)"),
+        ("en-", None, "English"),
+        ("en", "fr", "Anglais"),
+        ("ka", "ka", "ქართული"),
+        ("xx", "fr", "xx"),
+        ("XX_yy", None, "xx-YY"),
+        ("", None, ""),
+        ("pt", "aa", "Portuguese"),
+    ],
+)
+def test_display_name(code: str, accept_language: str | None, name: str) -> None:
+    assert display_name(code, accept_language) == name
+
+
+@pytest.mark.parametrize(
+    ("accept_language", "name"),
+    [
+        ("de", "Englisch"),
+        ("DE-at ; q=1.0 , fr", "Englisch"),
+        ("fr;q=0.5, de;q=0.9, es", "Inglés"),
+        ("fr;q=0.5,de;q=0.5", "Anglais"),
+        ("zh-TW", "英文"),
+        ("de-XX", "Englisch"),
+        ("xx, qq-AA, de", "Englisch"),
+        ("de;q=0, fr;q=0.1", "Anglais"),
+        ("de;q=0", "English"),
+        ("*", "English"),
+        ("*;q=0.5, de;q=0.1", "Englisch"),
+        ("de;q=2", "English"),
+        ("de;q=nan,de;q=1e9,de;q=-1,fr;q=0.1", "Anglais"),
+        ("../../etc/passwd, C, POSIX, root", "English"),
+        (",;=\0\ud800é", "English"),
+        ("d" * 100_000, "English"),
+        ("," * (MAX_ACCEPT_ENTRIES - 1) + "de", "Englisch"),
+        ("," * MAX_ACCEPT_ENTRIES + "de", "English"),
+    ],
+)
+def test_accept_language_chooses_the_locale(accept_language: str, name: str) -> None:
+    assert display_name("en", accept_language) == name
+
+
+@given(code=ANY_TEXT, accept_language=HEADERS)
+def test_display_name_never_raises(code: str, accept_language: str) -> None:
+    assert isinstance(display_name(code, accept_language), str)
+    assert display_name("en", accept_language) != "en"

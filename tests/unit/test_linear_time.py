@@ -58,21 +58,7 @@ UNITS = (
     "\u0301 é 世 世。 www. http:// http://a a.com a- com. ° ` `a $ ${ $a :a , ; ? ! … (a) a) ı İ "
     "\U000f0000a a' 'a n't &amp; &#0; <![CDATA[ -> <0> \ufeff XYZ1 I THE ـ א"
 ).split(" ")
-UNITS = [
-    *UNITS,
-    " ",
-    "\n",
-    "\t",
-    "a\n",
-    "\u00a0",
-    "a ",
-    "A ",
-    "- ",
-    " \n",
-    "a\tb\n",
-    "\x1e",
-    " (a)",
-]
+UNITS = [*UNITS, *" \n\t\u00a0\x1e", "a\n", "a ", "A ", "- ", " \n", "a\tb\n", " (a)"]
 
 SHORT, LONG = 250, 2000
 """Numbers of characters of the two texts with a unit."""

@@ -129,15 +129,8 @@ def test_text_is_restored(text: str) -> None:
 
 FRAGMENTS = [
     *"{}<>[]`@_#°%:/\\$&.aZ5ñ (~-",
-    "www.",
-    "mailto:",
-    "x.com",
-    "://",
-    "http",
-    "%s",
+    *"www. mailto: x.com :// http %s ](a) ][a]".split(),
     " :",
-    "](a)",
-    "][a]",
 ]
 
 
@@ -148,34 +141,10 @@ def test_quick_search_misses_no_span(text: str) -> None:
     assert list(protect(text, ()).spans) == spans
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "1.",
-        "1/",
-        "1-1.",
-        "$1,000",
-        "²",
-        "a1",
-        "1 ",
-        "{",
-        "{{",
-        "<!--",
-        "<a",
-        "a",
-        "a_",
-        "a.",
-        "/a",
-        "%(",
-        "`",
-        "[A",
-        "](a",
-        "](",
-        "](a(",
-        "][a",
-        '](a "',
-    ],
-)
+PARTS = "1. 1/ 1-1. $1,000 ² a1 { {{ <!-- <a a a_ a. /a %( ` [A ](a ]( ](a( ][a".split()
+
+
+@pytest.mark.parametrize("part", [*PARTS, "1 ", '](a "'])
 def test_search_is_linear(part: str) -> None:
     start = time.process_time()
     protect(part * 100_000 + "ğ", {"ğ"})

@@ -1,14 +1,19 @@
-"""Inline tags leave a text before its translation, and each sentence gets its own."""
+"""Inline tags leave a text before its translation, and get their places in the translation."""
 
+import re
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import html
 
 from service.text.html_text import protect_html
 from service.text.markup import MarkupText
 from service.text.protection import MARKER
-from service.text.segmentation import Segments, split_sentences
-from service.text.tags import Tag, distribute, insert, lift
+from service.text.segmentation import Segments, one_sentence, split_sentences
+from service.text.tags import Tag, WordAttention, distribute, insert, lift, place_tags
 
 
 def split(text: str) -> tuple[MarkupText, Segments, dict[int, list[Tag]]]:
@@ -72,3 +77,100 @@ def test_every_tag_keeps_its_place_in_the_source(text: str) -> None:
     assert not any(tag in words.text for tag in markup.tags)
     assert joined(segments, inside) == markup.text
     assert MARKER.findall(joined(segments, inside)) == MARKER.findall(markup.text)
+
+
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def translated(source: str, target: str, pairs: Sequence[int]) -> str:
+    """Returns a translation with the tags of the source.
+
+    Args:
+        source: A sentence with tags.
+        target: Its translation without tags.
+        pairs: Index of the source word of each target word.
+    """
+    words, tags = lift(protect_html(source, set()))
+    segments, inside = distribute(one_sentence(words.text), tags)
+    (sentence,) = segments.sentences
+    source_words = [match.span() for match in WORD.finditer(sentence)]
+    target_words = [match.span() for match in WORD.finditer(target)]
+    weights = np.full((len(target_words), len(source_words)), 0.1, np.float32)
+    weights[np.arange(len(pairs)), list(pairs)] = 5.0
+    attention = WordAttention(sentence, target, source_words, target_words, weights)
+    return words.restore(segments.join([insert(target, place_tags(inside.get(0, []), attention))]))
+
+
+MOVED = {
+    ("It is <b>cold</b> today.", "Está frio hoje.", (1, 2, 3, 4)): "Está <b>frio</b> hoje.",
+    # Words change their order, and their elements too.
+    ("a <b>red</b> <i>car</i>", "um carro vermelho", (0, 2, 1)): (
+        "um <i>carro</i> <b>vermelho</b>"
+    ),
+    # An element stays whole if its words are apart.
+    ("the <b>big dog</b> x", "o grande x dog", (0, 1, 3, 2)): "o <b>grande</b> x dog",
+    # Elements stay inside the elements that surround them.
+    ("<a>one <b>two</b></a> three", "dois tres um", (1, 2, 0)): "<a><b>dois</b> tres um</a>",
+    # Punctuation at the ends stays outside, as in the source.
+    ("<b>Hello</b>, world", "Olá, mundo", (0, 0, 2)): "<b>Olá</b>, mundo",
+    # A tag without content stays between its neighbours, with its spaces.
+    ("one <img> two", "um dois", (0, 1)): "um <img> dois",
+    ("one<img> two", "um dois", (0, 1)): "um<img> dois",
+    # An element without words stays an element.
+    ("one <b></b>two", "um dois", (0, 1)): "um <b></b>dois",
+    # A numeral is found by its spelling, whatever it attends to.
+    ("in <b>1994</b> he", "ele em 1994", (2, 0, 2)): "ele em <b>1994</b>",
+    # An element whose words have no translation surrounds the word that attends to them most.
+    ("the <b>very</b> old", "velho", (2,)): "<b>velho</b>",
+}
+
+
+@pytest.mark.parametrize("case", MOVED)
+def test_tags_move_with_their_words(case: tuple[str, str, tuple[int, ...]]) -> None:
+    assert translated(*case) == MOVED[case]
+
+
+def test_tags_that_cross_a_sentence_reach_its_ends() -> None:
+    words, tags = lift(protect_html("x <b>one two. Three four</b> five", set()))
+    first, second = "x one two.", "Three four five"
+    start, end = tags
+    attention = WordAttention(
+        first,
+        "dois x um.",
+        [(0, 1), (2, 5), (6, 9), (9, 10)],
+        [(0, 4), (5, 6), (7, 9), (9, 10)],
+        np.eye(4, dtype=np.float32)[[2, 0, 1, 3]],
+    )
+    assert place_tags([start], attention) == [(7, start.marker)]
+    attention = WordAttention(
+        second,
+        "tres quatro cinco",
+        [(0, 5), (6, 10), (11, 15)],
+        [(0, 4), (5, 11), (12, 17)],
+        np.eye(3, dtype=np.float32),
+    )
+    inside = end.__class__(end.kind, end.marker, 10, -5)
+    assert place_tags([inside], attention) == [(11, end.marker)]
+
+
+MIXED = ["a ", "b ", "c, ", "D ", "1 ", "<b>", "</b>", "<i>", "</i>", "<img>", "<!--c-->"]
+
+
+@given(
+    st.lists(st.sampled_from(MIXED), max_size=20).map("".join),
+    st.lists(st.integers(0, 30), max_size=8),
+)
+def test_any_attention_keeps_every_tag_and_every_word(text: str, pairs: list[int]) -> None:
+    words, tags = lift(protect_html(text + "end", set()))
+    segments, inside = distribute(one_sentence(words.text), tags)
+    count = len(WORD.findall(segments.sentences[0]))
+    target = " ".join(f"w{number}" for number in range(len(pairs)))
+    found = translated(text + "end", target, [number % count for number in pairs])
+    root = html.fragment_fromstring(found, create_parent="div")
+    before = html.fragment_fromstring(
+        words.restore(protect_html(text, set()).text), create_parent="div"
+    )
+    assert sorted(str(each.tag) for each in root.iter()) == sorted(
+        str(each.tag) for each in before.iter()
+    )
+    assert WORD.findall(root.text_content()) == WORD.findall(target)

@@ -7,12 +7,8 @@ from service.text.markup import Kind, Token
 from service.text.xml_text import XmlRules, plain_text, protect_xml, read_xml
 
 LETTERS = {
-    Kind.TEXT: "t",
-    Kind.OPEN: "o",
-    Kind.CLOSE: "c",
-    Kind.EMPTY: "e",
-    Kind.BLOCK: "B",
-    Kind.OPAQUE: "x",
+    **{Kind.TEXT: "t", Kind.OPEN: "o", Kind.CLOSE: "c"},
+    **{Kind.EMPTY: "e", Kind.BLOCK: "B", Kind.OPAQUE: "x"},
 }
 
 
