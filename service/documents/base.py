@@ -95,7 +95,7 @@ class PassageDocument:
 
 
 def decode(data: bytes, marks: str = "") -> tuple[str, str]:
-    """Returns the byte order mark of a UTF-8 file, which may be missing, and the text of the file.
+    """Returns the byte order mark of a UTF-8 file, or "", and the text of the file.
 
     `marks` are the characters that begin further pieces of the document, beside its lines.
     """
@@ -138,11 +138,7 @@ def lines_of(text: str) -> list[Line]:
 
 
 def joined(lines: Sequence[Line]) -> Passage:
-    """Returns one passage for a text that extends over several lines.
-
-    The translation is wrapped into the same number of lines, with the same relative lengths. A
-    translation of few words gets fewer lines.
-    """
+    """Returns one passage for a text that extends over several lines, as its translation will."""
     contents = [line.content for line in lines]
     text = " ".join(contents)
 

@@ -70,7 +70,7 @@ def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
     if root.getroottree().docinfo.doctype:
         raise DocumentError(f"{name} has a DOCTYPE, which Office documents may not have")
     paragraphs = [element for element in root.iter() if local_name(element) == "p"]
-    return XmlDocument(root, [block for paragraph in paragraphs for block in _blocks_of(paragraph)])
+    return XmlDocument(root, [block for each in paragraphs for block in _blocks_of(each)])
 
 
 # Elements that neither end a block nor become an `Item`.
@@ -234,7 +234,8 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
     If the items have more than MAX_UNITS inline elements, each text and each link gets its own
     blocks.
     """
-    items = _merged(_trimmed(items))
+    shown = [n for n, item in enumerate(items) if item.form is not Form.EMPTY]
+    items = _merged(items[shown[0] : shown[-1] + 1] if shown else [])
     if len(items) == 1 and items[0].items:
         yield from _blocks(items[0].items)
         return
@@ -247,11 +248,6 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
     elif is_translated(nodes):
         place = _rebuild if num_units else _set_text
         yield Block(TaggedText(nodes), lambda found: place(items, found))
-
-
-def _trimmed(items: Sequence[Item]) -> Sequence[Item]:
-    texts = [n for n, item in enumerate(items) if item.form is not Form.EMPTY]
-    return items[texts[0] : texts[-1] + 1] if texts else []
 
 
 def _merged(items: Sequence[Item]) -> list[Item]:

@@ -390,15 +390,12 @@ def _likely_words(
     before = len(words_of(source[: source.index(unit)]))
     wanted, size = (before + len(own) / 2) / length * total, len(own) / length * total
     starts = [len(words_of(nodes[:n])) for n, _ in texts]
-    best = min(range(len(texts)), key=lambda n: _distance(wanted, starts[n], len(texts[n][1])))
+    ends = [start + len(text) for start, (_, text) in zip(starts, texts, strict=True)]
+    # The string at the wanted place, or the nearest one.
+    best = min(range(len(texts)), key=lambda n: max(starts[n] - wanted, wanted - ends[n], 0))
     number, text = texts[best]
     first, last = (wanted - starts[best] + side * size / 2 for side in (-1, 1))
     spans = [match.span() for match in _WORD.finditer(text)]
     inside = [span for span in spans if first <= sum(span) / 2 <= last]
     chosen = inside or [min(spans, key=lambda span: abs(sum(span) / 2 - (first + last) / 2))]
     return number, chosen[0][0], chosen[-1][1]
-
-
-def _distance(place: float, start: int, length: int) -> float:
-    """Returns the distance of a place from a string; 0 if the place is in the string."""
-    return max(start - place, place - start - length, 0)

@@ -83,10 +83,7 @@ class Carrier:
         return place + last.end - last.start - 1
 
     def behind(self, translation: str, places: Sequence[int]) -> list[int]:
-        """Moves each place inside a stand-in of a translation to the end of this stand-in.
-
-        All other places stay the same. A tag at a returned place splits no stand-in.
-        """
+        """Moves each place inside a stand-in of a translation to the end of this stand-in."""
         spans = [
             found.span()
             for found in self.variant.anywhere.finditer(translation)
@@ -101,10 +98,7 @@ class Carrier:
         return moved
 
     def restore(self, translation: str) -> str | None:
-        """Returns a translation with markers in place of the stand-ins.
-
-        The result is None if the translation does not have each stand-in exactly once.
-        """
+        """Returns a translation with its markers; None unless it has each stand-in just once."""
         found = _find(self.variant, len(self.stand_ins), translation)
         if sorted(number for number, _, _ in found) != [*range(1, len(self.stand_ins) + 1)]:
             return None
@@ -201,11 +195,10 @@ class Carriage:
     capitals: dict[str, str] = field(default_factory=dict)
 
     def restore(self, index: int, decoded: str) -> str | None:
-        """Returns the translation of a sentence with its markers, or None.
+        """Returns the translation of a sentence with its markers.
 
         The result is None if a stand-in is missing or occurs twice, or if the markers of inline
-        tags are in a wrong order. If the carrier is None, the result is None until the sentence's
-        parts have been translated.
+        tags are in a wrong order. Without a carrier, it is None until the parts are translated.
         """
         if index in self.parts:
             return self._with_capital(self.parts[index])

@@ -169,10 +169,7 @@ def sentence_case(text: str, language: str, is_known: Callable[[str], bool]) -> 
 
 
 def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
-    """Returns a translation with the case of its source.
-
-    `languages` are the codes of the source language and the target language.
-    """
+    """Returns a translation with the case of its source. `languages` are source and target."""
     target_code = languages[1].partition("-")[0]
     if is_all_caps(source):
         return _upper(translation, target_code)
@@ -274,10 +271,10 @@ def _lower_case(text: str, language: str) -> str:
 def with_ending(source: str, translation: str) -> str:
     """Returns a translation that ends with the punctuation of its source.
 
-    If source and translation end with the same marks, only the spelling of an ellipsis may change.
-    If one of them ends with an abbreviation, no mark changes. A mark before a closing quote or
-    bracket does not change either, because languages differ in the order of mark and quote.
-    A word of `_GENDER` is removed, unless the source has an opening bracket.
+    The spelling of an ellipsis may change too. If one of them ends with an abbreviation, no mark
+    changes. A mark before a closing quote or bracket does not change either, because languages
+    differ in the order of mark and quote. A word of `_GENDER` is removed, unless the source has an
+    opening bracket.
     """
     if translation.endswith(")") and not set("(\uff08[\uff3b") & set(source):
         translation = _GENDER.sub("", translation)
@@ -295,11 +292,7 @@ def with_ending(source: str, translation: str) -> str:
 
 
 def with_ordinals(source: str, translation: str) -> str:
-    """Restores the `º` and `ª` of ordinals such as `2º` and `nº 5`.
-
-    Normalisers of vocabularies replace them by `o` and `a`. An ordinal in another form, such as
-    `2nd`, stays.
-    """
+    """Restores the `º` and `ª` of ordinals, which normalisers replace by `o` and `a`."""
     if "º" not in source and "ª" not in source:
         return translation
     ordinals, numbers = set(_ORDINAL.findall(source)), set(_NUMBERED.findall(source))

@@ -32,27 +32,28 @@ _NEGATION = re.compile(r"(?<=n)['\u2019]t\b")
 def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
     """Returns the target term of each source term. White space around a term is removed.
 
-    Args:
-        text: One entry a line. Lines without content are skipped. A line of `csv` may have two more
-            columns for the languages, which are ignored.
-        entries_format: `tsv` or `csv`.
+    The text has one entry a line; lines without content are skipped. A line of `csv` may have two
+    more columns for the languages, which are ignored.
     """
     entries: dict[str, str] = {}
     for number, columns in _rows(text, entries_format):
         terms = [column.strip() for column in columns]
         if len(terms) not in ((2, 4) if entries_format == "csv" else (2,)):
-            raise _invalid(number, f"it has {len(terms)} columns; send source term and target term")
+            fault = f"it has {len(terms)} columns; send source term and target term"
+            raise _invalid(f"line {number}: {fault}")
         source, target = terms[:2]
         if source in entries:
-            raise _invalid(number, f"the source term {source[:SHOWN_CHARS]} is there twice")
+            fault = f"the source term {source[:SHOWN_CHARS]} is there twice"
+            raise _invalid(f"line {number}: {fault}")
         for term in (source, target):
             if fault := _fault(term):
-                raise _invalid(number, fault)
+                raise _invalid(f"line {number}: {fault}")
         if not has_words(source):
-            raise _invalid(number, f"{source[:SHOWN_CHARS]} has neither a letter nor a digit")
+            fault = f"{source[:SHOWN_CHARS]} has neither a letter nor a digit"
+            raise _invalid(f"line {number}: {fault}")
         entries[source] = target
     if not entries:
-        raise _wrong("there is no entry; send at least one")
+        raise _invalid("there is no entry; send at least one")
     return entries
 
 
@@ -69,7 +70,7 @@ def _rows(text: str, entries_format: EntriesFormat) -> Iterable[tuple[int, list[
     try:
         return [(reader.line_num, columns) for columns in reader if any(columns)]
     except csv.Error as error:
-        raise _invalid(reader.line_num, str(error)) from None
+        raise _invalid(f"line {reader.line_num}: {error}") from None
 
 
 def _fault(term: str) -> str:
@@ -83,11 +84,7 @@ def _fault(term: str) -> str:
     return ""
 
 
-def _invalid(line: int, reason: str) -> InvalidRequestError:
-    return _wrong(f"line {line}: {reason}")
-
-
-def _wrong(reason: str) -> InvalidRequestError:
+def _invalid(reason: str) -> InvalidRequestError:
     return InvalidRequestError("Invalid glossary entries provided", details=reason)
 
 
@@ -171,6 +168,7 @@ def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
     starts: defaultdict[str, list[int]] = defaultdict(list)
     for place, word in enumerate(words):
         starts[word].append(place)
+    # Equal targets share an iterator, so each takes places that the ones before have left.
     places = {target: _places(words, target, starts) for target in targets}
     is_free = [True] * len(words)
     missing = []
@@ -224,10 +222,9 @@ def _is_lower(words: Iterable[str]) -> bool:
 
 
 def _cased(source: list[str], target: str, given: list[str], is_first: bool) -> str | None:
-    """Returns a target term with capitals like the given words.
+    """Returns a target term with capitals like the given words; None if they do not match.
 
-    The result is None if the given words, which equal the source term apart from capitals, do not
-    match it. A capital letter at the start of a sentence does not change the target term.
+    A capital letter at the start of a sentence does not change the target term.
     """
     if given == source:
         return target
@@ -244,8 +241,7 @@ def _cased(source: list[str], target: str, given: list[str], is_first: bool) -> 
 def _is_whole(sentence: str, start: int, end: int) -> bool:
     """Returns whether a part of a sentence consists of whole words.
 
-    The result is False if a hyphen or an underscore joins the part to the word before or after it.
-    It is also False for the start of a negation, such as `can` in `can't`.
+    It does not if a hyphen or an underscore joins it to another word. Nor does `can` in `can't`.
     """
     before = sentence[max(0, start - 2) : start][::-1]
     is_joined = _joins(before) or _joins(sentence[end : end + 2])

@@ -93,8 +93,8 @@ _SCRIPT_TAG = re.compile(r"<[^\s>]*?(su[bp])", re.IGNORECASE)
 def _is_index(before: str, tokens: Sequence[Token]) -> bool:
     """Returns whether three tokens are an exponent, an index or the mark of a footnote.
 
-    Such an element is short, and touches the text `before` it. A document may give its elements
-    other names than `sup` and `sub`, so the element may have any name if it has a digit.
+    Such an element is short, and touches the text `before` it. It may have any name if it has a
+    digit, because documents use other names than `sup` and `sub`.
     """
     if [token.kind for token in tokens] != [Kind.OPEN, Kind.TEXT, Kind.CLOSE]:
         return False
@@ -150,7 +150,7 @@ def _base(before: str, tag: str) -> str:
 def _end_of_index(tokens: Sequence[Token], end: int) -> tuple[int, str]:
     """Returns the place after adjacent indices, and the start of the text that belongs to them.
 
-    In `C<sub>6</sub>H<sub>12</sub>O`, three characters and two elements belong together.
+    An example is the `O` in `C<sub>6</sub>H<sub>12</sub>O`.
     """
     while end < len(tokens):
         text = tokens[end].source if tokens[end].kind is Kind.TEXT else ""
