@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from service.api import admin, health, page
+from service.api import health, page
 from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
 from service.api.context import Services
@@ -65,7 +65,6 @@ DIALECTS = (
     attention.DIALECT,
     tei.DIALECT,
     openai.DIALECT,
-    admin.DIALECT,
     health.DIALECT,
     page.DIALECT,
 )

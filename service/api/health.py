@@ -1,5 +1,7 @@
 """Health and metrics. These routes never run a model."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.openmetrics import exposition as openmetrics
@@ -9,7 +11,7 @@ from starlette.responses import Response
 from service.api.context import services_of
 from service.api.dialect import Dialect
 from service.api.errors import ErrorBody
-from service.api.responses import preferred
+from service.api.responses import JSONResponse, preferred
 from service.errors import UnavailableError
 
 router = APIRouter(tags=["operation"])
@@ -65,6 +67,12 @@ async def metrics(request: Request) -> Response:
     text = await services_of(request).backend.metrics_text(is_openmetrics)
     content_type = openmetrics.CONTENT_TYPE_LATEST if is_openmetrics else CONTENT_TYPE_LATEST
     return Response(text, media_type=content_type)
+
+
+@router.get("/spec", response_model=dict[str, Any])
+async def spec(request: Request) -> Response:
+    """Returns the OpenAPI document of the server, the same as `/openapi.json`."""
+    return JSONResponse(request.app.openapi())
 
 
 DIALECT = Dialect((router,))

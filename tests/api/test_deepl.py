@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.deepl.usage import NO_LIMIT
+from service.api.deepl.routes import NO_LIMIT
 from service.errors import QuotaExceededError
 from service.state.database import FILE
 from tests.api.conftest import Serve, ServeAny, ServeApart

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.api.deepl.languages import source_code, source_codes, target_codes
+from service.api.deepl.routes import source_code, source_codes, target_codes
 from tests.unit.test_catalog import catalog
 
 

@@ -14,7 +14,7 @@ from service.api.app import DIALECTS
 from service.api.context import HttpContext
 from service.api.middleware import RequestMiddleware, handle_http_exception
 from service.api.served_models import OpenRequests
-from service.api.tei.formats import TRUNCATED_HEADER
+from service.api.vectors import TRUNCATED_HEADER
 from service.http_server.drain import Drain
 from service.http_server.loop_load import LoopLoad
 from service.metrics.definitions import Metrics

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from service.api import error_texts
 from service.api.context import Services, services_of
 from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
-from service.api.deepl.glossary_schemas import (
+from service.api.deepl.schemas import (
     DictionaryRequest,
     GlossaryBody,
     GlossaryList,

@@ -1,42 +1,62 @@
 """POST /translate and POST /detect, and the list of all routes of LibreTranslate's API."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from service.api import error_texts
 from service.api.context import HttpContext, Services, context_of, services_of
 from service.api.dialect import Dialect
-from service.api.errors import ERRORS, MISSING
-from service.api.libretranslate import (
-    description,
-    files,
-    languages,
-    streaming,
-    suggestions,
-)
+from service.api.error_texts import FILES_DISABLED
+from service.api.errors import ERRORS, MISSING, ErrorBody
+from service.api.libretranslate import streaming
 from service.api.libretranslate.schemas import (
+    DefaultLanguages,
     DetectedLanguage,
     DetectRequest,
+    FrontendSettings,
+    Language,
+    LanguageChoice,
+    SuggestRequest,
+    SuggestResponse,
+    TranslateFileRequest,
+    TranslateFileResponse,
     TranslateRequest,
     TranslateResponse,
 )
+from service.api.libretranslate.streaming import detection_body
 from service.api.request import translation
-from service.api.request.parameters import FORM, JSON, request_body
-from service.api.request.reading import read_parameters, unless_disconnected
-from service.api.request.translation import as_texts, decoding_options
+from service.api.request.parameters import FORM, JSON, MULTIPART, request_body
+from service.api.request.reading import read_parameters, read_upload, unless_disconnected
+from service.api.request.translation import (
+    as_texts,
+    decoding_options,
+    download,
+    enabled,
+    find_languages,
+    find_terms,
+    missing,
+    open_job,
+)
 from service.api.responses import JSONResponse
-from service.errors import InvalidRequestError
+from service.documents.formats import FORMATS
+from service.errors import ForbiddenError, InvalidRequestError, NotFoundError
+from service.models.catalog import PIVOT, Catalog
+from service.state.suggestions import Suggestion
 from service.tasks.detection import cost
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.detection import Detection
+from service.text.language_codes import display_name
 
 router = APIRouter(tags=["translation"])
+information = APIRouter(tags=["languages"])
 
 MAX_DETECT_CHARS = 16384
 """Number of characters after which /detect ignores the remaining texts of a list.
@@ -59,7 +79,7 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, TranslateRequest)
         wanted = resolve(body, services, context)
         if body.glossary:
-            glossaries = languages.glossaries_of(body, wanted.source)
+            glossaries = glossaries_of(body, wanted.source)
             wanted.terms = await translation.find_terms(
                 services, glossaries, wanted.source, wanted.target
             )
@@ -92,7 +112,7 @@ async def detect(request: Request) -> Response:
     deadline = context.deadline(services.settings.request_timeout_seconds)
     work = services.translator.detection.detect(sample(texts), deadline)
     detections = await unless_disconnected(request, work)
-    return JSONResponse([languages.detection_body(each) for each in mean_detections(detections)])
+    return JSONResponse([detection_body(each) for each in mean_detections(detections)])
 
 
 def resolve(body: TranslateRequest, services: Services, context: HttpContext) -> TranslationRequest:
@@ -115,7 +135,7 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
         raise InvalidRequestError(
             "Invalid request: return_alignment and glossary cannot be used together; send only one"
         )
-    source, target = languages.find(services.catalog, body.source, body.target)
+    source, target = find(services.catalog, body.source, body.target)
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
@@ -142,7 +162,7 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
     for result in results:
         texts.append(result.text)
         if result.detected:
-            detection = languages.detection_body(result.detected)
+            detection = detection_body(result.detected)
             items.setdefault("detectedLanguage", []).append(detection)
         has_routes = has_routes or len(result.prepared.route) > 1
         has_warnings = has_warnings or bool(result.prepared.warnings)
@@ -190,7 +210,150 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
     return best
 
 
+AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
+
+
+@information.get(
+    "/languages", response_model=list[Language], responses={"4XX": {"model": ErrorBody}}
+)
+async def languages(request: Request, accept_language: AcceptLanguage = None) -> Response:
+    """Lists the source languages, and the target languages of each."""
+    return JSONResponse(
+        [
+            {"code": code, "name": display_name(code, accept_language), "targets": targets}
+            for code, targets in services_of(request).catalog.offers().items()
+        ]
+    )
+
+
+@information.get("/frontend/settings", responses={"4XX": {"model": ErrorBody}})
+async def frontend_settings(
+    request: Request, accept_language: AcceptLanguage = None
+) -> FrontendSettings:
+    """Returns the settings that clients need for their forms. A limit of -1 means no limit."""
+    services = services_of(request)
+    target = default_target(services.catalog)
+    needs_key = services.keys.is_required
+    return FrontendSettings(
+        charLimit=services.settings.max_text_chars or -1,
+        frontendTimeout=500,
+        apiKeys=needs_key,
+        keyRequired=needs_key,
+        suggestions=services.settings.suggestions,
+        filesTranslation=services.settings.files,
+        supportedFilesFormat=[*FORMATS] if services.settings.files else [],
+        language=DefaultLanguages(
+            source=LanguageChoice(code="auto", name="Auto Detect"),
+            target=LanguageChoice(code=target, name=display_name(target, accept_language)),
+        ),
+    )
+
+
+def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
+    """Returns the languages of the catalog that a request names as source and target.
+
+    The source is None for `auto`.
+
+    Raises:
+        InvalidRequestError: A code is empty.
+        UnsupportedLanguageError: The server has no such language or pair.
+    """
+    code = None if source.strip().lower() == "auto" else source
+    return find_languages(catalog, ("source", code), ("target", target))
+
+
+def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | None) -> list[str]:
+    """Returns a list with the id of the request's glossary, or an empty list.
+
+    Raises:
+        InvalidRequestError: The request has a glossary and no source language.
+    """
+    if body.glossary and source is None:
+        raise InvalidRequestError(
+            "Invalid request: a glossary needs the source language; name it in place of auto"
+        )
+    return [body.glossary] if body.glossary else []
+
+
+def default_target(catalog: Catalog) -> str:
+    """Returns the target language that a form offers first.
+
+    This is the target of the first single-pair model whose target is a language of the server. If
+    there is no such model, it is the server's last language. On a server without translation
+    models, it is English.
+    """
+    targets = [model.files.target for model in catalog.models.values() if model.files.target]
+    offered = [target for target in targets if target in catalog.languages]
+    return [*offered, *reversed(catalog.languages), PIVOT][0]
+
+
+DOCUMENT: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorBody},
+    200: {"description": "The document.", "content": {"application/octet-stream": {}}},
+}
+
+
+@router.post(
+    "/translate_file",
+    response_model=TranslateFileResponse,
+    responses={**ERRORS, **MISSING},
+    openapi_extra=request_body(TranslateFileRequest, MULTIPART),
+)
+async def translate_file(request: Request) -> Response:
+    """Translates a document, and returns the address of the translated document."""
+    services, context = services_of(request), context_of(request)
+    documents = enabled(services)
+    with context.stage("validate"):
+        body = await read_upload(request, TranslateFileRequest, services.settings)
+        source, target = find(services.catalog, body.source, body.target)
+        glossaries = glossaries_of(body, source)
+        terms = await find_terms(services, glossaries, source, target)
+        opening = open_job(documents, body.file, source, target, terms, context)
+        job = await unless_disconnected(request, opening)
+    await unless_disconnected(request, documents.run(job))
+    name = quote(job.state.name)
+    url = f"{request.base_url}download_file/{job.state.id}.{name}"
+    return JSONResponse({"translatedFileUrl": url})
+
+
+@router.get("/download_file/{name}", response_class=Response, responses=DOCUMENT)
+async def download_file(request: Request, name: str) -> Response:
+    """Returns a translated document. The address cannot be guessed, and it expires."""
+    documents = services_of(request).documents
+    if documents is None:
+        raise InvalidRequestError(FILES_DISABLED.text, details=FILES_DISABLED.details)
+    state = documents.store.load(name.partition(".")[0])
+    content = None
+    if state is not None and state.status == "done":
+        content = await asyncio.to_thread(documents.store.content, state.id)
+    if state is None or content is None:
+        raise NotFoundError("the file does not exist or has expired; translate the document again")
+    return download(state, content)
+
+
+@router.post(
+    "/suggest",
+    response_model=SuggestResponse,
+    responses=ERRORS,
+    openapi_extra=request_body(SuggestRequest, JSON, FORM),
+)
+async def suggest(request: Request) -> Response:
+    """Stores a suggested translation, which the operator can use to improve the models."""
+    services = services_of(request)
+    if services.suggestions is None:
+        text, details = error_texts.SUGGESTIONS_DISABLED
+        raise ForbiddenError(text, details=details)
+    body = await read_parameters(request, SuggestRequest)
+    for name, text in (("q", body.q), ("s", body.s)):
+        if not text.strip():
+            raise missing(name)
+    source, target = find(services.catalog, body.source, body.target)
+    suggestion = Suggestion(body.q, body.s, source or "auto", target)
+    await services.suggestions.add(suggestion)
+    return JSONResponse({"success": True})
+
+
 DIALECT = Dialect(
-    (router, languages.router, files.router, suggestions.router, description.router),
+    (router, information),
     tasks={"/translate": "translate", "/detect": "detect", "/translate_file": "document"},
 )

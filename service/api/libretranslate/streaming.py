@@ -14,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.context import HttpContext, context_of, services_of
 from service.api.errors import own_shape
-from service.api.libretranslate.languages import detection_body
 from service.api.libretranslate.schemas import TranslateRequest
 from service.api.request.parameters import JSON
 from service.api.request.reading import unless_disconnected
@@ -22,6 +21,7 @@ from service.api.responses import preferred
 from service.errors import InternalError, InvalidRequestError, ServiceError, fault, outcome
 from service.tasks.context import RequestContext
 from service.tasks.translation.streaming import TranslatedSentence
+from service.text.detection import Detection
 
 logger = logging.getLogger("regard.http")
 
@@ -194,3 +194,9 @@ class EventResponse(Response):
         if self.media_type == NDJSON:
             return json + b"\n"
         return b"event: " + name.encode() + b"\ndata: " + json + b"\n\n"
+
+
+def detection_body(detection: Detection) -> dict[str, Any]:
+    """Returns the part of a response body that reports one detected language."""
+    body = {"confidence": detection.confidence, "language": detection.language}
+    return body | ({"unserved": detection.unserved} if detection.unserved else {})

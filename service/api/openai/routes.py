@@ -10,12 +10,11 @@ from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.openai import models
 from service.api.openai.errors import OPENAI_ERRORS, OPENAI_PREFIX, openai_shape
-from service.api.openai.formats import embeddings_chunks
 from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse, refuse_ids
 from service.api.request.parameters import request_body
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import num_bytes_of
-from service.api.tei.formats import embed_response
+from service.api.vectors import embed_response, embeddings_chunks
 
 router = APIRouter(tags=["embeddings"])
 

@@ -16,10 +16,8 @@ from service.api.request.reading import (
     validated,
 )
 from service.api.responses import json_chunks, num_bytes_of
-from service.api.tei import info, predict, rerank, tokens
+from service.api.tei import info, scores, tokens
 from service.api.tei.errors import TEI_ERRORS, tei_shape
-from service.api.tei.formats import cosines, embed_response
-from service.api.tei.rerank import Rank, RerankRequest
 from service.api.tei.schemas import (
     EmbedAllRequest,
     EmbedAllResponse,
@@ -28,6 +26,8 @@ from service.api.tei.schemas import (
     SimilarityRequest,
     SimilarityResponse,
 )
+from service.api.tei.scores import Rank, RerankRequest
+from service.api.vectors import cosines, embed_response
 from service.items.embedding import EMBED
 from service.items.rerank import RERANK
 from service.models.served_reranker import ServedReranker
@@ -120,14 +120,14 @@ async def default(request: Request) -> Response:
         fields = await read_permitted(request)
     catalog = services.catalog
     if catalog.of_type(ServedReranker) and not catalog.embedders:
-        return await rerank.rank(request, validated(request, fields, RerankRequest))
+        return await scores.rank(request, validated(request, fields, RerankRequest))
     if isinstance(fields.get("inputs"), dict):
         return await similarities(request, validated(request, fields, SimilarityRequest).query())
     return await vectors(request, validated(request, fields, EmbedRequest).query())
 
 
 DIALECT = Dialect(
-    (router, rerank.router, predict.router, tokens.router, info.router),
+    (router, scores.router, tokens.router, info.router),
     tasks={
         **dict.fromkeys(("/", "/embed", "/embed_all", "/similarity"), EMBED),
         **dict.fromkeys(("/rerank", "/predict"), RERANK),
