@@ -39,7 +39,6 @@ class Hosts:
         allowed: Allowed names. `*.example.org` allows all names below example.org, and `*` allows
             all names. If no name is given, the default applies: the names of this machine if the
             server listens on a loopback address, and otherwise all names.
-        bound: Host that the server listens on.
     """
 
     def __init__(self, allowed: Sequence[str], bound: str) -> None:
@@ -72,7 +71,6 @@ def host_of(header: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Returns whether a host is an IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -129,7 +127,6 @@ class Origins:
         self.allows_all = ANY in allowed
 
     def response_headers(self, request_headers: RawHeaders) -> RawHeaders:
-        """Returns the CORS headers of the response to a request."""
         if self.allows_all:
             return ((b"access-control-allow-origin", b"*"), *HEADERS)
         if not self.allowed:
@@ -201,8 +198,6 @@ class AccessRules:
     """The rules of one server.
 
     Args:
-        hosts: Decides for which hosts the server answers.
-        origins: Decides which pages may call the server.
         admin_port: The admin port; 0 leaves all routes on every port.
     """
 
@@ -212,12 +207,7 @@ class AccessRules:
         self.admin_port = admin_port
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Refuses a request whose host, page or port is not allowed.
-
-        Args:
-            scope: ASGI scope of the request.
-            headers: The first value of each header of the request.
-        """
+        """Refuses a request whose host, page or port is not allowed."""
         host = headers.get(b"host")
         if host is not None and not self.hosts.allows_all and host not in self.hosts.known:
             self.hosts.check(host)
@@ -230,5 +220,4 @@ class AccessRules:
 
 
 def changes_models(scope: Scope) -> bool:
-    """Returns whether a request loads or unloads a model."""
     return scope["method"] in ("POST", "DELETE") and scope["path"].startswith("/v1/models/")

@@ -83,10 +83,6 @@ def build_services(
     """Builds the objects that the routes work with.
 
     Args:
-        settings: Settings of the server.
-        catalog: Models and languages that are served.
-        backend: Admission, device workers and metrics.
-        database: The state of the server.
         started: Start of the server, in Unix seconds.
         folder: Folder of the translated documents; "" if the server does not translate documents.
     """
@@ -122,7 +118,6 @@ def build_services(
 
 
 def create_web(services: Services, lifespan: Lifespan) -> Application:
-    """Builds the application from the dialects, the error handlers and the middleware."""
     tracing = open_tracing(os.environ)
 
     @asynccontextmanager
@@ -215,7 +210,6 @@ def _template(dialect: Dialect, task: str) -> Template:
 
 
 def http_config(app: Application, settings: Settings) -> HttpServerConfig:
-    """Returns the configuration of the HTTP server for an application."""
     limits = ConnectionLimits(
         settings.max_connections,
         settings.max_header_bytes,

@@ -85,18 +85,15 @@ class HttpContext(RequestContext):
 
 
 def services_of(request: Request) -> Services:
-    """Returns the services of the application that received a request."""
     found: Services = request.scope["app"].services
     return found
 
 
 def context_in(scope: Scope) -> HttpContext:
-    """Returns the context of the request with a scope."""
     found: HttpContext = scope["state"]["context"]
     return found
 
 
 def context_of(request: Request) -> HttpContext:
-    """Returns the context of a request."""
     found: HttpContext = request.scope["state"]["context"]
     return found

@@ -45,23 +45,19 @@ SUGGESTIONS_DISABLED = ErrorText(
 
 
 def wrong_scope(name: str, scope: str) -> ErrorText:
-    """Returns the text for a key that may not use the routes of a scope."""
     key = f"The API key {name}" if name else "The API key"
     return ErrorText(f"{key} does not have the scope {scope}", f"add {scope} to its scopes")
 
 
 def broken_file(reason: object) -> ErrorText:
-    """Returns the text for a document that cannot be read."""
     return ErrorText("Invalid request: the file cannot be read", str(reason))
 
 
 def missing(name: str) -> ErrorText:
-    """Returns the text for a parameter that the request must have."""
     return ErrorText(f"Invalid request: missing {name} parameter")
 
 
 def unknown(name: str) -> ErrorText:
-    """Returns the text for a parameter that the route does not have."""
     shown = name[:SHOWN_CHARS]
     return ErrorText(
         f"Invalid request: there is no {shown} parameter", "/docs lists all parameters"
@@ -81,24 +77,20 @@ def out_of_range(name: str, sign: str, limit: object, value: object) -> ErrorTex
 
 
 def not_a_number(name: str) -> ErrorText:
-    """Returns the text for a value that is not an integer."""
     return ErrorText(f"Invalid request: {name} parameter is not a number")
 
 
 def not_whole(name: str, value: float) -> ErrorText:
-    """Returns the text for a number that is not a 64-bit integer."""
     shown = str(value)[:SHOWN_CHARS]
     details = f"send a number that is whole and has up to 64 bits, not {shown}"
     return ErrorText(not_a_number(name).text, details)
 
 
 def too_many_texts(number: int, limit: int) -> ErrorText:
-    """Returns the text for a request with more texts than the limit."""
     return _over_text_limit(number, limit, "send fewer texts, or raise REGARD_MAX_INPUTS")
 
 
 def too_many_chars(number: int, limit: int) -> ErrorText:
-    """Returns the text for a text with more characters than the limit."""
     return _over_text_limit(number, limit, "send shorter texts, or raise REGARD_MAX_TEXT_CHARS")
 
 
@@ -107,18 +99,15 @@ def _over_text_limit(number: int, limit: int, way_out: str) -> ErrorText:
 
 
 def invalid_json(reason: object) -> ErrorText:
-    """Returns the text for a body that is not a JSON object."""
     return ErrorText("Invalid JSON format", str(reason))
 
 
 def unsupported_language(code: str, supported: Sequence[str]) -> ErrorText:
-    """Returns the text for a language that no model has."""
     shown = code[:SHOWN_CHARS]
     return ErrorText(f"{shown} is not supported", f"supported: {', '.join(supported)}")
 
 
 def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> ErrorText:
-    """Returns the text for a pair of languages that no model translates."""
     return ErrorText(
         f"{display_name(target)} ({target}) is not available as a target language "
         f"from {display_name(source)} ({source})",

@@ -57,7 +57,6 @@ MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
 
 
 def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
-    """Returns the status and the ErrorBody of an error."""
     kind = KINDS[type(error)]
     text, details = error_texts.text_of(error)
     body = {"error": text, "error_type": kind.error_type, "request_id": context.request_id}

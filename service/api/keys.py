@@ -70,7 +70,6 @@ class KeyRing:
 
     @property
     def has_admin(self) -> bool:
-        """Whether at least one valid key may load and unload models."""
         return any(ADMIN in key.scopes for key in self.keys.values())
 
     def refresh(self) -> None:
@@ -127,7 +126,6 @@ def given_key(headers: Mapping[bytes, bytes], fields: Mapping[str, Any]) -> str:
 
     Args:
         headers: The first value of each header of the request.
-        fields: Fields of the request's body, form or query.
     """
     scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() in SCHEMES and key.strip():

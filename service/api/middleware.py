@@ -76,7 +76,6 @@ class Application(FastAPI):
         self.early = early
 
     def serve(self, requests: ASGIApp, allowed_origins: Sequence[str]) -> None:
-        """Sets the application that answers HTTP requests."""
         self.requests = requests
         # Preflights are not counted.
         self.preflights = CrossOrigin(requests, allowed_origins)
@@ -84,7 +83,6 @@ class Application(FastAPI):
     def __call__(  # type: ignore[override]
         self, scope: Scope, receive: Receive, send: Send
     ) -> Awaitable[None]:
-        """Passes requests to the middleware, and the lifespan to FastAPI."""
         if scope["type"] != "http":
             return super().__call__(scope, receive, send)
         scope["app"] = self
@@ -103,7 +101,6 @@ class Application(FastAPI):
         return stack
 
     def openapi(self) -> dict[str, Any]:
-        """Returns the OpenAPI document, with the bodies that FastAPI does not parse."""
         document = super().openapi()
         move_definitions(document)
         return document
@@ -116,13 +113,6 @@ class RequestMiddleware:
 
     Args:
         app: Serves the requests whose endpoint the table of routes does not have.
-        recorder: Counts requests.
-        requests: Registers the running requests.
-        dialects: The dialects whose routes are served.
-        access: Refuses requests whose host, origin or port is not allowed.
-        drain: Phases of the shutdown of this process.
-        load: Refuses requests if more arrive than this process can handle.
-        tracing: Makes a span for each counted request; None without tracing.
     """
 
     def __init__(
@@ -146,7 +136,6 @@ class RequestMiddleware:
         self.routes = Routes(dialects)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
         method = scope["method"]
         route = self.routes.find("GET" if method == "HEAD" else method, scope["path"])
         context = self._begin(scope, route)
@@ -228,7 +217,6 @@ class RequestMiddleware:
     def _end(
         self, scope: Scope, context: HttpContext, status: int, span: RequestSpan | None
     ) -> None:
-        """Counts a request that has ended, and frees what it has reserved."""
         context.release()
         # The request and its reservation refer to each other. This breaks the cycle, so both are
         # freed at once and do not wait for the garbage collector.
@@ -248,12 +236,6 @@ class RequestMiddleware:
 class ResponseSender:
     """Sends the messages of a response, with the headers that every response has.
 
-    Args:
-        send: Sends a message to the client.
-        context: Context of the request.
-        drain: Phases of the shutdown of this process.
-        cors: CORS headers of the response.
-
     Attributes:
         status: HTTP status of the response; None before the response begins.
         has_body: False for a response to HEAD.
@@ -272,7 +254,6 @@ class ResponseSender:
         self.has_body = True
 
     async def __call__(self, message: Message) -> None:
-        """Sends one message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             context, headers = self.context, message["headers"]
@@ -342,7 +323,6 @@ class LoadReports:
 def error_response(
     error: ServiceError, context: RequestContext, shape: ErrorShape = own_shape
 ) -> Response:
-    """Returns the response to an error, and records the error as the request's outcome."""
     context.outcome = outcome(error)
     status, body = shape(error, context)
     headers = {}
@@ -354,7 +334,6 @@ def error_response(
 
 
 def stopping() -> UnavailableError:
-    """Returns the error for a request that a stopping server refuses or cancels."""
     return UnavailableError("the server is stopping; try again", 1)
 
 
@@ -370,7 +349,6 @@ def internal(error: Exception, context: RequestContext) -> InternalError:
 
 
 def ended(context: RequestContext, task: str, status: int) -> Ended:
-    """Returns the record of a request that ends now, for the metrics."""
     return Ended(
         task=task,
         model=context.model,
@@ -388,7 +366,6 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
 
 
 def parse_timeout(text: str) -> float:
-    """Returns the time limit of a client, in seconds."""
     if TIMEOUT.fullmatch(text) and int(text):
         return int(text) / 1000
     raise InvalidRequestError(
@@ -398,7 +375,6 @@ def parse_timeout(text: str) -> float:
 
 
 def respond(request: Request, error: ServiceError) -> Response:
-    """Returns the response to an error in the shape of the request's dialect."""
     context = context_of(request)
     return error_response(error, context, context.dialect.error_shape)
 
@@ -439,7 +415,6 @@ def allowed_methods(request: Request) -> list[str]:
 
 
 async def handle_validation_error(request: Request, error: Exception) -> Response:
-    """Answers an error that the framework itself has found in a header or a path parameter."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
     place, name = fault["loc"][0], fault["loc"][-1]

@@ -72,11 +72,7 @@ async def reference(request: Request) -> Response:
 
 @router.get("/static/{path:path}", include_in_schema=False)
 async def static(path: str, request: Request) -> Response:
-    """Returns a file of the page.
-
-    Raises:
-        HTTPException: The page has no such file (404).
-    """
+    """Returns a file of the page."""
     return await FILES.get_response(path, request.scope)
 
 

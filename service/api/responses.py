@@ -61,9 +61,7 @@ class ComputedResponse(StreamingResponse):
     is written, the bytes of the values are reserved in the memory budget of the HTTP process.
 
     Args:
-        chunks: Chunks of JSON.
         num_bytes: Size of the values in memory.
-        headers: Headers in addition to the headers of every response.
     """
 
     def __init__(
@@ -73,7 +71,6 @@ class ComputedResponse(StreamingResponse):
         self.num_bytes = num_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the response."""
         context = context_in(scope)
         context.release()
         connection = context.connection
@@ -106,7 +103,6 @@ class LengthSender:
         self.parts: list[bytes] = []
 
     async def __call__(self, message: Message) -> None:
-        """Sends one message of the response, or keeps it."""
         if message["type"] == "http.response.start":
             headers = dict(message["headers"])
             is_stream = headers.get(b"x-accel-buffering") == b"no"
@@ -141,7 +137,6 @@ def json_response(
     Args:
         chunks: One or more chunks, each produced on demand in about a millisecond.
         num_bytes: Size of the values in memory.
-        headers: Headers in addition to the headers of every response.
     """
     first, second = next(chunks), next(chunks, None)
     if second is None:
@@ -167,7 +162,6 @@ def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Itera
 
 
 def num_bytes_of(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> int:
-    """Returns the size of the arrays in a body that `json_chunks` writes."""
     if isinstance(body, np.ndarray):
         return body.nbytes
     if isinstance(body, Mapping):
@@ -178,11 +172,7 @@ def num_bytes_of(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> int:
 
 
 def gather(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Joins parts into chunks of CHUNK_BYTES or a little more.
-
-    Args:
-        parts: Small parts, each produced on demand.
-    """
+    """Joins parts into chunks of CHUNK_BYTES or a little more."""
     chunk = bytearray()
     for part in parts:
         chunk += part
@@ -231,7 +221,6 @@ def preferred(accept: str, offered: Collection[str]) -> str:
     Args:
         accept: Accept header. Unknown media types in it are ignored, and so are wildcards such as
             `text/*`.
-        offered: Media types that the route can answer with, in addition to JSON.
     """
     ranges = [_media_range(part) for part in accept.split(",")]
     ranges.sort(key=lambda found: -found[1])  # equal weights keep their order

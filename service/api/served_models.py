@@ -19,7 +19,6 @@ class OpenRequests:
         self.begin = self.contexts.add  # a bound method of the set takes less time than a function
 
     def end(self, context: RequestContext) -> None:
-        """Removes a request that has ended."""
         self.contexts.discard(context)
         for contexts, ended in self.waiting:
             contexts.discard(context)
@@ -27,7 +26,6 @@ class OpenRequests:
                 ended.set()
 
     def count(self) -> int:
-        """Returns the number of running requests."""
         return len(self.contexts)
 
     async def drained(self, models: set[str]) -> None:
@@ -50,10 +48,7 @@ class ServedModels:
     """The models that the routes of this process serve.
 
     Args:
-        catalog: Catalog in which the routes look up models.
-        detector: Detector of the catalog's languages.
         embedder: Embedder. For each model, it caches an object that checks and tokenises texts.
-        timeout_seconds: Time limit of a request.
     """
 
     def __init__(
@@ -75,9 +70,6 @@ class ServedModels:
 
         The process serves the models in `files` before the wait begins. If a model is removed, the
         wait includes the requests with NO_MODEL. The wait lasts at most `timeout_seconds`.
-
-        Raises:
-            CheckpointError: A file is damaged; the served models have not changed.
         """
         async with self.turn:
             removed = self.catalog.files.names - files.names

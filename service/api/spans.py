@@ -69,20 +69,13 @@ class OtlpTracing:
         return OtlpSpan(self.tracer, span, context.times)
 
     async def close(self) -> None:
-        """Sends the remaining spans, within CLOSE_LIMIT_SECONDS."""
         thread = threading.Thread(target=self.provider.shutdown, daemon=True)
         thread.start()
         await asyncio.to_thread(thread.join, CLOSE_LIMIT_SECONDS)
 
 
 class OtlpSpan:
-    """The span of one request.
-
-    Args:
-        tracer: Makes the spans of the stages.
-        span: Span of the request.
-        times: Start and end of each stage, recorded while the request runs.
-    """
+    """The span of one request."""
 
     __slots__ = ("span", "times", "tracer")
 

@@ -64,7 +64,6 @@ def fault_of(environment: Environment) -> str | None:
 
 
 def is_installed(package: str) -> bool:
-    """Reports whether a package can be imported."""
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # a parent package is missing

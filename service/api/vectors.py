@@ -29,8 +29,6 @@ def embed_response(
     Args:
         chunks: One or more chunks, each produced on demand.
         num_bytes: Size of the vectors in memory.
-        usage: Characters and tokens that were read.
-        context: Context of the request, with its timings.
     """
     start = time.perf_counter()
     headers = compute_headers(usage, context.stages, start - context.started)
@@ -64,8 +62,6 @@ def compute_headers(
     Times are in whole milliseconds.
 
     Args:
-        usage: Characters and tokens that were read.
-        stages: Maps the name of each stage of the request to the seconds that it took.
         total_seconds: Time since the arrival of the request. The headers `x-compute-time` and
             `x-total-time` both have this value, as in TEI.
 
@@ -94,12 +90,6 @@ def embeddings_chunks(
     """Returns the response of `/v1/embeddings` in chunks.
 
     `service.api.responses.json_response` sends the chunks.
-
-    Args:
-        vectors: One row for each input.
-        model: Name of the model.
-        usage: Numbers of tokens that the model read, and the inputs that were truncated.
-        encoding: Encoding of a vector.
     """
     return gather(_embeddings_parts(vectors, model, usage, encoding))
 

@@ -37,7 +37,6 @@ class ByteBudget:
     """Counts the bytes that are reserved for bodies and unread replies.
 
     Args:
-        max_bytes: Largest number of reserved bytes.
         whole: A budget that contains this one, or None.
 
     Attributes:
@@ -56,12 +55,8 @@ class ByteBudget:
         """Reserves bytes. If they do not fit, stalled transfers are given up first.
 
         Args:
-            size: Number of bytes.
             give_up: Ends the transfer. The budget calls this function if the transfer has stalled
                 and another transfer needs the bytes.
-
-        Raises:
-            OverloadedError: The bytes do not fit, even without the stalled transfers.
         """
         reservation = Reservation(self, give_up)
         reservation.grow(size)
@@ -78,7 +73,6 @@ class ByteBudget:
         Any number of bytes fits if no other transfer has reserved bytes.
 
         Args:
-            size: Number of bytes.
             own: Number of bytes that the same transfer has reserved already.
         """
         latest = time.monotonic() - STALLED_SECONDS
@@ -95,10 +89,6 @@ class ByteBudget:
 class Reservation:
     """The bytes that one body or one reply has reserved.
 
-    Args:
-        budget: Budget of the bytes.
-        give_up: Ends the transfer.
-
     Attributes:
         size: Number of reserved bytes.
     """
@@ -111,11 +101,7 @@ class Reservation:
         self.size = 0
 
     def grow(self, size: int) -> None:
-        """Reserves more bytes, so that `size` bytes are reserved in total.
-
-        Raises:
-            OverloadedError: The bytes do not fit.
-        """
+        """Reserves more bytes, so that `size` bytes are reserved in total."""
         missing = size - self.size
         for budget in self.budgets:
             if not budget.make_room(missing, self.size):
@@ -129,7 +115,6 @@ class Reservation:
         self.size = size
 
     def mark_progress(self) -> None:
-        """Records that the transfer makes progress now."""
         self.settle()
         for budget in self.budgets:
             budget.transfers[self] = time.monotonic()
@@ -140,13 +125,11 @@ class Reservation:
             budget.transfers.pop(self, None)
 
     def release(self) -> None:
-        """Returns all bytes to the budget."""
         self.settle()
         self.resize(0)
 
 
 def too_many_bytes(budget: ByteBudget, size: int, missing: int) -> OverloadedError:
-    """Returns the error for a transfer of `size` bytes if the last `missing` bytes do not fit."""
     kind, remedy = "", "try again later"
     if budget.whole is not None:
         kind, remedy = " without a key in a header", "send the key in the header Authorization"

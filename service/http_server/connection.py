@@ -58,14 +58,7 @@ HOPS = (b"upgrade", b"http2-settings", b"connection")
 
 
 class HttpServerConfig(uvicorn.Config):
-    """The configuration of an HTTP server with a pool of connections.
-
-    Args:
-        app: ASGI application.
-        pool: Pool of the connections.
-        early: Decides from the headers alone which requests are refused during an overload.
-        options: Options of uvicorn.
-    """
+    """The configuration of an HTTP server with a pool of connections."""
 
     def __init__(
         self, app: Any, pool: ConnectionPool, early: EarlyRefusals, **options: Any
@@ -119,7 +112,6 @@ class Connection(HttpToolsProtocol):
         self.on_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begins the connection, or refuses it if too many connections are open."""
         super().connection_made(transport)
         self.writer = ReplyWriter(transport, self.loop)
         self.unread = UnreadReply(transport, self.pool.budget)
@@ -128,7 +120,6 @@ class Connection(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the connection."""
         if self.on_lost is not None:
             self.on_lost()
         self.pool.discard(self)
@@ -142,7 +133,6 @@ class Connection(HttpToolsProtocol):
         self.cycle = self.scope = self.running = None  # type: ignore[assignment]
 
     def take_body(self) -> bytes | None:
-        """Returns the body of the running request; None if a part of it has not arrived."""
         cycle = self.running
         if cycle is None or cycle.more_body or cycle.disconnected:
             return None
@@ -151,7 +141,6 @@ class Connection(HttpToolsProtocol):
         return body
 
     def watch(self, on_lost: Callable[[], None]) -> None:
-        """Sets `on_lost`, which is called when the connection ends. The body has been read."""
         self.on_lost = on_lost
         if self.transport.is_closing():
             on_lost()
@@ -189,7 +178,6 @@ class Connection(HttpToolsProtocol):
             self.loop.call_later(seconds, self._check_peer, min(2 * seconds, PEER_SECONDS[1]))
 
     def data_received(self, data: bytes) -> None:
-        """Parses bytes of the client."""
         self.last_active = self.loop.time()
         if self.is_refused:
             self._refuse(too_many_connections(self.pool.max_connections))
@@ -269,9 +257,6 @@ class Connection(HttpToolsProtocol):
 
         The parser stops at the end of the headers of such a request. A new parser gets the request
         again without the header `Upgrade`.
-
-        Args:
-            rest: Bytes after the headers.
         """
         if self.method == b"CONNECT":
             self._refuse(malformed())
@@ -286,7 +271,6 @@ class Connection(HttpToolsProtocol):
             self._feed(rest)
 
     def on_message_begin(self) -> None:
-        """Begins a request."""
         super().on_message_begin()
         self.is_open = self.is_head = True
         self.head_began = self.last_active
@@ -354,7 +338,6 @@ class Connection(HttpToolsProtocol):
         cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        """Ends a request."""
         if self.parser.should_upgrade():
             return
         self.is_open = False
@@ -413,7 +396,6 @@ class Connection(HttpToolsProtocol):
 
     @property
     def idle_since(self) -> float | None:
-        """Time since which the connection serves no request; None while it serves one."""
         is_answered = self.cycle is None or self.cycle.response_complete
         if not is_answered or self.transport.get_write_buffer_size():
             return None
@@ -425,7 +407,6 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def check(self, now: float) -> None:
-        """Closes the connection if a time limit has passed."""
         if self.unread.has_stalled(now, self.limits.write_seconds, self.flow.write_paused):
             self.transport.abort()
         since = self.idle_since
@@ -444,6 +425,5 @@ class Connection(HttpToolsProtocol):
         self.unread.pause()
 
     def resume_writing(self) -> None:
-        """Continues the reply."""
         super().resume_writing()
         self.unread.resume()

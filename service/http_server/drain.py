@@ -66,7 +66,6 @@ class Drain:
 
     @property
     def remaining_seconds(self) -> float:
-        """Time that the open requests still have."""
         end = self.began + self.delay_seconds + self.timeout_seconds
         return max(0.0, end - time.monotonic())
 
@@ -93,8 +92,6 @@ class Acceptor:
 
     Args:
         listeners: Listening sockets in non-blocking mode. Their descriptors are duplicated.
-        new_protocol: Makes the protocol of a connection.
-        loop: The event loop.
     """
 
     def __init__(
@@ -158,7 +155,6 @@ class DrainingServer(uvicorn.Server):
         self.on_force: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts the application, and listens."""
         map_large_blocks()  # of bodies and documents
         await super().startup(sockets)
         if self.should_exit:
@@ -182,7 +178,6 @@ class DrainingServer(uvicorn.Server):
         return self.force_exit or self.drain.advance()
 
     async def shutdown(self, sockets: Any = None) -> None:
-        """Closes the sockets, cancels requests after their time limit, and ends the application."""
         self._begin()  # a signal during the start of the application ends the server without a tick
         self.drain.refuses_work = True
         if self.force_exit:

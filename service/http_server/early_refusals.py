@@ -49,7 +49,6 @@ class EarlyRefusals:
     """Decides from the headers of a request whether it is refused, and counts the refusals.
 
     Args:
-        load: Limits the number of requests in each turn of the event loop.
         templates: Templates by the path of their route. Only POST requests to these paths may be
             refused early.
         is_draining: Returns whether the process is ending. Responses then have other headers.
@@ -80,7 +79,6 @@ class EarlyRefusals:
         return size.isdigit() and int(size) <= LARGE_BYTES
 
     def add(self, template: Template) -> None:
-        """Counts a refused request."""
         if not self.refused:
             asyncio.get_running_loop().call_soon(self._count)
         self.refused[template.task] += 1

@@ -195,7 +195,6 @@ class LoopLoad:
 
 
 def too_many() -> OverloadedError:
-    """Returns the error of a request that arrived in a turn without time left for its client."""
     return OverloadedError(
         "more requests arrive than the server can read. Try again later.", 1, "requests"
     )

@@ -78,10 +78,6 @@ class Watched(Protocol):
 class ConnectionPool:
     """The open connections of one HTTP process.
 
-    Args:
-        limits: Limits of the connections.
-        budget: Budget of the buffered bytes.
-
     Attributes:
         keyless: Share of the budget for bodies without an API key in a header, if keys are needed.
         connections: Connections within the limit.
@@ -127,12 +123,10 @@ class ConnectionPool:
         return len(self.refused) > MAX_REFUSED
 
     def discard(self, connection: Watched) -> None:
-        """Removes a connection that has been closed."""
         self.connections.discard(connection)
         self.refused.discard(connection)
 
     def _make_room(self, now: float) -> None:
-        """Closes connections that have been idle for IDLE_SECONDS."""
         if now < self.next_search:
             return
         found = [*self._idle(now - IDLE_SECONDS)]

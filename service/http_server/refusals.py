@@ -11,13 +11,7 @@ from service.errors import SHOWN_CHARS
 
 
 class Refusal(httptools.HttpParserError):
-    """Ends the reading of a connection with an error response.
-
-    Args:
-        status: HTTP status.
-        error_type: Kind of the error, for programs.
-        message: The value, the limit and a way to avoid the error.
-    """
+    """Ends the reading of a connection with an error response."""
 
     def __init__(self, status: int, error_type: str, message: str) -> None:
         super().__init__(message)
@@ -71,7 +65,6 @@ def malformed() -> Refusal:
 
 
 def header_too_large(fault: str, limit: int) -> Refusal:
-    """Returns the refusal of a request with too many bytes of headers, or outside its body."""
     return Refusal(
         431,
         "header_too_large",
@@ -80,7 +73,6 @@ def header_too_large(fault: str, limit: int) -> Refusal:
 
 
 def too_many_headers(count: int, limit: int) -> Refusal:
-    """Returns the refusal of a request with more headers than the limit."""
     return Refusal(
         431,
         "header_too_large",
@@ -90,7 +82,6 @@ def too_many_headers(count: int, limit: int) -> Refusal:
 
 
 def too_slow(seconds: float) -> Refusal:
-    """Returns the refusal of headers that have not arrived in time."""
     return Refusal(
         408,
         "header_timeout",
@@ -100,7 +91,6 @@ def too_slow(seconds: float) -> Refusal:
 
 
 def too_many_connections(limit: int) -> Refusal:
-    """Returns the refusal of a connection over the limit of open connections."""
     return Refusal(
         503,
         "unavailable",

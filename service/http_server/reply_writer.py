@@ -40,7 +40,6 @@ class ReplyWriter(asyncio.Transport):
             self.transport.write(data)
 
     def flush(self) -> None:
-        """Writes the first part if it still waits."""
         if self.first:
             first, self.first = self.first, b""
             self.transport.write(first)
@@ -86,7 +85,6 @@ class UnreadReply:
         reservation.resize(reservation.size + num_bytes)
 
     def let_go(self, num_bytes: int) -> None:
-        """Releases bytes that `hold` has reserved."""
         if self.reservation is not None and self.held:
             self.held -= num_bytes
             self.reservation.resize(self.reservation.size - num_bytes)
@@ -105,7 +103,6 @@ class UnreadReply:
             self.reservation.resize(self.held)
 
     def end(self) -> None:
-        """Releases all bytes of a connection that has ended."""
         self.held = 0
         self.resume()
 
@@ -113,8 +110,6 @@ class UnreadReply:
         """Returns whether the client has read nothing of a reply for more than `limit_seconds`.
 
         Args:
-            now: Time of the event loop.
-            limit_seconds: Time limit.
             is_paused: Whether the reply waits until the client has read a part.
         """
         waiting = unsent = self.transport.get_write_buffer_size()

@@ -187,11 +187,6 @@ async def result(request: Request, document_id: str) -> Response:
 
 
 def check_options(body: DocumentRequest) -> None:
-    """Refuses options that the server cannot apply.
-
-    Raises:
-        InvalidRequestError: An option is not available.
-    """
     if body.formality in ("more", "less"):
         raise InvalidRequestError(
             "'formality' is not supported for given 'target_lang'.",
@@ -202,11 +197,7 @@ def check_options(body: DocumentRequest) -> None:
 
 
 def check_format(body: DocumentRequest, name: str) -> None:
-    """Refuses an unknown format, and an output format that differs from the document's format.
-
-    Raises:
-        InvalidRequestError: The format is not available.
-    """
+    """Refuses an unknown format, and an output format that differs from the document's format."""
     try:
         format_of(name)
     except DocumentError as error:
@@ -222,11 +213,7 @@ def check_format(body: DocumentRequest, name: str) -> None:
 
 
 async def find(request: Request, document_id: str) -> DocumentState:
-    """Returns the state of the document whose id and key a request contains.
-
-    Raises:
-        NotFoundError: The id or the key is wrong, or the document has expired.
-    """
+    """Returns the state of the document whose id and key a request contains."""
     services = services_of(request)
     documents = enabled(services)
     body = await read_parameters(request, DocumentKeyRequest)
@@ -237,7 +224,6 @@ async def find(request: Request, document_id: str) -> DocumentState:
 
 
 def not_found() -> NotFoundError:
-    """Returns the error for a document that does not exist."""
     return NotFoundError(
         "Document not found",
         details="the id or the key is wrong, or the document was deleted: after its download, or "

@@ -67,7 +67,6 @@ STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 403, QuotaExceededEr
 
 
 def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
-    """Returns the status and the DeepLErrorBody of an error."""
     status = STATUSES.get(type(error), KINDS[type(error)].status)
     text, details = deepl_text(error)
     return status, {"message": text, "detail": details} if details else {"message": text}

@@ -128,11 +128,6 @@ def pairs(catalog: Catalog) -> list[tuple[str, str]]:
 
 
 def checked_name(name: str) -> str:
-    """Checks the name of a glossary, and returns it.
-
-    Raises:
-        InvalidRequestError: The name is empty or too long.
-    """
     if not name.strip():
         raise InvalidRequestError(error_texts.missing("name").text, param="name")
     if (size := len(name.encode())) > MAX_TERM_BYTES:
@@ -142,12 +137,6 @@ def checked_name(name: str) -> str:
 
 
 def read_dictionary(body: DictionaryRequest, services: Services) -> Dictionary:
-    """Returns the dictionary of a request.
-
-    Raises:
-        InvalidRequestError: An entry is invalid, or both languages are the same.
-        UnsupportedLanguageError: The server has no such language or pair.
-    """
     found = find_languages(
         services.catalog, ("source_lang", body.source_lang), ("target_lang", body.target_lang)
     )
@@ -162,11 +151,7 @@ def _is_single(glossary: Glossary) -> bool:
 
 
 async def _single(services: Services, glossary_id: str) -> Glossary:
-    """Returns a glossary that has exactly one dictionary.
-
-    Raises:
-        NotFoundError: The glossary does not exist, or it does not have exactly one dictionary.
-    """
+    """Returns a glossary that has exactly one dictionary."""
     glossary = await services.state.call(services.glossaries.get, glossary_id)
     if not _is_single(glossary):
         number = len(glossary.dictionaries)

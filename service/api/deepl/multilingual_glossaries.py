@@ -156,7 +156,6 @@ async def get_entries(request: Request, glossary_id: str) -> Response:
 
 
 async def _languages(request: Request) -> tuple[str, str]:
-    """Returns the languages of a dictionary, from the query of a request."""
     body = await read_parameters(request, Languages)
     return base_language(body.source_lang), base_language(body.target_lang)
 

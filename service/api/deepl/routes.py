@@ -65,12 +65,6 @@ async def translate(request: Request) -> Response:
 
 
 def resolve(body: DeepLRequest, texts: list[str], services: Services) -> TranslationRequest:
-    """Converts a body to a TranslationRequest; finds the languages and checks the options.
-
-    Raises:
-        InvalidRequestError: There are too many texts, or an option is not available.
-        UnsupportedLanguageError: The server has no such language or pair.
-    """
     if len(texts) > MAX_TEXTS:
         raise InvalidRequestError(
             "Too many texts", details=f"{len(texts)} texts; the limit is {MAX_TEXTS}, send fewer"
@@ -102,7 +96,6 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
 
 
 def xml_rules(body: DeepLRequest) -> XmlRules:
-    """Returns the rules of a request for the tags in its XML texts."""
     return XmlRules(
         frozenset(body.ignore_tags),
         frozenset(body.splitting_tags),
@@ -112,12 +105,6 @@ def xml_rules(body: DeepLRequest) -> XmlRules:
 
 
 def glossaries_of(body: DeepLRequest) -> list[str]:
-    """Returns the ids of the glossaries of a request.
-
-    Raises:
-        InvalidRequestError: There are too many glossaries, the source language is missing, or both
-            `glossary_id` and `glossary_ids` are given.
-    """
     ids = [*body.glossary_ids, *([body.glossary_id] if body.glossary_id else [])]
     if body.glossary_id and body.glossary_ids:
         raise InvalidRequestError(
@@ -137,7 +124,6 @@ def response_body(
     results: list[TranslatedText],
     catalog: Catalog,
 ) -> dict[str, Any]:
-    """Returns the response body, with optional members only if the request asks for them."""
     translations = []
     for text, result in zip(wanted.texts, results, strict=True):
         detected = result.detected.language if result.detected else wanted.source
@@ -228,17 +214,14 @@ async def languages(request: Request) -> Response:
 
 
 def language_body(code: str) -> dict[str, Any]:
-    """Returns the body of one language."""
     return {"language": code, "name": display_name(code)}
 
 
 def source_codes(catalog: Catalog) -> list[str]:
-    """Returns DeepL's codes of the languages from which the server translates."""
     return sorted({source_code(language, catalog) for language in catalog.offers()})
 
 
 def target_codes(catalog: Catalog) -> list[str]:
-    """Returns DeepL's codes of the languages into which the server translates."""
     # `sources` includes the target itself. If the target is the only source, no other language
     # is translated to the target.
     targets = [each for each in catalog.languages if len(catalog.sources(each)) > 1]

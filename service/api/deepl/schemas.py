@@ -20,7 +20,6 @@ SplitSentences = Annotated[Literal["0", "1", "nonewlines"], BeforeValidator(_dig
 
 
 def _none_if_empty(value: Any) -> Any:
-    """Returns None for an empty text, which some clients send for an option without a value."""
     return None if value == "" else value
 
 
@@ -33,7 +32,6 @@ def _as_names(value: Any) -> Any:
 
 
 def _as_list(value: Any) -> Any:
-    """Returns one text as a list, because a form cannot mark a single value as a list."""
     return [value] if isinstance(value, str) else value
 
 
@@ -132,7 +130,6 @@ class DeepLRequest(Parameters):
 
     @property
     def unavailable(self) -> str | None:
-        """Name of a parameter of the request that is in UNAVAILABLE, or None."""
         given = [name for name in UNAVAILABLE if getattr(self, name) not in (None, "", [])]
         return given[0] if given else None
 
@@ -210,7 +207,6 @@ class DictionaryList(KeyOnly):
     @model_validator(mode="before")
     @classmethod
     def _collect(cls, fields: Any) -> Any:
-        """Collects the fields of a form in the list `dictionaries`."""
         if not isinstance(fields, dict) or "dictionaries" in fields:
             return fields
         found: dict[int, dict[str, Any]] = {}

@@ -116,7 +116,6 @@ async def detect(request: Request) -> Response:
 
 
 def resolve(body: TranslateRequest, services: Services, context: HttpContext) -> TranslationRequest:
-    """Converts a body to a TranslationRequest; finds the languages and checks the options."""
     settings = services.settings
     texts = as_texts("q", body.q, settings, context)
     for name, value, limit in (
@@ -253,21 +252,12 @@ def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
     """Returns the languages of the catalog that a request names as source and target.
 
     The source is None for `auto`.
-
-    Raises:
-        InvalidRequestError: A code is empty.
-        UnsupportedLanguageError: The server has no such language or pair.
     """
     code = None if source.strip().lower() == "auto" else source
     return find_languages(catalog, ("source", code), ("target", target))
 
 
 def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | None) -> list[str]:
-    """Returns a list with the id of the request's glossary, or an empty list.
-
-    Raises:
-        InvalidRequestError: The request has a glossary and no source language.
-    """
     if body.glossary and source is None:
         raise InvalidRequestError(
             "Invalid request: a glossary needs the source language; name it in place of auto"

@@ -50,11 +50,7 @@ def wanted_type(context: HttpContext) -> str | None:
 
 
 def check(body: TranslateRequest) -> None:
-    """Refuses a request if it asks for fields that a stream does not have.
-
-    Raises:
-        InvalidRequestError: The request asks for such a field.
-    """
+    """Refuses a request if it asks for fields that a stream does not have."""
     asked = {
         "alternatives": body.alternatives,
         "return_scores": body.return_scores,
@@ -71,12 +67,7 @@ def check(body: TranslateRequest) -> None:
 async def respond(
     request: Request, media_type: str, sentences: AsyncGenerator[TranslatedSentence, None]
 ) -> Response:
-    """Waits for the first sentence, then returns the response that streams all sentences.
-
-    Raises:
-        ClientDisconnect: The client disconnected.
-        ServiceError: The request was refused or failed before its first sentence.
-    """
+    """Waits for the first sentence, then returns the response that streams all sentences."""
     context = context_of(request)
     first = await unless_disconnected(request, _first(sentences))
     context.first_sentence_seconds = time.perf_counter() - context.started
@@ -98,7 +89,6 @@ async def _events(
     sentences: AsyncGenerator[TranslatedSentence, None],
     context: RequestContext,
 ) -> AsyncGenerator[Event, None]:
-    """Yields the sentences as events, and then the event `done` or `error`."""
     count = 1
     async with aclosing(sentences):
         yield "sentence", _body(first)
@@ -113,7 +103,6 @@ async def _events(
 
 
 def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
-    """Records an error as the outcome of a request, and returns the body of the error."""
     if not isinstance(error, ServiceError):
         logger.error(
             "request %s failed: %s",
@@ -154,7 +143,6 @@ class EventResponse(Response):
 
     Args:
         events: Events. The response takes each event after it has sent the previous event.
-        media_type: SSE or NDJSON.
         deadline: Time by time.perf_counter at which the stream ends, even if the client has not
             read all events.
     """
@@ -169,11 +157,7 @@ class EventResponse(Response):
         self.deadline = deadline
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the events.
-
-        Raises:
-            ClientDisconnect: The client disconnected, or had not read all events at the deadline.
-        """
+        """Sends the events."""
         async with aclosing(self.events):
             try:
                 async with asyncio.timeout(self.deadline - time.perf_counter()):
@@ -197,6 +181,5 @@ class EventResponse(Response):
 
 
 def detection_body(detection: Detection) -> dict[str, Any]:
-    """Returns the part of a response body that reports one detected language."""
     body = {"confidence": detection.confidence, "language": detection.language}
     return body | ({"unserved": detection.unserved} if detection.unserved else {})

@@ -98,7 +98,6 @@ OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
-    """Returns the status and the OpenAIErrorBody of an error."""
     kind = openai_kind(error)
     inside = {
         "message": error_texts.text_of(error).joined,

@@ -53,7 +53,6 @@ async def model(id: ModelId, request: Request) -> AnyModelBody:
 
 
 def is_admin(request: Request, services: Services) -> bool:
-    """Returns whether the headers of a request have a key with the scope `admin`."""
     key = services.keys.find(given_key(context_of(request).headers, {}))
     return key is not None and ADMIN in key.scopes
 
@@ -90,11 +89,6 @@ def all_models(services: Services, status: Status) -> list[AnyModelBody]:
 
 
 def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
-    """Returns the model with the given name.
-
-    Raises:
-        NotFoundError: There is no such model.
-    """
     for each in models:
         if each.id == name:
             return each
@@ -105,7 +99,6 @@ def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
 def model_body(
     served: AnyServed, services: Services, status: Status, alias: str | None = None
 ) -> AnyModelBody:
-    """Returns the description of a served model under its name or an alias."""
     resident = status.resident(served.name)
     shared: dict[str, Any] = {
         "id": alias or served.name,
@@ -129,7 +122,6 @@ def model_body(
 def translation_body(
     served: ServedModel, resident: Resident | None, shared: Mapping[str, Any]
 ) -> ModelBody:
-    """Returns the description of a translation model."""
     return ModelBody(
         source=served.files.source or None,
         target=served.files.target or None,
@@ -161,7 +153,6 @@ def remote_body(served: ServedRemote, shared: Mapping[str, Any]) -> ModelBody:
 def embedding_body(
     served: ServedEmbedder, resident: Resident | None, shared: Mapping[str, Any]
 ) -> EmbedderBody:
-    """Returns the description of an embedding model."""
     return EmbedderBody(
         dimensions=served.config.output_size,
         max_tokens=served.config.max_tokens,
@@ -172,12 +163,10 @@ def embedding_body(
 
 
 def attention_of(resident: Resident | None) -> dict[str, AttentionSizeBody] | None:
-    """Returns the attention sizes of a translation model; None while the model loads."""
     return None if resident is None or resident.config is None else attention_sizes(resident.config)
 
 
 def alignment_of(resident: Resident | None) -> AlignmentBody | None:
-    """Returns the layer and head that align words by default; None while the model loads."""
     if resident is None or resident.config is None:
         return None
     config = resident.config
@@ -190,7 +179,6 @@ def alignment_of(resident: Resident | None) -> AlignmentBody | None:
 
 
 def attention_sizes(config: InspectedConfig) -> dict[str, AttentionSizeBody]:
-    """Maps each kind of attention of a model to its numbers of layers and heads."""
     heads = config.num_heads
     return {
         kind.value: AttentionSizeBody(layers=layers, heads=heads)
@@ -226,12 +214,6 @@ class DeletedModel(BaseModel):
 
 
 def require_admin(request: Request, services: Services) -> None:
-    """Refuses a request whose headers have no key with the scope `admin`.
-
-    Raises:
-        ForbiddenError: No key of the server has the scope `admin`.
-        UnauthorizedError: The request has no key with this scope.
-    """
     if not services.keys.has_admin:
         raise ForbiddenError(
             "models are loaded and unloaded with an admin key, and this server has none: "

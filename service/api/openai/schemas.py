@@ -19,11 +19,7 @@ EncodingFormat = Literal["float", "base64"]
 
 
 def refuse_ids(inputs: Sequence[Input]) -> None:
-    """Refuses token ids, which clients of OpenAI make with OpenAI's vocabulary.
-
-    Raises:
-        InvalidRequestError: An input is a list of ids.
-    """
+    """Refuses token ids, which clients of OpenAI make with OpenAI's vocabulary."""
     if not all(isinstance(each, str) for each in inputs):
         raise InvalidRequestError(
             "Invalid request: input has token ids. OpenAI's clients make them with tiktoken, and "
@@ -69,7 +65,6 @@ class EmbeddingsRequest(EmbedParameters):
     )
 
     def query(self) -> EmbedQuery:
-        """Converts the request to an EmbedQuery, which the embedding task reads."""
         return EmbedQuery(self.input, "input", self.reading, self.model, self.dimensions)
 
 

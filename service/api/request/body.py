@@ -59,11 +59,6 @@ async def read_fields(request: Request, max_bytes: int, is_keyless: bool = False
 
     A field of the query overrides a field of the form. A field that occurs several times in the
     form, or several times in the query, becomes a list. CRLF line ends in a form become LF.
-
-    Args:
-        request: The request.
-        max_bytes: Largest size of the body.
-        is_keyless: Whether the body counts against the share of bodies without a key.
     """
     body = await read_body(request, max_bytes, is_keyless=is_keyless)
     content_type = media_type(request)
@@ -118,14 +113,12 @@ async def read_body(
 
 
 def check_number(texts: Sequence[str], limit: int) -> None:
-    """Refuses a request with more texts than the limit."""
     if len(texts) > limit:
         text, details = error_texts.too_many_texts(len(texts), limit)
         raise RequestTooLargeError(text, details=details)
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """Returns the object of a JSON body."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -145,7 +138,6 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def is_deep(value: dict[str, Any]) -> bool:
-    """Returns whether lists and objects are nested more than MAX_DEPTH levels deep."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         children = itertools.chain.from_iterable(
@@ -182,10 +174,7 @@ async def parse_multipart(
     """Returns the fields of a multipart form: texts, and an Upload for each file.
 
     Args:
-        headers: Headers of the request.
-        body: The whole body.
         max_bytes: Largest size, in bytes, of a field that is not a file.
-        max_files: Largest number of files.
     """
 
     async def stream() -> AsyncGenerator[bytes, None]:
@@ -224,7 +213,6 @@ def _normalize(value: str) -> str:
 
 
 def merge(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns the fields by name; a field that occurs several times becomes a list."""
     fields: dict[str, Any] = {}
     for name, value in pairs:
         known = fields.get(name)
@@ -382,7 +370,6 @@ class BodyReader:
 
 
 def stalled(size: int) -> OverloadedError:
-    """Returns the error for a body that arrives slowly while another transfer needs the memory."""
     return OverloadedError(
         f"only {size} bytes of the body have arrived, and the server needs the memory for others; "
         f"send the body faster than {LEAST_RATE} bytes/s, send it in parts of up to {SMALL_BYTES} "
@@ -393,7 +380,6 @@ def stalled(size: int) -> OverloadedError:
 
 
 def too_slow(size: int, seconds: float) -> DeadlineExceededError:
-    """Returns the error for a body that arrived too slowly: `size` bytes in `seconds`."""
     return DeadlineExceededError(
         f"only {size} bytes of the body arrived within {seconds:g} s; "
         "send a smaller body, or try again"
@@ -401,7 +387,6 @@ def too_slow(size: int, seconds: float) -> DeadlineExceededError:
 
 
 def too_large(size: int, limit: int) -> RequestTooLargeError:
-    """Returns the error for a body over the limit."""
     return RequestTooLargeError(
         f"the body has {size} bytes or more; the limit is {limit}. "
         "Send it in parts, or raise REGARD_MAX_BODY_BYTES."

@@ -80,7 +80,6 @@ def _fault_of(value: Any) -> str:
 
 
 def check_name(value: Any, info: ValidationInfo) -> Any:
-    """Refuses an empty model name."""
     if value == "":
         refuse(
             f"{info.field_name} parameter is empty; name a model of /v1/models, or leave it out "
@@ -123,5 +122,4 @@ class EmbedParameters(Parameters):
 
     @property
     def reading(self) -> ReadingOptions:
-        """Returns the options in the form that the embedding task takes."""
         return ReadingOptions(self.truncate, self.truncation_direction, self.prompt_name)

@@ -60,7 +60,6 @@ async def read_permitted(request: Request) -> dict[str, Any]:
 
 
 def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
-    """Returns the validated parameters of a request from its fields."""
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -81,7 +80,6 @@ async def permitted(
     context of the request, where the quota finds it.
 
     Args:
-        request: The request.
         read: Reads the fields of the body, form or query. Its argument is whether the body counts
             against the share of bodies without a key.
     """
@@ -118,7 +116,6 @@ def find_key(request: Request, given: str) -> ApiKey:
 
 
 async def read_upload(request: Request, model: type[Model], settings: Settings) -> Model:
-    """Returns the validated parameters of a multipart form with one file."""
 
     async def read(is_keyless: bool) -> dict[str, Any]:
         fields = merge(request.query_params.multi_items())
@@ -143,10 +140,6 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
 
     The body of the request must have been read. The next ASGI message can then only be the
     client's disconnection.
-
-    Raises:
-        ClientDisconnect: The client disconnected. RequestMiddleware counts the request as
-            cancelled.
     """
     task = asyncio.current_task()
     assert task is not None

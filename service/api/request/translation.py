@@ -60,7 +60,6 @@ def find_languages(
     """Returns the source and the target language of a request, as codes of the served models.
 
     Args:
-        catalog: Served models.
         source: Name and value of the parameter with the source language; without a value, the
             language is detected, and the source language is None.
         target: Name and value of the parameter with the target language.
@@ -115,7 +114,6 @@ async def find_terms(
 def translate(
     services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> Coroutine[Any, Any, list[TranslatedText]]:
-    """Translates texts, and counts their characters for the API key of the request."""
     if services.quota.limit:
         return _translate_counted(services, wanted, context)
     return services.translator.translate(wanted, context)
@@ -164,14 +162,12 @@ async def open_job(
 
 
 def enabled(services: Services) -> DocumentTranslator:
-    """Returns the translator of documents, unless REGARD_FILES is false."""
     if services.documents is None:
         raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
     return services.documents
 
 
 def refusal(error: DocumentError) -> ServiceError:
-    """Returns the error for a request whose document cannot be read."""
     if isinstance(error, UnsupportedFormatError):
         return InvalidRequestError(error_texts.FILE_FORMAT, details=str(error))
     text, details = error_texts.broken_file(error)

@@ -97,12 +97,10 @@ async def info(request: Request) -> Info:
 
 
 def model_config(served: ServedReader) -> EmbeddingConfig:
-    """Returns the config of the encoder of a model."""
     return served.config.model if isinstance(served, ServedReranker) else served.config
 
 
 def model_type(served: ServedReader) -> ModelType:
-    """Returns the type of a model."""
     if isinstance(served, ServedReranker):
         label = served.config.label
         return ModelType(reranker=RerankerType(id2label={"0": label}, label2id={label: 0}))

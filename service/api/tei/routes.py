@@ -50,7 +50,6 @@ async def embed(request: Request) -> Response:
 
 
 async def vectors(request: Request, query: EmbedQuery) -> Response:
-    """Returns the reply of /embed."""
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))
@@ -94,7 +93,6 @@ async def similarity(request: Request) -> Response:
 
 
 async def similarities(request: Request, query: EmbedQuery) -> Response:
-    """Returns the reply of /similarity."""
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))

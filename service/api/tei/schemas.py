@@ -15,14 +15,12 @@ from service.tasks.embedding.query import EmbedQuery
 
 
 def check_list(value: Any, info: ValidationInfo) -> Any:
-    """Refuses an empty list."""
     if value == []:
         refuse(f"{info.field_name} parameter is an empty list; send one text or more")
     return value
 
 
 def check_text(value: Any, info: ValidationInfo) -> Any:
-    """Refuses an empty text, an empty list, and a list with an empty text."""
     check_list(value, info)
     if value == "":
         refuse(f"{info.field_name} parameter is empty; send a text")
@@ -65,7 +63,6 @@ class EmbedAllRequest(EmbedParameters):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns the request in the form that the embedding task takes."""
         return EmbedQuery(self.inputs, "inputs", self.reading, self.model, is_per_token=True)
 
 
@@ -78,7 +75,6 @@ class EmbedRequest(EmbedAllRequest):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns the request in the form that the embedding task takes."""
         return EmbedQuery(
             self.inputs, "inputs", self.reading, self.model, self.dimensions, self.normalize
         )
@@ -126,7 +122,6 @@ class SimilarityRequest(Parameters):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns a query for the vector of the source sentence, then those of `sentences`."""
         texts: list[Input] = [self.inputs.source_sentence, *self.inputs.sentences]
         parameters = self.parameters or EmbedParameters.model_validate({})
         return EmbedQuery(texts, "inputs", parameters.reading, self.model)

@@ -43,7 +43,6 @@ class RerankRequest(ScoreParameters):
     return_text: bool = Field(False, description="Return each text with its score.")
 
     def rerank_query(self) -> RerankQuery:
-        """Returns the request in the form that the reranking task takes."""
         return RerankQuery(
             self.query,
             self.texts,
@@ -79,7 +78,6 @@ async def rerank(request: Request) -> Response:
 
 
 async def rank(request: Request, body: RerankRequest) -> Response:
-    """Returns the reply of /rerank."""
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(body.texts)
     reranker = Reranker(services.catalog, services.backend, services.settings)
@@ -115,7 +113,6 @@ def check_inputs(value: Any, info: ValidationInfo) -> Any:
 
 
 def is_texts(value: Any) -> bool:
-    """Returns whether a value is a list of texts without an empty text."""
     return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
 
 
@@ -145,7 +142,6 @@ class PredictRequest(ScoreParameters):
         return isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
 
     def query(self) -> ScoreQuery:
-        """Returns the query for `service.tasks.reranking.Reranker`."""
         given = self.inputs if self.is_batch else [self.inputs]
         inputs: list[Inputs] = [(each,) if isinstance(each, str) else tuple(each) for each in given]
         return ScoreQuery(

@@ -112,7 +112,6 @@ async def tokenize(request: Request) -> Response:
 
 
 def token_bodies(tokenized: TokenizedText) -> list[dict[str, Any]]:
-    """Returns the fields of TokenBody for each token of a text."""
     rows = zip(tokenized.ids, tokenized.pieces, tokenized.offsets, tokenized.special, strict=True)
     return [
         {
