@@ -37,8 +37,8 @@ class Hosts:
 
     Args:
         allowed: Allowed names. `*.example.org` allows all names below example.org, and `*` allows
-            all names. If no name is given, the default applies: the names of this machine if the
-            server listens on a loopback address, and otherwise all names.
+            all names. Without a name, a server on a loopback address allows the names of this
+            machine, and any other server allows all names.
     """
 
     def __init__(self, allowed: Sequence[str], bound: str) -> None:
@@ -50,7 +50,6 @@ class Hosts:
         self.known: set[bytes] = set()
 
     def check(self, header: bytes) -> None:
-        """Refuses a request whose header Host names a host that is not allowed."""
         host = host_of(header.decode("latin-1"))
         if not (host in self.names or host.endswith(self.suffixes) or is_address(host)):
             raise MisdirectedError(
@@ -120,17 +119,19 @@ class Origins:
 
     Args:
         allowed: Allowed origins, in addition to the server's own. `*` allows all origins.
+
+    Attributes:
+        headers: The CORS headers of all responses; None if they depend on the request.
     """
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self.allowed = {origin.lower().removesuffix("/").encode() for origin in allowed}
         self.allows_all = ANY in allowed
+        self.headers: RawHeaders | None = None if self.allowed else ()
+        if self.allows_all:
+            self.headers = ((b"access-control-allow-origin", b"*"), *HEADERS)
 
     def response_headers(self, request_headers: RawHeaders) -> RawHeaders:
-        if self.allows_all:
-            return ((b"access-control-allow-origin", b"*"), *HEADERS)
-        if not self.allowed:
-            return ()
         varies = (b"vary", b"Origin")
         for name, value in request_headers:
             if name == b"origin" and value.lower() in self.allowed:
@@ -172,10 +173,9 @@ class Origins:
 class CrossOrigin(CORSMiddleware):
     """Answers the preflights of pages of other origins.
 
-    A preflight is an OPTIONS request with the header Access-Control-Request-Method. Responses to
-    other requests get their CORS headers from `service.api.middleware.ResponseSender`. As in
-    LibreTranslate, these headers allow GET and POST. The response to a preflight allows
-    MORE_METHODS only if the page asks for one of them.
+    A preflight is an OPTIONS request with the header Access-Control-Request-Method. As in
+    LibreTranslate, the CORS headers of all responses allow GET and POST. The response to a
+    preflight allows MORE_METHODS only if the page asks for one of them.
     """
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:

@@ -84,7 +84,7 @@ def build_services(
 
     Args:
         started: Start of the server, in Unix seconds.
-        folder: Folder of the translated documents; "" if the server does not translate documents.
+        folder: Folder of the translated documents; "" without REGARD_FILES.
     """
     detector = LanguageDetector(catalog.languages)
     detector.preload()
@@ -186,10 +186,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
 
 
 def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
-    """Returns the responses to requests that are refused before the application gets them.
-
-    The keys are the paths of the POST routes whose requests are counted.
-    """
+    """Maps the path of each counted POST route to the response that refuses a request early."""
     return {
         path.encode(): _template(dialect, task)
         for dialect in dialects
@@ -199,7 +196,6 @@ def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
 
 
 def _template(dialect: Dialect, task: str) -> Template:
-    """Returns the response in the shape of the dialect, with ID_MARK as the id of the request."""
     response = error_response(too_many(), RequestContext(ID_MARK, task=task), dialect.error_shape)
     headers = [*response.raw_headers, (b"x-request-id", ID_MARK.encode())]
     if dialect.id_header:

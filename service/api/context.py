@@ -31,10 +31,7 @@ class Services:
     """The objects that routes work with.
 
     Attributes:
-        backend: Interface to the parts of the server that all processes share: admission, device
-            workers and metrics.
-        inspector: Computes the attention of translations.
-        text_inspector: Computes the attention of texts that are embedded, not translated.
+        backend: The parts of the server that all processes share.
         documents: Translates documents; None without REGARD_FILES.
         state: The file of quota, glossaries and suggestions.
         suggestions: Stores better translations that users send; None without REGARD_SUGGESTIONS.
@@ -78,10 +75,6 @@ class HttpContext(RequestContext):
     connection: ClientConnection | None = None
     is_admitted: bool | None = None
     reservation: Reservation | None = None
-
-    def header(self, name: bytes) -> str:
-        """Returns the first value of a header, or ""; `name` is in lower case."""
-        return self.headers.get(name, b"").decode("latin-1")
 
 
 def services_of(request: Request) -> Services:

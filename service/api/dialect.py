@@ -43,7 +43,6 @@ class Dialect:
 
     @property
     def routes(self) -> dict[tuple[str, str], APIRoute]:
-        """Maps the method and the path of each route to the route."""
         routes = [each for router in self.routers for each in router.routes]
         return {
             (method, each.path): each
@@ -61,8 +60,7 @@ class Route(NamedTuple):
     """One row of the table.
 
     Attributes:
-        dialect: Dialect of the route.
-        task: Label `task` of the route's requests in the metrics; None if they are not counted.
+        task: Label `task` in the metrics; None if the requests are not counted.
         endpoint: Endpoint that the middleware calls; None if FastAPI calls the endpoint, or finds
             that there is none.
     """
@@ -84,16 +82,12 @@ class Routes:
             for key, route in dialect.routes.items()
         }
 
-    def find(self, method: str, path: str) -> Route:
-        """Returns the row of a method and a path.
+    def unknown(self, path: str) -> Route:
+        """Returns a row for a request with a wrong method, or with a parameter in its path.
 
-        A request with a wrong method or with a parameter in its path has no row. If its path has
-        the prefix of a dialect, it gets that dialect and its tasks. Otherwise it gets OWN, which
-        has no tasks, so its path is looked up in the tasks of all dialects.
+        If the path has the prefix of a dialect, the request gets that dialect and its tasks.
+        Otherwise it gets OWN, which has no tasks, so the tasks of all dialects are searched.
         """
-        found = self.table.get((method, path))
-        if found is not None:
-            return found
         for dialect in self.prefixed:
             if path.startswith(dialect.prefix):
                 return Route(dialect, dialect.tasks.get(path))
@@ -103,8 +97,8 @@ class Routes:
 def direct_endpoint(route: APIRoute) -> Endpoint | None:
     """Returns the endpoint of a route if it takes only the request and returns a response.
 
-    The middleware calls such an endpoint without FastAPI. FastAPI's dependencies, context stacks
-    and nested routers would take as much time as all other work on a short text.
+    FastAPI's dependencies, context stacks and nested routers would take as much time as all other
+    work on a short text.
     """
     signature = inspect.signature(route.endpoint)
     is_direct = [*signature.parameters] == ["request"] and signature.return_annotation is Response

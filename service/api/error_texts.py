@@ -17,7 +17,7 @@ class ErrorText(NamedTuple):
 
     Attributes:
         text: Names the fault. Clients may compare this text.
-        details: The value, the limit or the remedy, if the text does not name it; "" adds nothing.
+        details: The value, the limit or the remedy, if the text does not name it.
     """
 
     text: str
@@ -25,7 +25,6 @@ class ErrorText(NamedTuple):
 
     @property
     def joined(self) -> str:
-        """Text and details in one line, for dialects that have only one field for them."""
         return f"{self.text}; {self.details}" if self.details else self.text
 
 
@@ -116,11 +115,7 @@ def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> ErrorT
 
 
 def text_of(error: ServiceError) -> ErrorText:
-    """Returns the text of an error.
-
-    If an UnsupportedLanguageError names the available languages, it gets LibreTranslate's text. Any
-    other error keeps its own message and details.
-    """
+    """Returns LibreTranslate's text for a wrong language, and else the error's own text."""
     if not isinstance(error, UnsupportedLanguageError) or not error.available:
         return ErrorText(error.message, error.details)
     if error.source is None:

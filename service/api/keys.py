@@ -123,9 +123,6 @@ def given_key(headers: Mapping[bytes, bytes], fields: Mapping[str, Any]) -> str:
 
     A key in a header is preferred to a key in a field. A header without a key, such as
     `Authorization: Bearer`, counts as absent.
-
-    Args:
-        headers: The first value of each header of the request.
     """
     scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() in SCHEMES and key.strip():

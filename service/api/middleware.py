@@ -109,8 +109,6 @@ class Application(FastAPI):
 class RequestMiddleware:
     """Gives each request an HttpContext, calls its endpoint, and counts requests that have a task.
 
-    A HEAD request is served as GET, and the response has no body.
-
     Args:
         app: Serves the requests whose endpoint the table of routes does not have.
     """
@@ -137,9 +135,12 @@ class RequestMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
-        route = self.routes.find("GET" if method == "HEAD" else method, scope["path"])
+        key = "GET" if method == "HEAD" else method, scope["path"]
+        route = self.routes.table.get(key) or self.routes.unknown(scope["path"])
         context = self._begin(scope, route)
-        cors = self.access.origins.response_headers(scope["headers"])
+        cors = self.access.origins.headers
+        if cors is None:
+            cors = self.access.origins.response_headers(scope["headers"])
         if scope.get("http_version") == "1.0" and method != "HEAD":
             send = LengthSender(context, send)
         response = ResponseSender(send, context, self.drain, cors)
@@ -197,10 +198,7 @@ class RequestMiddleware:
         return context
 
     def _check(self, scope: Scope, context: HttpContext) -> None:
-        """Refuses a request whose host, origin, port or time limit is not allowed.
-
-        A counted request is also refused if this process is overloaded or stopping.
-        """
+        """Refuses a request because of an access rule, an overload or the shutdown."""
         if context.task:
             if context.is_admitted is None:
                 account = account_of(context.address, scope["headers"])
@@ -234,12 +232,7 @@ class RequestMiddleware:
 
 
 class ResponseSender:
-    """Sends the messages of a response, with the headers that every response has.
-
-    Attributes:
-        status: HTTP status of the response; None before the response begins.
-        has_body: False for a response to HEAD.
-    """
+    """Sends the messages of a response, with the headers that every response has."""
 
     __slots__ = ("context", "cors", "drain", "has_body", "send", "status")
 
@@ -271,7 +264,6 @@ class ResponseSender:
         await self.send(message)
 
     async def send_whole(self, response: Response) -> None:
-        """Sends a response that is no stream."""
         status, headers = response.status_code, response.raw_headers
         await self({"type": "http.response.start", "status": status, "headers": headers})
         body = response.body if self.has_body else b""
@@ -285,10 +277,7 @@ class ResponseSender:
 
 
 class LoadReports:
-    """Adds a header with the load of the server to each response.
-
-    While the load is not known, as at the start, responses do not have this header.
-    """
+    """Adds a header with the load of the server to each response, once the load is known."""
 
     def __init__(self, app: ASGIApp, backend: Admitter) -> None:
         self.app = app
@@ -338,7 +327,6 @@ def stopping() -> UnavailableError:
 
 
 def internal(error: Exception, context: RequestContext) -> InternalError:
-    """Logs an unexpected error, and returns the error for the client."""
     logger.error(
         "request %s failed: %s",
         context.request_id,
@@ -401,10 +389,6 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """Returns the methods of all routes at the path of a request.
-
-    Without this function, the framework names only the methods of the first route at the path.
-    """
     routes = request.app.routes
     methods = [
         method

@@ -56,12 +56,9 @@ class JSONResponse(Response):
 class ComputedResponse(StreamingResponse):
     """A JSON response in chunks. All its values have already been computed.
 
-    The scheduler's admission of the request ends when the reply begins. From then on, the request
-    does not count against the limits of admission, even if its client reads slowly. While the reply
-    is written, the bytes of the values are reserved in the memory budget of the HTTP process.
-
-    Args:
-        num_bytes: Size of the values in memory.
+    The scheduler's admission of the request ends when the reply begins, even if the client reads
+    slowly. While the reply is written, the bytes of the values are reserved in the memory budget of
+    the HTTP process.
     """
 
     def __init__(
@@ -132,10 +129,9 @@ class LengthSender:
 def json_response(
     chunks: Iterator[bytes], num_bytes: int, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Returns a response from chunks of JSON; the event loop serves other requests between chunks.
+    """Returns a response from chunks of JSON, which each take about a millisecond.
 
     Args:
-        chunks: One or more chunks, each produced on demand in about a millisecond.
         num_bytes: Size of the values in memory.
     """
     first, second = next(chunks), next(chunks, None)
@@ -172,7 +168,6 @@ def num_bytes_of(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> int:
 
 
 def gather(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Joins parts into chunks of CHUNK_BYTES or a little more."""
     chunk = bytearray()
     for part in parts:
         chunk += part
@@ -231,7 +226,6 @@ def preferred(accept: str, offered: Collection[str]) -> str:
 
 
 def _media_range(part: str) -> tuple[str, float]:
-    """Returns a media type and its weight `q`: 1 without a `q`, and 0 if `q` is not a number."""
     media_type, *parameters = (word.strip().lower() for word in part.split(";"))
     weights = [word[2:] for word in parameters if word.startswith("q=")]
     try:

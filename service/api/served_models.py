@@ -45,11 +45,7 @@ class OpenRequests:
 
 
 class ServedModels:
-    """The models that the routes of this process serve.
-
-    Args:
-        embedder: Embedder. For each model, it caches an object that checks and tokenises texts.
-    """
+    """The models that the routes of this process serve."""
 
     def __init__(
         self,

@@ -24,12 +24,6 @@ TRUNCATED_HEADER = "X-Truncated-Inputs"
 def embed_response(
     chunks: Iterator[bytes], num_bytes: int, usage: EmbedUsage, context: RequestContext
 ) -> Response:
-    """Returns a response from chunks of JSON, with TEI's headers.
-
-    Args:
-        chunks: One or more chunks, each produced on demand.
-        num_bytes: Size of the vectors in memory.
-    """
     start = time.perf_counter()
     headers = compute_headers(usage, context.stages, start - context.started)
     response = json_response(chunks, num_bytes, headers)
@@ -40,8 +34,7 @@ def embed_response(
 def cosines(vectors: Vectors) -> Vectors:
     """Returns the cosines of the first vector with all others, for `/similarity`.
 
-    Each cosine depends only on its own two vectors, not on the other sentences. The cosine with a
-    vector of zeros is 0.
+    Each cosine depends only on its own two vectors. The cosine with a vector of zeros is 0.
 
     Args:
         vectors: One row for each sentence. A row need not have norm 1.
@@ -57,13 +50,9 @@ def cosines(vectors: Vectors) -> Vectors:
 def compute_headers(
     usage: EmbedUsage, stages: Mapping[str, float], total_seconds: float
 ) -> dict[str, str]:
-    """Returns TEI's headers, and a header with the number of truncated inputs.
+    """Returns TEI's headers with times in milliseconds, and the number of truncated inputs.
 
-    Times are in whole milliseconds.
-
-    Args:
-        total_seconds: Time since the arrival of the request. The headers `x-compute-time` and
-            `x-total-time` both have this value, as in TEI.
+    `x-compute-time` and `x-total-time` both have the total time, as in TEI.
 
     Source: router/src/lib.rs of TEI, `From<ResponseMetadata> for HeaderMap`. TEI
         reports every device as `gpu+optimized`; Regard reports `cpu` or `gpu`.
@@ -87,10 +76,6 @@ def compute_headers(
 def embeddings_chunks(
     vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
 ) -> Iterator[bytes]:
-    """Returns the response of `/v1/embeddings` in chunks.
-
-    `service.api.responses.json_response` sends the chunks.
-    """
     return gather(_embeddings_parts(vectors, model, usage, encoding))
 
 

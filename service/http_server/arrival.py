@@ -32,11 +32,10 @@ class Arrival(NamedTuple):
 
     Attributes:
         connection: Connection of the request; None if an ASGI client in this process sent it.
-        is_admitted: Whether LoopLoad has accepted the request before the scheduler's admission;
-            None if the request has not been counted.
+        is_admitted: Whether LoopLoad has accepted the request; None if it has not been counted.
         began: Start of the turn of the event loop in which the request arrived, by
-            time.perf_counter; None if the request has not been counted. In a long turn, the request
-            waits before the application sees it, and its deadline counts from this start.
+            time.perf_counter. In a long turn, the request waits before the application sees it, and
+            its deadline counts from this start.
     """
 
     connection: ClientConnection | None = None

@@ -55,8 +55,7 @@ class ByteBudget:
         """Reserves bytes. If they do not fit, stalled transfers are given up first.
 
         Args:
-            give_up: Ends the transfer. The budget calls this function if the transfer has stalled
-                and another transfer needs the bytes.
+            give_up: Ends the transfer after it has stalled.
         """
         reservation = Reservation(self, give_up)
         reservation.grow(size)
@@ -70,10 +69,8 @@ class ByteBudget:
     def make_room(self, size: int, own: int = 0) -> bool:
         """Gives up stalled transfers until `size` more bytes fit. Returns whether the bytes fit.
 
-        Any number of bytes fits if no other transfer has reserved bytes.
-
-        Args:
-            own: Number of bytes that the same transfer has reserved already.
+        Any number of bytes fits if no other transfer has reserved bytes. The same transfer has
+        reserved `own` bytes.
         """
         latest = time.monotonic() - STALLED_SECONDS
         limit = self.limit_for(size + own)
@@ -87,11 +84,7 @@ class ByteBudget:
 
 
 class Reservation:
-    """The bytes that one body or one reply has reserved.
-
-    Attributes:
-        size: Number of reserved bytes.
-    """
+    """The bytes that one body or one reply has reserved."""
 
     __slots__ = ("budgets", "give_up", "size")
 

@@ -58,8 +58,6 @@ HOPS = (b"upgrade", b"http2-settings", b"connection")
 
 
 class HttpServerConfig(uvicorn.Config):
-    """The configuration of an HTTP server with a pool of connections."""
-
     def __init__(
         self, app: Any, pool: ConnectionPool, early: EarlyRefusals, **options: Any
     ) -> None:
@@ -73,21 +71,17 @@ class Connection(HttpToolsProtocol):
 
     Attributes:
         last_active: Time of the event loop at which bytes last arrived or a reply was last written.
-        answered: Time at which the last reply was written.
         is_open: Whether a request has begun to arrive and is incomplete.
         is_head: Whether the first line and the headers of a request are incomplete.
-        head_began: Time at which the first line and the headers of a request began to arrive.
         head_bytes: Number of bytes of an incomplete first line and headers.
         num_body: Number of bytes of bodies that have arrived.
         overhead: Number of bytes outside the body, since bytes of the body last arrived.
         body_began: Value of `num_body` when the last request began.
         unparsed: Bytes that are parsed when the pipeline is empty. No bytes are read until then.
-        early_refusal: Template of the response to a request that is being read; None if the
-            application gets the request.
+        early_refusal: The response to a request that is being read, if the application does not get
+            the request.
         fault: The refusal that follows the replies to the requests before it, or None.
         running: The request whose reply is computed or written. `cycle` is the newest request.
-        unread: The bytes of replies that the client has not read.
-        on_lost: Called when the connection ends.
     """
 
     def __init__(
@@ -230,12 +224,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(next((e for e in (error, cause) if isinstance(e, Refusal)), malformed()))
 
     def _check_size(self, num_bytes: int, num_body: int) -> None:
-        """Refuses an incomplete request whose headers, or bytes outside the body, exceed a limit.
-
-        Args:
-            num_bytes: Number of bytes that have just been parsed.
-            num_body: Value of the attribute `num_body` before these bytes were parsed.
-        """
+        """Refuses an incomplete request with too many bytes of headers or outside its body."""
         if self.is_head:
             self.head_bytes += num_bytes
             self._check_head(self.head_bytes)
@@ -245,6 +234,8 @@ class Connection(HttpToolsProtocol):
                 raise header_too_large("bytes follow the headers", self.limits.max_header_bytes)
         else:
             self.overhead = 0
+            if self.early_refusal is None:
+                self.cycle.message_event.set()
 
     def _check_head(self, num_bytes: int) -> None:
         if num_bytes > self.limits.max_header_bytes:
@@ -289,7 +280,6 @@ class Connection(HttpToolsProtocol):
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Begins the application for a request whose headers have arrived."""
         if self.head_bytes or len(self.headers) > self.limits.max_headers:
             fields = sum(len(name) + len(value) + 4 for name, value in self.headers)
             self._check_head(len(self.url) + fields)
@@ -324,7 +314,9 @@ class Connection(HttpToolsProtocol):
         self.running = cycle
         self.writer.is_begun = False
         cycle.transport = self.writer
-        super()._start_asgi_task(cycle, app)
+        task = self.loop.create_task(cycle.run_asgi(app))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def on_body(self, body: bytes) -> None:
         """Adds bytes to the body. The body of an answered or refused request is dropped."""
@@ -335,7 +327,6 @@ class Connection(HttpToolsProtocol):
         cycle.body += body
         if len(cycle.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
-        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -352,13 +343,11 @@ class Connection(HttpToolsProtocol):
             self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
-        """Begins the next request, or begins to wait for one.
-
-        uvicorn would start a timer for each wait. The pool checks all connections instead.
-        """
+        """Begins the next request. The pool checks waiting connections, so they need no timers."""
         self.server_state.total_requests += 1
         self.last_active = self.answered = self.loop.time()
-        self.writer.flush()  # writes a reply without a body
+        if self.writer.first:  # a reply without a body
+            self.writer.flush()
         if self.transport.is_closing():
             return
         if self.flow.read_paused:

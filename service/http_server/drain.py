@@ -107,10 +107,7 @@ class Acceptor:
         self.is_due = False
 
     def accept_soon(self) -> None:
-        """Accepts connections after this turn of the event loop.
-
-        The pool calls this method for each new connection, because more connections may wait.
-        """
+        """Accepts the connections that wait, after this turn of the event loop."""
         if not self.is_due:
             self.is_due = True
             self.loop.call_soon(self._accept)
@@ -193,8 +190,8 @@ class DrainingServer(uvicorn.Server):
     async def _await_first_requests(self) -> None:
         """Waits until each connection has had a request, for FIRST_REQUEST_SECONDS at most.
 
-        A client that has connected before the sockets were closed may just be sending its request.
-        The client gets an answer, usually a refusal, instead of a closed connection.
+        A client that has just connected may be sending its request. It gets an answer, usually a
+        refusal, instead of a closed connection.
         """
         end = time.monotonic() + FIRST_REQUEST_SECONDS
         is_waiting = True

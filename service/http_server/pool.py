@@ -45,9 +45,7 @@ class ConnectionLimits:
     """The limits of connections.
 
     Attributes:
-        max_connections: Largest number of open connections.
         max_header_bytes: Largest size of the first line and the headers of a request.
-        max_headers: Largest number of headers of a request.
         header_seconds: Time limit for the first line and the headers.
         idle_seconds: Time after which a connection without a request is closed.
         write_seconds: Time after which a reply is given up if the client reads nothing of it.
@@ -99,12 +97,9 @@ class ConnectionPool:
         self.max_connections = raise_descriptors(limits.max_connections)
 
     def add(self, connection: Watched, loop: asyncio.AbstractEventLoop) -> bool:
-        """Adds a new connection.
+        """Adds a new connection. Returns whether it may send requests; if not, it gets a refusal.
 
         At the limit, connections that have been idle for IDLE_SECONDS are closed.
-
-        Returns:
-            Whether the connection may send requests. If not, the connection gets a refusal.
         """
         self.on_added()
         if self.timer is None:
@@ -137,10 +132,7 @@ class ConnectionPool:
             self.next_search = now + SEARCH_SECONDS
 
     def _idle(self, latest: float) -> Iterator[Watched]:
-        """Yields connections that have been idle since `latest` or longer, the longest idle first.
-
-        The method yields at most CLOSED_AT_ONCE connections.
-        """
+        """Yields up to CLOSED_AT_ONCE connections that are idle since `latest`, oldest first."""
         found = [
             (since, id(each), each)
             for each in self.connections
@@ -163,8 +155,7 @@ class ConnectionPool:
 def raise_descriptors(max_connections: int) -> int:
     """Returns how many of `max_connections` connections the limit of file descriptors allows.
 
-    The function first raises the soft limit if necessary, because many systems start programs with
-    a soft limit of 1,024.
+    Many systems start programs with a soft limit of 1,024, so the function raises it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = max_connections + OWN_DESCRIPTORS

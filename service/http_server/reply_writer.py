@@ -20,7 +20,7 @@ class ReplyWriter(asyncio.Transport):
         is_begun: Whether a part of the reply has been written. False begins the next reply.
     """
 
-    __slots__ = ("first", "is_begun", "loop", "transport")
+    __slots__ = ("first", "flushing", "is_begun", "loop", "transport")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self.transport = transport
@@ -32,9 +32,10 @@ class ReplyWriter(asyncio.Transport):
         if not self.is_begun:
             self.is_begun = True
             self.first = bytes(data)
-            self.loop.call_soon(self.flush)
+            self.flushing = self.loop.call_soon(self.flush)
         elif self.first:
             first, self.first = self.first, b""
+            self.flushing.cancel()
             self.transport.writelines((first, data))
         else:
             self.transport.write(data)

@@ -111,7 +111,10 @@ class RequestContext:
 
     def server_timing(self) -> str:
         """Returns the value of the Server-Timing header, in milliseconds."""
-        return ", ".join([f"{name};dur={1000 * s:.2f}" for name, s in self.stages.items()])
+        timing = ""
+        for name, seconds in self.stages.items():
+            timing += f", {name};dur={1000 * seconds:.2f}"
+        return timing[2:]
 
 
 class Stage:
@@ -134,4 +137,8 @@ class Stage:
         self.start = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self.context.add(self.name, time.perf_counter() - self.start)
+        seconds, stages = time.perf_counter() - self.start, self.context.stages
+        if self.context.times is None:
+            stages[self.name] = stages.get(self.name, 0.0) + seconds
+        else:
+            self.context.add(self.name, seconds)

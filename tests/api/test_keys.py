@@ -36,7 +36,7 @@ def status_of(server: Server, **request: Any) -> int:
 @pytest.mark.parametrize("path", COMPUTING)
 def test_every_route_that_computes_needs_a_key(keyed: Server, path: str) -> None:
     """Its parameters are not looked at before the key."""
-    shape = Routes(DIALECTS).find("POST", path).dialect.error_shape
+    shape = Routes(DIALECTS).table["POST", path].dialect.error_shape
     for headers, kind, status in (
         ({}, MissingKeyError, 400),
         ({"authorization": "Bearer third-key"}, InvalidKeyError, 403),

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from service.api.context import Services, context_of, services_of
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
+from service.api.deepl.schemas import AUTH_KEY
 from service.api.middleware import ended
 from service.api.request.parameters import (
     FORM,
@@ -45,9 +46,9 @@ from service.metrics.labels import DOCUMENT
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
 
-router = APIRouter(tags=["deepl"])
-
 ERRORS: dict[int | str, dict[str, Any]] = {**DEEPL_ERRORS, "4XX": {"model": DeepLErrorBody}}
+router = APIRouter(tags=["deepl"], responses=ERRORS)
+
 RETRY_SECONDS = 2
 
 
@@ -72,9 +73,7 @@ class DocumentRequest(Parameters):
     glossary_id: str | None = Field(
         None, description="Glossary whose terms the translation uses; needs `source_lang`."
     )
-    auth_key: Any = Field(
-        None, description="Key, if the server has keys and the header `Authorization` has none."
-    )
+    auth_key: Any = AUTH_KEY
 
 
 class DocumentHandle(BaseModel):
@@ -88,9 +87,7 @@ class DocumentKeyRequest(Parameters):
     """The body of `POST /v2/document/{id}` and `POST /v2/document/{id}/result`: JSON or a form."""
 
     document_key: str = Field(description="The key that the upload returned.")
-    auth_key: Any = Field(
-        None, description="Key, if the server has keys and the header `Authorization` has none."
-    )
+    auth_key: Any = AUTH_KEY
 
 
 class DocumentStatus(BaseModel):
@@ -115,7 +112,6 @@ class DocumentStatus(BaseModel):
 @router.post(
     "/v2/document",
     response_model=DocumentHandle,
-    responses=ERRORS,
     openapi_extra=request_body(DocumentRequest, MULTIPART),
 )
 async def upload(request: Request) -> Response:
@@ -148,7 +144,6 @@ async def upload(request: Request) -> Response:
     "/v2/document/{document_id}",
     response_model=DocumentStatus,
     response_model_exclude_none=True,
-    responses=ERRORS,
     openapi_extra=request_body(DocumentKeyRequest, JSON, FORM),
 )
 async def status(request: Request, document_id: str) -> Response:
@@ -167,10 +162,7 @@ async def status(request: Request, document_id: str) -> Response:
 @router.post(
     "/v2/document/{document_id}/result",
     response_class=Response,
-    responses={
-        **ERRORS,
-        200: {"description": "The document.", "content": {"application/octet-stream": {}}},
-    },
+    responses={200: {"description": "The document.", "content": {"application/octet-stream": {}}}},
     openapi_extra=request_body(DocumentKeyRequest, JSON, FORM),
 )
 async def result(request: Request, document_id: str) -> Response:
@@ -197,7 +189,6 @@ def check_options(body: DocumentRequest) -> None:
 
 
 def check_format(body: DocumentRequest, name: str) -> None:
-    """Refuses an unknown format, and an output format that differs from the document's format."""
     try:
         format_of(name)
     except DocumentError as error:
@@ -232,10 +223,7 @@ def not_found() -> NotFoundError:
 
 
 async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
-    """Translates an uploaded document after the server has answered the upload.
-
-    The metrics count the translation as a request.
-    """
+    """Translates an uploaded document after the reply, and counts it as a request."""
     context, requests = job.context, services.served_models.requests
     status = 200
     services.backend.begin(DOCUMENT)

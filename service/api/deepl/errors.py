@@ -73,10 +73,6 @@ def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dic
 
 
 def deepl_text(error: ServiceError) -> ErrorText:
-    """Returns the message and the detail of an error.
-
-    DeepL has one text for all wrong values of a parameter, and another for a missing parameter.
-    """
     own = error_texts.text_of(error)
     if isinstance(error, MissingKeyError | InvalidKeyError):
         return ErrorText(

@@ -30,14 +30,13 @@ from service.state.glossaries import Dictionary, Glossary
 from service.text.glossary import MAX_TERM_BYTES, read_entries, write_tsv
 from service.text.language_codes import base_language
 
-router = APIRouter(tags=["glossaries"])
+router = APIRouter(tags=["glossaries"], responses=DEEPL_ERRORS)
 
 GLOSSARY_ERRORS: dict[int | str, dict[str, Any]] = {
-    **DEEPL_ERRORS,
     404: {"model": DeepLErrorBody},
     "4XX": {"model": DeepLErrorBody},  # in place of FastAPI's own 422
 }
-"""Error responses of the routes of glossaries, for OpenAPI."""
+"""Further error responses of the routes of glossaries, for OpenAPI."""
 
 TSV = "text/tab-separated-values"
 
@@ -58,7 +57,7 @@ async def create_glossary(request: Request) -> Response:
     return JSONResponse(_body(glossary), 201)
 
 
-@router.get("/v2/glossaries", response_model=GlossaryList, responses=DEEPL_ERRORS)
+@router.get("/v2/glossaries", response_model=GlossaryList)
 async def list_glossaries(request: Request) -> Response:
     """Lists the glossaries with one dictionary."""
     services = await checked(request)
@@ -96,7 +95,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/v2/glossary-language-pairs", response_model=LanguagePairs, responses=DEEPL_ERRORS)
+@router.get("/v2/glossary-language-pairs", response_model=LanguagePairs)
 async def language_pairs(request: Request) -> Response:
     """Lists the language pairs that the server translates; a dictionary may have any of them."""
     services = await checked(request)

@@ -31,7 +31,7 @@ from service.state.glossaries import DictionaryInfo, Glossary
 from service.text.glossary import write_tsv
 from service.text.language_codes import base_language
 
-multilingual = APIRouter(tags=["glossaries"])
+router = APIRouter(tags=["glossaries"], responses=DEEPL_ERRORS)
 
 LANGUAGES = {
     "parameters": [
@@ -42,7 +42,7 @@ LANGUAGES = {
 """The query parameters that name a dictionary, for OpenAPI."""
 
 
-@multilingual.post(
+@router.post(
     "/v3/glossaries",
     status_code=201,
     response_model=MultilingualGlossary,
@@ -61,7 +61,7 @@ async def create_glossary(request: Request) -> Response:
     return JSONResponse(_body(glossary), 201)
 
 
-@multilingual.get("/v3/glossaries", response_model=MultilingualGlossaryList, responses=DEEPL_ERRORS)
+@router.get("/v3/glossaries", response_model=MultilingualGlossaryList)
 async def list_glossaries(request: Request) -> Response:
     """Lists all glossaries, without their entries."""
     services = await checked(request)
@@ -69,7 +69,7 @@ async def list_glossaries(request: Request) -> Response:
     return JSONResponse({"glossaries": [_body(each) for each in glossaries]})
 
 
-@multilingual.get(
+@router.get(
     "/v3/glossaries/{glossary_id}", response_model=MultilingualGlossary, responses=GLOSSARY_ERRORS
 )
 async def get_glossary(request: Request, glossary_id: str) -> Response:
@@ -78,7 +78,7 @@ async def get_glossary(request: Request, glossary_id: str) -> Response:
     return JSONResponse(_body(await services.state.call(services.glossaries.get, glossary_id)))
 
 
-@multilingual.patch(
+@router.patch(
     "/v3/glossaries/{glossary_id}",
     response_model=MultilingualGlossary,
     responses=GLOSSARY_ERRORS,
@@ -103,7 +103,7 @@ async def change_glossary(request: Request, glossary_id: str) -> Response:
     return JSONResponse(_body(glossary))
 
 
-@multilingual.delete("/v3/glossaries/{glossary_id}", status_code=204, responses=GLOSSARY_ERRORS)
+@router.delete("/v3/glossaries/{glossary_id}", status_code=204, responses=GLOSSARY_ERRORS)
 async def delete_glossary(request: Request, glossary_id: str) -> Response:
     """Deletes a glossary."""
     services = await checked(request)
@@ -111,7 +111,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
     return Response(status_code=204)
 
 
-@multilingual.put(
+@router.put(
     "/v3/glossaries/{glossary_id}/dictionaries",
     response_model=DictionaryBody,
     responses=GLOSSARY_ERRORS,
@@ -126,7 +126,7 @@ async def replace_dictionary(request: Request, glossary_id: str) -> Response:
     return JSONResponse(_dictionary_body(info))
 
 
-@multilingual.delete(
+@router.delete(
     "/v3/glossaries/{glossary_id}/dictionaries",
     status_code=204,
     responses=GLOSSARY_ERRORS,
@@ -140,7 +140,7 @@ async def delete_dictionary(request: Request, glossary_id: str) -> Response:
     return Response(status_code=204)
 
 
-@multilingual.get(
+@router.get(
     "/v3/glossaries/{glossary_id}/entries",
     response_model=GlossaryEntries,
     responses=GLOSSARY_ERRORS,
@@ -177,4 +177,4 @@ def _dictionary_body(info: DictionaryInfo) -> dict[str, Any]:
     }
 
 
-DIALECT = Dialect((multilingual,), prefix="/v3/", error_shape=deepl_shape, id_header=TRACE_HEADER)
+DIALECT = Dialect((router,), prefix="/v3/", error_shape=deepl_shape, id_header=TRACE_HEADER)

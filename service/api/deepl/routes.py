@@ -18,7 +18,7 @@ from service.api.deepl.errors import (
     TRACE_HEADER,
     deepl_shape,
 )
-from service.api.deepl.schemas import DeepLRequest, DeepLResponse
+from service.api.deepl.schemas import AUTH_KEY, DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
 from service.api.request import translation
 from service.api.request.parameters import FORM, JSON, Parameters, request_body
@@ -31,7 +31,7 @@ from service.tasks.translation.translator import TranslatedText, TranslationRequ
 from service.text.language_codes import display_name, match_language
 from service.text.xml_text import XmlRules
 
-router = APIRouter(tags=["deepl"])
+router = APIRouter(tags=["deepl"], responses=DEEPL_ERRORS)
 
 MAX_TEXTS = 50
 """Largest number of texts in one request. DeepL has the same limit."""
@@ -44,7 +44,6 @@ MAX_GLOSSARY_IDS = 5
     "/v2/translate",
     response_model=DeepLResponse,
     response_model_exclude_none=True,
-    responses=DEEPL_ERRORS,
     openapi_extra=request_body(DeepLRequest, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
@@ -156,9 +155,7 @@ class LanguagesRequest(Parameters):
     type: Literal["source", "target"] = Field(
         "source", description="Which languages to list: `source` or `target`."
     )
-    auth_key: Any = Field(
-        None, description="Key, if the server has keys and the header `Authorization` has none."
-    )
+    auth_key: Any = AUTH_KEY
 
 
 class DeepLLanguage(BaseModel):
@@ -175,7 +172,6 @@ class DeepLLanguage(BaseModel):
     "/v2/languages",
     response_model=list[DeepLLanguage],
     response_model_exclude_none=True,
-    responses=DEEPL_ERRORS,
     operation_id="deepl_languages_get",
     openapi_extra={
         "parameters": [
@@ -192,7 +188,6 @@ class DeepLLanguage(BaseModel):
     "/v2/languages",
     response_model=list[DeepLLanguage],
     response_model_exclude_none=True,
-    responses=DEEPL_ERRORS,
     operation_id="deepl_languages_post",
     openapi_extra=request_body(LanguagesRequest, JSON, FORM),
 )
@@ -266,8 +261,8 @@ class DeepLUsage(BaseModel):
     character_limit: int = Field(description=f"{NO_LIMIT:,} means that there is no limit.")
 
 
-@router.get("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_get")
-@router.post("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_post")
+@router.get("/v2/usage", operation_id="deepl_usage_get")
+@router.post("/v2/usage", operation_id="deepl_usage_post")
 async def usage(request: Request) -> DeepLUsage:
     """Returns the number of translated characters, and the limit of this number."""
     services = services_of(request)

@@ -45,6 +45,11 @@ UNAVAILABLE = (
 """Parameters that change a translation at DeepL. The server cannot apply them and refuses them."""
 
 
+AUTH_KEY: Any = Field(
+    None, description="Key, if the server has keys and the header `Authorization` has none."
+)
+
+
 class DeepLRequest(Parameters):
     """The body of `POST /v2/translate`, as JSON or as a form."""
 
@@ -124,9 +129,7 @@ class DeepLRequest(Parameters):
     custom_instructions: Any = Field(
         None, description="Refused: the models do not follow instructions."
     )
-    auth_key: Any = Field(
-        None, description="Key, if the server has keys and the header `Authorization` has none."
-    )
+    auth_key: Any = AUTH_KEY
 
     @property
     def unavailable(self) -> str | None:
@@ -164,9 +167,7 @@ FORM_FIELD = re.compile(
 class KeyOnly(Parameters):
     """A request whose only parameter is a key."""
 
-    auth_key: Any = Field(
-        None, description="Key, if the server has keys and the header `Authorization` has none."
-    )
+    auth_key: Any = AUTH_KEY
 
 
 class Languages(KeyOnly):

@@ -154,7 +154,6 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
 
 
 def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
-    """Returns the response body; if `q` is a list, each field is a list with a value per text."""
     texts: list[str] = []
     items: dict[str, list[Any]] = {"translatedText": texts}
     has_routes = has_warnings = False
@@ -181,10 +180,7 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
 
 
 def sample(texts: Sequence[str]) -> list[str]:
-    """Returns the first texts of a list, until their total cost exceeds MAX_DETECT_CHARS.
-
-    The text that raises the total above this limit is included.
-    """
+    """Returns the first texts, up to the text that raises their cost over MAX_DETECT_CHARS."""
     end = len(texts)
     for index, chars in enumerate(accumulate(map(cost, texts))):
         if chars > MAX_DETECT_CHARS:
@@ -268,9 +264,7 @@ def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | N
 def default_target(catalog: Catalog) -> str:
     """Returns the target language that a form offers first.
 
-    This is the target of the first single-pair model whose target is a language of the server. If
-    there is no such model, it is the server's last language. On a server without translation
-    models, it is English.
+    This is the target of the first single-pair model, or the server's last language, or English.
     """
     targets = [model.files.target for model in catalog.models.values() if model.files.target]
     offered = [target for target in targets if target in catalog.languages]

@@ -42,7 +42,7 @@ DESCRIPTION: dict[str, Any] = {
 
 def wanted_type(context: HttpContext) -> str | None:
     """Returns the media type of the stream that a request prefers; None if it prefers JSON."""
-    accept = context.header(b"accept").lower()
+    accept = context.headers.get(b"accept", b"").decode("latin-1").lower()
     if SSE not in accept and NDJSON not in accept:
         return None
     found = preferred(accept, (SSE, NDJSON))
@@ -117,11 +117,6 @@ def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
 
 
 def _body(sentence: TranslatedSentence) -> dict[str, Any]:
-    """Returns the body of a sentence.
-
-    If the language was detected, the first sentence of a text also has the language. If several
-    models translate the text, the first sentence also has their names.
-    """
     body: dict[str, Any] = {
         "input": sentence.number,
         "sentence": sentence.index,
@@ -142,7 +137,6 @@ class EventResponse(Response):
     """A stream of events. It ends early when the client disconnects or does not read.
 
     Args:
-        events: Events. The response takes each event after it has sent the previous event.
         deadline: Time by time.perf_counter at which the stream ends, even if the client has not
             read all events.
     """
@@ -157,7 +151,6 @@ class EventResponse(Response):
         self.deadline = deadline
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the events."""
         async with aclosing(self.events):
             try:
                 async with asyncio.timeout(self.deadline - time.perf_counter()):

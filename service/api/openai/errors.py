@@ -30,12 +30,7 @@ OPENAI_PREFIX = "/v1/"
 
 @dataclass(frozen=True, slots=True)
 class OpenAIKind:
-    """The `type` and the `code` of a kind of error in OpenAI's error body.
-
-    Attributes:
-        error_type: Value of `type`.
-        code: Value of `code`; None if OpenAI has no code for this kind.
-    """
+    """The `type` and the `code` of a kind of error; OpenAI has no code for some kinds."""
 
     error_type: str
     code: str | None
@@ -123,11 +118,6 @@ def openai_status(error: ServiceError) -> int:
 
 
 def openai_kind(error: ServiceError) -> OpenAIKind:
-    """Returns the `type` and the `code` of an error.
-
-    If OpenAI has more exact values for the error, the function returns those values. For all other
-    errors, the status in `service.errors.KINDS` decides.
-    """
     if isinstance(error, OverloadedError):
         return OpenAIKind(error.limit, "rate_limit_exceeded")
     if isinstance(error, RateLimitedError):

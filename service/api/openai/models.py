@@ -67,10 +67,7 @@ async def shown_models(request: Request) -> list[AnyModelBody]:
 
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
-    """Returns the served models under all their names, then all other models.
-
-    The other models are being loaded or unloaded, or could not be loaded.
-    """
+    """Returns the served models under all their names, then the models that are changing."""
     catalog = services.catalog
     served = [model_body(each, services, status) for each in catalog.served.values()]
     served += [
@@ -134,10 +131,6 @@ def translation_body(
 
 
 def remote_body(served: ServedRemote, shared: Mapping[str, Any]) -> ModelBody:
-    """Returns the description of a remote model.
-
-    The state is always `ready`, because the server does not check whether the endpoint answers.
-    """
     files = served.files
     return ModelBody(
         source=files.source,

@@ -16,14 +16,13 @@ from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import num_bytes_of
 from service.api.vectors import embed_response, embeddings_chunks
 
-router = APIRouter(tags=["embeddings"])
+router = APIRouter(tags=["embeddings"], responses=OPENAI_ERRORS)
 
 
 @router.post(
     "/embeddings",
     response_model=EmbeddingsResponse,
     response_model_exclude_none=True,
-    responses=OPENAI_ERRORS,
     openapi_extra=request_body(EmbeddingsRequest),
     operation_id="embeddings_of_tei",
 )
@@ -31,7 +30,6 @@ router = APIRouter(tags=["embeddings"])
     "/v1/embeddings",
     response_model=EmbeddingsResponse,
     response_model_exclude_none=True,
-    responses=OPENAI_ERRORS,
     openapi_extra=request_body(EmbeddingsRequest),
 )
 async def embeddings(request: Request) -> Response:

@@ -13,7 +13,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from service.api import error_texts
-from service.api.context import context_of
+from service.api.context import HttpContext, context_of
 from service.api.request.parameters import FORM, JSON, MULTIPART, Upload
 from service.errors import (
     SHOWN_CHARS,
@@ -61,7 +61,7 @@ async def read_fields(request: Request, max_bytes: int, is_keyless: bool = False
     form, or several times in the query, becomes a list. CRLF line ends in a form become LF.
     """
     body = await read_body(request, max_bytes, is_keyless=is_keyless)
-    content_type = media_type(request)
+    content_type = media_type(context_of(request))
     # Some clients send Content-Type even with a GET or DELETE request that has no body. The header
     # is then ignored.
     if not body and request.method in ("GET", "DELETE"):
@@ -79,20 +79,15 @@ async def read_fields(request: Request, max_bytes: int, is_keyless: bool = False
     )
 
 
-def media_type(request: Request) -> str:
-    """Returns the media type of a body, in lower case and without parameters."""
-    given = context_of(request).headers.get(b"content-type", b"").decode("latin-1")
+def media_type(context: HttpContext) -> str:
+    given = context.headers.get(b"content-type", b"").decode("latin-1")
     return given.partition(";")[0].strip().lower()
 
 
 async def read_body(
     request: Request, max_bytes: int, seconds: float = BODY_SECONDS, is_keyless: bool = False
 ) -> bytes:
-    """Returns the whole body.
-
-    A body over SMALL_BYTES reserves its bytes in the byte budget of the HTTP process until the
-    request ends.
-    """
+    """Returns the whole body. A body over SMALL_BYTES reserves its bytes until the request ends."""
     context = context_of(request)
     headers = context.headers
     encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
@@ -171,11 +166,7 @@ def _parse_form(body: bytes) -> list[tuple[str, str]]:
 async def parse_multipart(
     headers: Headers, body: bytes, max_bytes: int, max_files: int = 0
 ) -> list[tuple[str, Any]]:
-    """Returns the fields of a multipart form: texts, and an Upload for each file.
-
-    Args:
-        max_bytes: Largest size, in bytes, of a field that is not a file.
-    """
+    """Returns the fields of a multipart form: texts of up to `max_bytes` bytes, and Uploads."""
 
     async def stream() -> AsyncGenerator[bytes, None]:
         for begin in range(0, len(body), CHUNK_BYTES):
@@ -228,13 +219,9 @@ def merge(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class BodyBuffer:
     """Collects the bytes of one body.
 
-    A large body has memory pages of its own. The pages take memory only as bytes arrive. The
-    operating system gets the pages back when the body ends. A growing `bytearray` would take up to
-    twice the memory. Its data would move at each growth, and leave gaps in memory that bodies of
-    other sizes cannot use.
-
-    Attributes:
-        size: Number of bytes that have arrived.
+    A large body has memory pages of its own. The pages take memory only as bytes arrive, and the
+    operating system gets them back when the body ends. A growing `bytearray` would take up to twice
+    the memory, and leave gaps that bodies of other sizes cannot use.
     """
 
     def __init__(self) -> None:
@@ -242,7 +229,6 @@ class BodyBuffer:
         self.memory: bytearray | mmap = bytearray()
 
     def reserve(self, capacity: int) -> None:
-        """Makes room for `capacity` bytes in total."""
         if capacity <= len(self.memory):
             return
         before = self.memory
@@ -257,7 +243,6 @@ class BodyBuffer:
         self.size = end
 
     def take(self) -> bytes:
-        """Returns all bytes, and frees the memory."""
         data = bytes(self.memory[: self.size])
         self.memory = bytearray()
         self.size = 0
@@ -265,13 +250,7 @@ class BodyBuffer:
 
 
 class BodyReader:
-    """Reads one body within limits of size and time.
-
-    Attributes:
-        reservation: The bytes reserved in the budget of the HTTP process; None for a small body.
-        marked: Number of bytes that had arrived at the last call of `mark_progress`.
-        failure: Error that has interrupted the reading, or None.
-    """
+    """Reads one body within limits of size and time."""
 
     def __init__(self, request: Request, max_bytes: int, seconds: float, is_keyless: bool) -> None:
         task = asyncio.current_task()
@@ -287,11 +266,6 @@ class BodyReader:
         self.failure: ServiceError | None = None
 
     async def read(self, declared: int) -> bytes:
-        """Returns the whole body.
-
-        Args:
-            declared: Content-Length of the request; 0 if it has none.
-        """
         # This timer does the same as asyncio.timeout, but is faster.
         timer = asyncio.get_running_loop().call_later(self.seconds, self._expire)
         is_whole = False

@@ -20,7 +20,7 @@ from service.tasks.embedding.query import ReadingOptions
 def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
     """Returns a list of one or more inputs.
 
-    The code does not use a pydantic union, because a union would check each token id twice.
+    A pydantic union would check each token id twice.
     """
     name = str(info.field_name)
     if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is int):
@@ -67,7 +67,6 @@ def _first_fault(inputs: list[Any]) -> int:
 
 
 def _fault_of(value: Any) -> str:
-    """Returns the fault of one input; "" for a valid input."""
     if value in ("", []):
         return "is empty; send a text, or leave it out"
     if isinstance(value, str):

@@ -96,7 +96,6 @@ class Parameters(BaseModel):
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Returns the JSON schema of a parameter, changed so that it also accepts null."""
     null = {"type": "null"}
     about = {key: value for key, value in schema.items() if key in ABOUT}
     rest = {key: value for key, value in schema.items() if key not in ABOUT}
@@ -143,7 +142,6 @@ UploadedFile = Annotated[
 
 
 def describe(error: ValidationError) -> ErrorText:
-    """Returns the error text for the first fault of a validation error."""
     fault, name, where = first_fault(error)
     return _text(fault, name or "body", where)
 
@@ -205,7 +203,6 @@ def request_body(model: type[BaseModel], *media_types: str) -> dict[str, Any]:
 
 
 def move_definitions(document: dict[str, Any]) -> None:
-    """Moves the `$defs` of all request bodies of an OpenAPI document to its `components`."""
     schemas = document["components"]["schemas"]
     for operations in document["paths"].values():
         for operation in operations.values():

@@ -51,7 +51,6 @@ async def read_parameters(request: Request, model: type[Model]) -> Model:
 
 
 async def read_permitted(request: Request) -> dict[str, Any]:
-    """Returns the fields of a request whose API key is valid."""
     services = services_of(request)
     max_bytes = services.settings.max_body_bytes
     if not services.keys.is_required:
@@ -64,7 +63,8 @@ def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> M
         return model.model_validate(fields)
     except ValidationError as error:
         text, details = describe(error)
-        if media_type(request) != JSON and any(name.lstrip().startswith("{") for name in fields):
+        looks_like_json = any(name.lstrip().startswith("{") for name in fields)
+        if looks_like_json and media_type(context_of(request)) != JSON:
             details = f"the body looks like JSON: send it with Content-Type: {JSON}"
         param = first_fault(error)[1]
         raise InvalidRequestError(text, param=param, details=details) from None
@@ -76,12 +76,8 @@ async def permitted(
     """Returns the fields of a request whose key is valid, for this route, and within its limits.
 
     A key in a header is checked before the body is read. Without such a key, the body may have the
-    key. A server without API keys accepts every request. The hash of the key is stored in the
-    context of the request, where the quota finds it.
-
-    Args:
-        read: Reads the fields of the body, form or query. Its argument is whether the body counts
-            against the share of bodies without a key.
+    key, and it counts against the share of bodies without a key. The hash of the key is stored in
+    the context of the request, where the quota finds it.
     """
     services = services_of(request)
     if not services.keys.is_required:
@@ -119,7 +115,7 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
 
     async def read(is_keyless: bool) -> dict[str, Any]:
         fields = merge(request.query_params.multi_items())
-        if media_type(request) != MULTIPART:
+        if media_type(context_of(request)) != MULTIPART:
             return fields
         limit = settings.max_file_bytes + FORM_BYTES
         try:

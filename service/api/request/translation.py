@@ -60,9 +60,9 @@ def find_languages(
     """Returns the source and the target language of a request, as codes of the served models.
 
     Args:
-        source: Name and value of the parameter with the source language; without a value, the
-            language is detected, and the source language is None.
-        target: Name and value of the parameter with the target language.
+        source: Name and value of the parameter; without a value, the language is detected, and the
+            source language is None.
+        target: Name and value of the parameter.
     """
     for name, code in (source, target):
         if code is not None and not code.strip():
@@ -81,7 +81,6 @@ def find_languages(
 
 
 def missing(name: str) -> InvalidRequestError:
-    """Returns the error for a parameter that is empty or only white space, as in LibreTranslate."""
     return InvalidRequestError(error_texts.missing(name).text, param=name)
 
 

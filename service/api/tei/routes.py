@@ -33,15 +33,10 @@ from service.items.rerank import RERANK
 from service.models.served_reranker import ServedReranker
 from service.tasks.embedding.query import EmbedQuery
 
-router = APIRouter(tags=["embeddings"])
+router = APIRouter(tags=["embeddings"], responses=TEI_ERRORS)
 
 
-@router.post(
-    "/embed",
-    response_model=EmbedResponse,
-    responses=TEI_ERRORS,
-    openapi_extra=request_body(EmbedRequest),
-)
+@router.post("/embed", response_model=EmbedResponse, openapi_extra=request_body(EmbedRequest))
 async def embed(request: Request) -> Response:
     """Returns a vector for each text."""
     with context_of(request).stage("validate"):
@@ -59,10 +54,7 @@ async def vectors(request: Request, query: EmbedQuery) -> Response:
 
 
 @router.post(
-    "/embed_all",
-    response_model=EmbedAllResponse,
-    responses=TEI_ERRORS,
-    openapi_extra=request_body(EmbedAllRequest),
+    "/embed_all", response_model=EmbedAllResponse, openapi_extra=request_body(EmbedAllRequest)
 )
 async def embed_all(request: Request) -> Response:
     """Returns a vector for each token of each text, special tokens included.
@@ -80,10 +72,7 @@ async def embed_all(request: Request) -> Response:
 
 
 @router.post(
-    "/similarity",
-    response_model=SimilarityResponse,
-    responses=TEI_ERRORS,
-    openapi_extra=request_body(SimilarityRequest),
+    "/similarity", response_model=SimilarityResponse, openapi_extra=request_body(SimilarityRequest)
 )
 async def similarity(request: Request) -> Response:
     """Returns the cosine similarity of the source sentence and each other sentence."""
@@ -103,7 +92,6 @@ async def similarities(request: Request, query: EmbedQuery) -> Response:
 @router.post(
     "/",
     response_model=EmbedResponse | SimilarityResponse | list[Rank],
-    responses=TEI_ERRORS,
     openapi_extra=request_body(EmbedRequest),
 )
 async def default(request: Request) -> Response:

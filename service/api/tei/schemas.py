@@ -92,7 +92,6 @@ class SimilarityInputs(BaseModel):
 
 
 def check_pair(value: Any, info: ValidationInfo) -> Any:
-    """Refuses a value that is not an object. The error message names the required fields."""
     if not isinstance(value, dict):
         refuse(
             f"{info.field_name} parameter must be an object with source_sentence (a text) and "

@@ -18,7 +18,7 @@ from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import ScoreParameters, check_list, check_text
 from service.tasks.reranking import Inputs, Reranker, RerankQuery, ScoreQuery
 
-router = APIRouter(tags=["reranking"])
+router = APIRouter(tags=["reranking"], responses=TEI_ERRORS)
 
 
 class RerankRequest(ScoreParameters):
@@ -67,7 +67,6 @@ class Rank(BaseModel):
     "/rerank",
     response_model=list[Rank],
     response_model_exclude_none=True,
-    responses=TEI_ERRORS,
     openapi_extra=request_body(RerankRequest),
 )
 async def rerank(request: Request) -> Response:
@@ -94,11 +93,7 @@ Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 
 
 def check_inputs(value: Any, info: ValidationInfo) -> Any:
-    """Returns `inputs` unchanged if they have one of the three permitted shapes.
-
-    The shapes are: a text, a pair of texts, or a list of lists that each have one text or two
-    texts. Other values and empty texts are refused.
-    """
+    """Refuses values that are no text, no pair of texts, and no list of such lists."""
     name = info.field_name
     if isinstance(value, list) and value and isinstance(value[0], list):
         for place, each in enumerate(value):
@@ -138,7 +133,6 @@ class PredictRequest(ScoreParameters):
 
     @property
     def is_batch(self) -> bool:
-        """Returns whether the request has a list of inputs. The list may have only one input."""
         return isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
 
     def query(self) -> ScoreQuery:
@@ -164,7 +158,6 @@ class Prediction(BaseModel):
 @router.post(
     "/predict",
     response_model=list[Prediction] | list[list[Prediction]],
-    responses=TEI_ERRORS,
     openapi_extra=request_body(PredictRequest),
 )
 async def predict(request: Request) -> Response:

@@ -21,7 +21,7 @@ from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import check_text
 from service.tasks.vocabulary import find_reader, vocabulary_of
 
-router = APIRouter(tags=["tokens"])
+router = APIRouter(tags=["tokens"], responses=TEI_ERRORS)
 
 
 class TokenizeRequest(Parameters):
@@ -89,10 +89,7 @@ class DecodeRequest(Parameters):
 
 
 @router.post(
-    "/tokenize",
-    response_model=list[list[TokenBody]],
-    responses=TEI_ERRORS,
-    openapi_extra=request_body(TokenizeRequest),
+    "/tokenize", response_model=list[list[TokenBody]], openapi_extra=request_body(TokenizeRequest)
 )
 async def tokenize(request: Request) -> Response:
     """Returns the tokens of each text with its prompt, without truncation to the model's limit."""
@@ -125,12 +122,7 @@ def token_bodies(tokenized: TokenizedText) -> list[dict[str, Any]]:
     ]
 
 
-@router.post(
-    "/decode",
-    response_model=list[str],
-    responses=TEI_ERRORS,
-    openapi_extra=request_body(DecodeRequest),
-)
+@router.post("/decode", response_model=list[str], openapi_extra=request_body(DecodeRequest))
 async def decode(request: Request) -> Response:
     """Returns the text of each list of token ids."""
     services = services_of(request)
