@@ -8,8 +8,8 @@ from starlette.types import Scope
 from service.api.dialect import OWN, Dialect
 from service.api.keys import KeyRing
 from service.api.served_models import ServedModels
-from service.http_server.arrival import ClientConnection
 from service.http_server.byte_budget import Reservation
+from service.http_server.pool import ClientConnection
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.settings import Settings

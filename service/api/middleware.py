@@ -42,10 +42,10 @@ from service.errors import (
     fault,
     outcome,
 )
-from service.http_server.arrival import KEY, NO_ARRIVAL
 from service.http_server.drain import Drain
 from service.http_server.early_refusals import EarlyRefusals
 from service.http_server.loop_load import LoopLoad, account_of, too_many
+from service.http_server.pool import ARRIVAL_KEY, NO_ARRIVAL
 from service.metrics.ended import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
 from service.tasks.backend import Admitter, Recorder
@@ -172,7 +172,7 @@ class RequestMiddleware:
     def _begin(self, scope: Scope, route: Route) -> HttpContext:
         """Returns the context of a request that has arrived, and counts the request."""
         state = scope.setdefault("state", {})
-        connection, is_admitted, began = state.get(KEY, NO_ARRIVAL)
+        connection, is_admitted, began = state.get(ARRIVAL_KEY, NO_ARRIVAL)
         # The first one of several headers with the same name counts.
         headers = dict(scope["headers"][::-1])
         given = headers.get(b"x-request-id")

@@ -15,10 +15,9 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from service.http_server.arrival import KEY, Arrival
 from service.http_server.early_refusals import EarlyRefusals, Template
 from service.http_server.loop_load import account_of, content_length
-from service.http_server.pool import ConnectionPool
+from service.http_server.pool import ARRIVAL_KEY, Arrival, ConnectionPool
 from service.http_server.refusals import (
     Refusal,
     check_host,
@@ -292,7 +291,7 @@ class Connection(HttpToolsProtocol):
         if template is not None and self.parser.get_method() == b"POST":
             self._count(template)
         else:
-            self.scope["state"][KEY] = Arrival(self)
+            self.scope["state"][ARRIVAL_KEY] = Arrival(self)
         if self.early_refusal is None:
             super().on_headers_complete()
 
@@ -300,7 +299,7 @@ class Connection(HttpToolsProtocol):
         """Counts a request in this turn of the event loop; may set `early_refusal`."""
         load, address = self.early.load, self.client[0] if self.client else ""
         is_admitted = load.admits(account_of(address, self.headers))
-        self.scope["state"][KEY] = Arrival(self, is_admitted, load.turn_began)
+        self.scope["state"][ARRIVAL_KEY] = Arrival(self, is_admitted, load.turn_began)
         if is_admitted:
             return
         is_next = self.cycle is None or self.cycle.response_complete

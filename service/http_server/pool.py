@@ -1,15 +1,22 @@
-"""Limits the number of open connections of an HTTP process, and checks their time limits."""
+"""The open connections of an HTTP process: their number, their time limits, and their requests.
+
+The application and the pool know connections only as protocols, without uvicorn's types.
+"""
 
 import asyncio
 import logging
 import resource
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget
+from service.http_server.reply_writer import UnreadReply
 
 logger = logging.getLogger("regard.http")
+
+ARRIVAL_KEY = "arrival"
+"""Name of the Arrival in the state of an ASGI scope."""
 
 OWN_DESCRIPTORS = 128
 """Number of file descriptors that a process needs for other things than connections."""
@@ -71,6 +78,39 @@ class Watched(Protocol):
 
     def close(self) -> None:
         """Closes the connection, which has no request in progress."""
+
+
+class ClientConnection(Protocol):
+    """The connection of a request, as the application sees it."""
+
+    pool: "ConnectionPool"
+    unread: UnreadReply
+    on_lost: Callable[[], None] | None
+
+    def take_body(self) -> bytes | None:
+        """Returns the body of the running request; None if a part of it has not arrived."""
+
+    def watch(self, on_lost: Callable[[], None]) -> None:
+        """Sets `on_lost`, which is called when the connection ends. The body has been read."""
+
+
+class Arrival(NamedTuple):
+    """The arrival of one request.
+
+    Attributes:
+        connection: Connection of the request; None if an ASGI client in this process sent it.
+        is_admitted: Whether LoopLoad has accepted the request; None if it has not been counted.
+        began: Start of the turn of the event loop in which the request arrived, by
+            time.perf_counter. In a long turn, the request waits before the application sees it, and
+            its deadline counts from this start.
+    """
+
+    connection: ClientConnection | None = None
+    is_admitted: bool | None = None
+    began: float | None = None
+
+
+NO_ARRIVAL = Arrival()
 
 
 class ConnectionPool:

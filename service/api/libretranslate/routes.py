@@ -134,7 +134,7 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
         raise InvalidRequestError(
             "Invalid request: return_alignment and glossary cannot be used together; send only one"
         )
-    source, target = find(services.catalog, body.source, body.target)
+    source, target = languages_of(services.catalog, body.source, body.target)
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
@@ -244,7 +244,7 @@ async def frontend_settings(
     )
 
 
-def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
+def languages_of(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
     """Returns the languages of the catalog that a request names as source and target.
 
     The source is None for `auto`.
@@ -289,7 +289,7 @@ async def translate_file(request: Request) -> Response:
     documents = enabled(services)
     with context.stage("validate"):
         body = await read_upload(request, TranslateFileRequest, services.settings)
-        source, target = find(services.catalog, body.source, body.target)
+        source, target = languages_of(services.catalog, body.source, body.target)
         glossaries = glossaries_of(body, source)
         terms = await find_terms(services, glossaries, source, target)
         opening = open_job(documents, body.file, source, target, terms, context)
@@ -331,7 +331,7 @@ async def suggest(request: Request) -> Response:
     for name, text in (("q", body.q), ("s", body.s)):
         if not text.strip():
             raise missing(name)
-    source, target = find(services.catalog, body.source, body.target)
+    source, target = languages_of(services.catalog, body.source, body.target)
     suggestion = Suggestion(body.q, body.s, source or "auto", target)
     await services.suggestions.add(suggestion)
     return JSONResponse({"success": True})
