@@ -9,7 +9,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from service.api.app import build_services, create_web, http_config
+from service.api.app import create_web, http_config
+from service.api.context import Services
 from service.api.middleware import Application
 from service.core import Core, build_core
 from service.documents.store import TemporaryFolder
@@ -43,7 +44,7 @@ def create_app(
     documents = TemporaryFolder() if settings.files else None
     folder = documents.name if documents else ""
     state = core.state.database
-    services = build_services(settings, catalog, core, state, int(time.time()), folder)
+    services = Services(settings, catalog, core, state, int(time.time()), folder)
     core.changes.announce = services.served_models.change
 
     @asynccontextmanager

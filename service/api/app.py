@@ -21,7 +21,6 @@ from service.api.context import Services
 from service.api.deepl import multilingual_glossaries
 from service.api.deepl import routes as deepl
 from service.api.dialect import Dialect
-from service.api.keys import KeyRing
 from service.api.libretranslate import routes as libretranslate
 from service.api.middleware import (
     Application,
@@ -32,31 +31,15 @@ from service.api.middleware import (
     handle_validation_error,
 )
 from service.api.openai import routes as openai
-from service.api.served_models import ServedModels
 from service.api.tei import routes as tei
 from service.api.tracing import open_tracing
-from service.http_server.byte_budget import ByteBudget
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain
 from service.http_server.early_refusals import ID_MARK, EarlyRefusals, Template
 from service.http_server.loop_load import LoopLoad, too_many
-from service.http_server.pool import ConnectionLimits, ConnectionPool
-from service.models.catalog import Catalog
-from service.remote.endpoint import Endpoints
-from service.remote.routing import RoutingAdmitter
+from service.http_server.pool import ConnectionPool
 from service.settings import Settings
-from service.state.database import Database
-from service.state.glossaries import GlossaryStore
-from service.state.quota import Quota
-from service.state.suggestions import SuggestionStore
-from service.tasks.attention.texts import TextInspector
-from service.tasks.attention.translations import TranslationInspector
-from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.documents import DocumentTranslator
-from service.tasks.embedding.embedder import Embedder
-from service.tasks.translation.translator import Translator
-from service.text.detection import LanguageDetector
 
 DIALECTS = (
     libretranslate.DIALECT,
@@ -70,51 +53,6 @@ DIALECTS = (
 )
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
-
-
-def build_services(
-    settings: Settings,
-    catalog: Catalog,
-    backend: Backend,
-    database: Database,
-    started: int,
-    folder: str = "",
-) -> Services:
-    """Builds the objects that the routes work with.
-
-    Args:
-        started: Start of the server, in Unix seconds.
-        folder: Folder of the translated documents; "" without REGARD_FILES.
-    """
-    detector = LanguageDetector(catalog.languages)
-    detector.preload()
-    endpoints = Endpoints(settings, backend)
-    admitter = RoutingAdmitter(catalog, backend, endpoints)
-    translator = Translator(catalog, admitter, detector, settings)
-    inspector = TranslationInspector(catalog, backend, detector, settings)
-    text_inspector = TextInspector(catalog, backend, settings)
-    embedder = Embedder(catalog, backend, settings)
-    served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
-    quota = Quota(database, settings.monthly_characters)
-    documents = DocumentTranslator(translator, quota, settings, folder) if folder else None
-    return Services(
-        settings,
-        catalog,
-        backend,
-        translator,
-        inspector,
-        text_inspector,
-        embedder,
-        documents,
-        KeyRing(settings),
-        database,
-        quota,
-        GlossaryStore(database),
-        SuggestionStore(database) if settings.suggestions else None,
-        served,
-        endpoints,
-        started,
-    )
 
 
 def create_web(services: Services, lifespan: Lifespan) -> Application:
@@ -206,17 +144,9 @@ def _template(dialect: Dialect, task: str) -> Template:
 
 
 def http_config(app: Application, settings: Settings) -> HttpServerConfig:
-    limits = ConnectionLimits(
-        settings.max_connections,
-        settings.max_header_bytes,
-        settings.max_headers,
-        settings.header_timeout_seconds,
-        settings.idle_timeout_seconds,
-        settings.write_timeout_seconds,
-    )
     return HttpServerConfig(
         app,
-        ConnectionPool(limits, ByteBudget(settings.max_buffered_bytes)),
+        ConnectionPool(settings),
         app.early,
         host=settings.host,
         port=settings.port,

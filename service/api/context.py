@@ -12,6 +12,7 @@ from service.http_server.byte_budget import Reservation
 from service.http_server.pool import ClientConnection
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
+from service.remote.routing import RoutingAdmitter
 from service.settings import Settings
 from service.state.database import Database
 from service.state.glossaries import GlossaryStore
@@ -24,37 +25,51 @@ from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding.embedder import Embedder
 from service.tasks.translation.translator import Translator
+from service.text.detection import LanguageDetector
 
 
-@dataclass(frozen=True, slots=True)
 class Services:
     """The objects that routes work with.
 
-    Attributes:
+    Args:
         backend: The parts of the server that all processes share.
-        documents: Translates documents; None without REGARD_FILES.
         state: The file of quota, glossaries and suggestions.
-        suggestions: Stores better translations that users send; None without REGARD_SUGGESTIONS.
-        endpoints: Calls remote models.
         started: Start of the server, in Unix seconds.
+        folder: Folder of the translated documents; "" without REGARD_FILES.
     """
 
-    settings: Settings
-    catalog: Catalog
-    backend: Backend
-    translator: Translator
-    inspector: TranslationInspector
-    text_inspector: TextInspector
-    embedder: Embedder
-    documents: DocumentTranslator | None
-    keys: KeyRing
-    state: Database
-    quota: Quota
-    glossaries: GlossaryStore
-    suggestions: SuggestionStore | None
-    served_models: ServedModels
-    endpoints: Endpoints
-    started: int
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        backend: Backend,
+        state: Database,
+        started: int,
+        folder: str = "",
+    ) -> None:
+        self.settings = settings
+        self.catalog = catalog
+        self.backend = backend
+        self.state = state
+        self.started = started
+        self.keys = KeyRing(settings)
+        self.quota = Quota(state, settings.monthly_characters)
+        self.glossaries = GlossaryStore(state)
+        self.suggestions = SuggestionStore(state) if settings.suggestions else None
+        detector = LanguageDetector(catalog.languages)
+        detector.preload()
+        self.endpoints = Endpoints(settings, backend)
+        admitter = RoutingAdmitter(catalog, backend, self.endpoints)
+        self.translator = Translator(catalog, admitter, detector, settings)
+        self.inspector = TranslationInspector(catalog, backend, detector, settings)
+        self.text_inspector = TextInspector(catalog, backend, settings)
+        self.embedder = Embedder(catalog, backend, settings)
+        self.documents = (
+            DocumentTranslator(self.translator, self.quota, settings, folder) if folder else None
+        )
+        self.served_models = ServedModels(
+            catalog, detector, self.embedder, settings.request_timeout_seconds
+        )
 
 
 @dataclass(slots=True, eq=False)

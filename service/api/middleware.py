@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -29,7 +29,6 @@ from service.api.errors import ErrorShape, own_shape
 from service.api.request.parameters import move_definitions
 from service.api.responses import JSONResponse, LengthSender
 from service.api.served_models import OpenRequests
-from service.api.tracing import RequestSpan, Tracing
 from service.errors import (
     OVERLOAD_OUTCOMES,
     SHOWN_CHARS,
@@ -50,6 +49,9 @@ from service.metrics.ended import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
 from service.tasks.backend import Admitter, Recorder
 from service.tasks.context import RequestContext
+
+if TYPE_CHECKING:  # regard[otel] may be missing
+    from service.api.spans import OtlpSpan, OtlpTracing
 
 logger = logging.getLogger("regard.http")
 
@@ -122,7 +124,7 @@ class RequestMiddleware:
         access: AccessRules,
         drain: Drain,
         load: LoopLoad,
-        tracing: Tracing | None = None,
+        tracing: "OtlpTracing | None" = None,
     ) -> None:
         self.app = app
         self.load = load
@@ -213,7 +215,7 @@ class RequestMiddleware:
             raise stopping()
 
     def _end(
-        self, scope: Scope, context: HttpContext, status: int, span: RequestSpan | None
+        self, scope: Scope, context: HttpContext, status: int, span: "OtlpSpan | None"
     ) -> None:
         context.release()
         # The request and its reservation refer to each other. This breaks the cycle, so both are

@@ -7,11 +7,10 @@ Without an endpoint there is no tracing, and no package of OpenTelemetry is impo
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from starlette.types import Scope
-
-from service.tasks.context import RequestContext
+if TYPE_CHECKING:  # regard[otel] may be missing
+    from service.api.spans import OtlpTracing
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -19,23 +18,6 @@ PROTOCOL = "http/protobuf"
 PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 Environment = Mapping[str, str]
-
-
-class RequestSpan(Protocol):
-    """The span of one request."""
-
-    def end(self, context: RequestContext, status: int) -> None:
-        """Ends the span, and adds a span for each stage of the request."""
-
-
-class Tracing(Protocol):
-    """Makes the spans of requests, and sends them to a collector."""
-
-    def begin(self, scope: Scope, context: RequestContext) -> RequestSpan | None:
-        """Returns the span of a request that has arrived; None if the request is not sampled."""
-
-    async def close(self) -> None:
-        """Sends the remaining spans."""
 
 
 def is_enabled(environment: Environment) -> bool:
@@ -70,10 +52,10 @@ def is_installed(package: str) -> bool:
         return False
 
 
-def open_tracing(environment: Environment) -> Tracing | None:
+def open_tracing(environment: Environment) -> "OtlpTracing | None":
     """Returns the tracing that the environment variables configure; None if it is disabled."""
     if not is_enabled(environment):
         return None
-    from service.api.spans import OtlpTracing  # regard[otel] may be missing
+    from service.api.spans import OtlpTracing
 
     return OtlpTracing(environment)

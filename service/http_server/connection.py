@@ -93,7 +93,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.early = config.early
         self.pool = config.pool
-        self.limits = config.pool.limits
+        self.settings = config.pool.settings
         self.last_active = self.answered = self.loop.time()
         self.is_refused = self.is_open = self.is_head = False
         self.head_began = 0.0
@@ -198,7 +198,7 @@ class Connection(HttpToolsProtocol):
         if self.is_head or not self.is_open:
             return HEAD_BYTES
         left = content_length(self.headers) - (self.num_body - self.body_began)
-        return min(max(left, HEAD_BYTES), self.limits.max_header_bytes)
+        return min(max(left, HEAD_BYTES), self.settings.max_header_bytes)
 
     def _parse_held(self) -> None:
         """Parses the bytes that `_parse` has kept, and reads further ones."""
@@ -229,18 +229,18 @@ class Connection(HttpToolsProtocol):
             self._check_head(self.head_bytes)
         elif self.num_body == num_body:
             self.overhead += num_bytes
-            if self.overhead > self.limits.max_header_bytes:
-                raise header_too_large("bytes follow the headers", self.limits.max_header_bytes)
+            if self.overhead > self.settings.max_header_bytes:
+                raise header_too_large("bytes follow the headers", self.settings.max_header_bytes)
         else:
             self.overhead = 0
             if self.early_refusal is None:
                 self.cycle.message_event.set()
 
     def _check_head(self, num_bytes: int) -> None:
-        if num_bytes > self.limits.max_header_bytes:
-            raise header_too_large(f"headers of {num_bytes} bytes", self.limits.max_header_bytes)
-        if len(self.headers) > self.limits.max_headers:
-            raise too_many_headers(len(self.headers), self.limits.max_headers)
+        if num_bytes > self.settings.max_header_bytes:
+            raise header_too_large(f"headers of {num_bytes} bytes", self.settings.max_header_bytes)
+        if len(self.headers) > self.settings.max_headers:
+            raise too_many_headers(len(self.headers), self.settings.max_headers)
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Serves a request for another protocol, such as h2c, as a request of HTTP/1.1.
@@ -279,7 +279,7 @@ class Connection(HttpToolsProtocol):
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        if self.head_bytes or len(self.headers) > self.limits.max_headers:
+        if self.head_bytes or len(self.headers) > self.settings.max_headers:
             fields = sum(len(name) + len(value) + 4 for name, value in self.headers)
             self._check_head(len(self.url) + fields)
         check_host(self.headers, self.parser)
@@ -395,16 +395,17 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def check(self, now: float) -> None:
-        if self.unread.has_stalled(now, self.limits.write_seconds, self.flow.write_paused):
+        settings = self.settings
+        if self.unread.has_stalled(now, settings.write_timeout_seconds, self.flow.write_paused):
             self.transport.abort()
         since = self.idle_since
         if since is None or self.transport.is_closing():
             return
         if self.is_refused and now - since > self.pool.check_seconds:
             self._refuse(too_many_connections(self.pool.max_connections))
-        elif self.is_head and now - since > self.limits.header_seconds:
-            self._refuse(too_slow(self.limits.header_seconds))
-        elif now - since > self.limits.idle_seconds:
+        elif self.is_head and now - since > settings.header_timeout_seconds:
+            self._refuse(too_slow(settings.header_timeout_seconds))
+        elif now - since > settings.idle_timeout_seconds:
             self.transport.close()
 
     def pause_writing(self) -> None:

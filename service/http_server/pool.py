@@ -7,11 +7,11 @@ import asyncio
 import logging
 import resource
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget
 from service.http_server.reply_writer import UnreadReply
+from service.settings import Settings
 
 logger = logging.getLogger("regard.http")
 
@@ -45,25 +45,6 @@ CHECKS_PER_LIMIT = 8
 
 MAX_CHECK_SECONDS = 1.0
 """Longest time between two checks of all connections."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """The limits of connections.
-
-    Attributes:
-        max_header_bytes: Largest size of the first line and the headers of a request.
-        header_seconds: Time limit for the first line and the headers.
-        idle_seconds: Time after which a connection without a request is closed.
-        write_seconds: Time after which a reply is given up if the client reads nothing of it.
-    """
-
-    max_connections: int
-    max_header_bytes: int
-    max_headers: int
-    header_seconds: float
-    idle_seconds: float
-    write_seconds: float
 
 
 class Watched(Protocol):
@@ -123,18 +104,22 @@ class ConnectionPool:
         on_added: Called without arguments for each new connection.
     """
 
-    def __init__(self, limits: ConnectionLimits, budget: ByteBudget) -> None:
-        self.limits = limits
-        self.budget = budget
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.budget = budget = ByteBudget(settings.max_buffered_bytes)
         self.keyless = ByteBudget(budget.max_bytes // KEYLESS_SHARE, budget)
         self.connections: set[Watched] = set()
         self.refused: set[Watched] = set()
         self.timer: asyncio.TimerHandle | None = None
         self.next_search = 0.0  # earliest time of the next search for idle connections
         self.on_added: Callable[[], None] = lambda: None
-        shortest = min(limits.header_seconds, limits.idle_seconds, limits.write_seconds)
+        shortest = min(
+            settings.header_timeout_seconds,
+            settings.idle_timeout_seconds,
+            settings.write_timeout_seconds,
+        )
         self.check_seconds = min(shortest / CHECKS_PER_LIMIT, MAX_CHECK_SECONDS)
-        self.max_connections = raise_descriptors(limits.max_connections)
+        self.max_connections = raise_descriptors(settings.max_connections)
 
     def add(self, connection: Watched, loop: asyncio.AbstractEventLoop) -> bool:
         """Adds a new connection. Returns whether it may send requests; if not, it gets a refusal.

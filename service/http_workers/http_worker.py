@@ -18,7 +18,8 @@ from typing import Any
 from fastapi import FastAPI
 
 from service import logs
-from service.api.app import build_services, create_web, http_config
+from service.api.app import create_web, http_config
+from service.api.context import Services
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain, DrainingServer
 from service.http_workers.messages import HttpWorkerConfig
@@ -75,7 +76,7 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
 
     catalog = Catalog.of(config.models, settings.offered, settings.aliases)
     state = Database(settings.state)
-    services = build_services(settings, catalog, backend, state, config.started, config.folder)
+    services = Services(settings, catalog, backend, state, config.started, config.folder)
     backend.change_models = services.served_models.change
     app = create_web(services, lifespan)
     server = HttpWorkerServer(http_config(app, settings), app.drain, backend)

@@ -7,8 +7,8 @@ import resource
 import pytest
 
 from service.http_server import pool
-from service.http_server.byte_budget import ByteBudget
-from service.http_server.pool import ConnectionLimits, ConnectionPool, raise_descriptors
+from service.http_server.pool import ConnectionPool, raise_descriptors
+from service.settings import Settings
 
 
 @pytest.mark.parametrize(("hard", "expected"), [(100, 1), (200, 72)])
@@ -41,8 +41,8 @@ class BusyConnection:
 
 
 def test_full_pool_searches_seldom_for_idle_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = ConnectionLimits(1, 8192, 100, 60.0, 60.0, 60.0)
-    connections, busy = ConnectionPool(limits, ByteBudget(1)), BusyConnection()
+    settings = Settings.model_validate({"max_connections": 1})
+    connections, busy = ConnectionPool(settings), BusyConnection()
 
     async def refuse(count: int) -> None:
         loop = asyncio.get_running_loop()

@@ -5,12 +5,12 @@ import socket
 import time
 from typing import Any
 
-from service.http_server.byte_budget import ByteBudget
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain, DrainingServer
 from service.http_server.early_refusals import EarlyRefusals
 from service.http_server.loop_load import LoopLoad
-from service.http_server.pool import ConnectionLimits, ConnectionPool
+from service.http_server.pool import ConnectionPool
+from service.settings import Settings
 
 NO_REFUSALS = EarlyRefusals(LoopLoad(), {}, lambda: False, lambda _task, _number: None)
 
@@ -20,7 +20,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 def test_signal_before_the_first_tick_drains_too() -> None:
     async def application(scope: object, receive: object, send: object) -> None: ...
 
-    pool = ConnectionPool(ConnectionLimits(9, 9, 9, 9.0, 9.0, 9.0), ByteBudget(9))
+    pool = ConnectionPool(Settings.model_validate({}))
     config = HttpServerConfig(application, pool, NO_REFUSALS, lifespan="off", log_config=None)
     config.load()
     drain = Drain(lambda: 0, delay_seconds=5.0, timeout_seconds=30.0)
@@ -53,7 +53,7 @@ async def refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 
 def listening_server(listener: socket.socket) -> DrainingServer:
-    pool = ConnectionPool(ConnectionLimits(9, 999, 9, 9.0, 9.0, 9.0), ByteBudget(9))
+    pool = ConnectionPool(Settings.model_validate({}))
     config = HttpServerConfig(refuse, pool, NO_REFUSALS, lifespan="off", log_config=None)
     config.load()
     server = DrainingServer(config, Drain(lambda: 0, delay_seconds=0.0, timeout_seconds=30.0))

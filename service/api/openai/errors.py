@@ -6,8 +6,7 @@ OpenAI's clients read no other shape. They repeat a request by themselves after 
 Source: https://platform.openai.com/docs/guides/error-codes.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,8 +27,7 @@ OPENAI_PREFIX = "/v1/"
 """Prefix of the paths of OpenAI's dialect, except `/embeddings`."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAIKind:
+class OpenAIKind(NamedTuple):
     """The `type` and the `code` of a kind of error; OpenAI has no code for some kinds."""
 
     error_type: str
