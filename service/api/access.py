@@ -22,11 +22,8 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 
 ANY = "*"
 
-LOCAL = ("localhost", "*.localhost")
-"""Names that always point to this machine."""
-
-MAX_KNOWN = 1024
-"""Largest number of allowed Host headers that are remembered and not checked again."""
+LOCAL = ("localhost", "*.localhost")  # names that always point to this machine
+MAX_KNOWN = 1024  # largest number of allowed Host headers that are remembered and not checked again
 
 
 class Hosts:

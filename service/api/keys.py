@@ -18,9 +18,7 @@ from service.settings.keys import ADMIN, SCOPES, ApiKey, digest_of, listed_keys,
 
 logger = logging.getLogger("regard.keys")
 
-WATCH_SECONDS = 1.0
-"""Interval at which the file of keys is examined."""
-
+WATCH_SECONDS = 1.0  # interval at which the file of keys is examined
 NO_DIGEST = "0" * 64
 
 SCHEMES = ("bearer", "deepl-auth-key")
@@ -29,8 +27,7 @@ SCHEMES = ("bearer", "deepl-auth-key")
 FIELDS = ("api_key", "auth_key")
 """Names of the field with the key. Only old clients of DeepL use the second one."""
 
-Stamp = tuple[int, int, int]
-"""Inode, size and time of the last change of a file."""
+Stamp = tuple[int, int, int]  # inode, size and time of the last change of a file
 
 
 class KeyRing:

@@ -20,8 +20,7 @@ from service.api.request.parameters import JSON
 
 ANY = "*/*"
 
-CHUNK_BYTES = 128 * 1024
-"""Minimum size of every chunk of JSON except the last."""
+CHUNK_BYTES = 128 * 1024  # minimum size of every chunk of JSON except the last
 
 PART_VALUES = 16 * 1024
 """Maximum number of array values that are serialised at once.
@@ -81,8 +80,7 @@ class ComputedResponse(StreamingResponse):
             connection.unread.let_go(self.num_bytes)
 
 
-WITHOUT_BODY = (204, 304)
-"""Statuses of responses that have neither a body nor a length."""
+WITHOUT_BODY = (204, 304)  # statuses of responses that have neither a body nor a length
 
 
 class LengthSender:

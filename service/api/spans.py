@@ -22,9 +22,7 @@ from starlette.types import Scope
 from service.tasks.context import RequestContext
 from service.tasks.stage_times import StageTimes
 
-CLOSE_LIMIT_SECONDS = 2.0
-"""Longest time that a stopping server waits for the collector."""
-
+CLOSE_LIMIT_SECONDS = 2.0  # longest time that a stopping server waits for the collector
 PROPAGATED = (b"traceparent", b"tracestate")
 
 

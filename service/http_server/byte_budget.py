@@ -12,8 +12,7 @@ from service.errors import OverloadedError
 STALLED_SECONDS = 2.0
 """A transfer without progress for this time is ended if another transfer needs its bytes."""
 
-LEAST_RATE = 32 * 1024
-"""Bytes a second below which the arrival of a body is no progress."""
+LEAST_RATE = 32 * 1024  # bytes a second below which the arrival of a body is no progress
 
 RESERVE_BYTES = 64 * 1024
 """Size of the bodies that may use the whole budget. Larger ones leave RESERVE_SHARE of it."""

@@ -23,8 +23,7 @@ from service.ipc.machine import map_large_blocks
 FIRST_REQUEST_SECONDS = 0.25
 """Longest wait for the first request of a connection, after the listening sockets are closed."""
 
-CHECK_SECONDS = 0.01
-"""Time between two checks whether the first requests have arrived."""
+CHECK_SECONDS = 0.01  # time between two checks whether the first requests have arrived
 
 MAX_ACCEPTED = 32
 """Largest number of connections that one call accepts from a socket.

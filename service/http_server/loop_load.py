@@ -37,8 +37,7 @@ A single burst is therefore handled. The overload ends when turns have refused n
 of this length.
 """
 
-MIN_REQUESTS = 8
-"""Smallest limit on the requests of a turn."""
+MIN_REQUESTS = 8  # smallest limit on the requests of a turn
 
 SPARE = 1.25
 """During an overload, a client may send at most about SPARE * M requests in each turn.
@@ -48,11 +47,8 @@ refused because of another limit after its body has been read. Such a late refus
 times as long as an early one.
 """
 
-LARGE_BYTES = 16 * 1024
-"""Size above which a body counts as large."""
-
-SMOOTHING = 0.25
-"""Weight of the last turn in the mean number of useful requests of a client."""
+LARGE_BYTES = 16 * 1024  # size above which a body counts as large
+SMOOTHING = 0.25  # weight of the last turn in the mean number of useful requests of a client
 
 
 def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:

@@ -15,8 +15,7 @@ from service.settings import Settings
 
 logger = logging.getLogger("regard.http")
 
-ARRIVAL_KEY = "arrival"
-"""Name of the Arrival in the state of an ASGI scope."""
+ARRIVAL_KEY = "arrival"  # name of the Arrival in the state of an ASGI scope
 
 OWN_DESCRIPTORS = 128
 """Number of file descriptors that a process needs for other things than connections."""
@@ -40,11 +39,8 @@ A search looks at every connection. Without this pause, each new connection woul
 while few connections are idle.
 """
 
-CHECKS_PER_LIMIT = 8
-"""Number of checks within the shortest time limit."""
-
-MAX_CHECK_SECONDS = 1.0
-"""Longest time between two checks of all connections."""
+CHECKS_PER_LIMIT = 8  # number of checks within the shortest time limit
+MAX_CHECK_SECONDS = 1.0  # longest time between two checks of all connections
 
 
 class Watched(Protocol):

@@ -22,11 +22,8 @@ from service.errors import (
 )
 from service.tasks.context import RequestContext
 
-DEEPL_PREFIX = "/v2/"
-"""Prefix of the paths of version 2 of DeepL's API."""
-
-TRACE_HEADER = "X-Trace-ID"
-"""Header in which DeepL's clients look for the id of a request."""
+DEEPL_PREFIX = "/v2/"  # prefix of the paths of version 2 of DeepL's API
+TRACE_HEADER = "X-Trace-ID"  # header in which DeepL's clients look for the id of a request
 
 
 class DeepLErrorBody(BaseModel):
@@ -53,8 +50,7 @@ DEEPL_ERRORS: dict[int | str, dict[str, Any]] = {
 """Error responses in DeepL's shape, which most routes of this dialect list in OpenAPI."""
 
 
-WRONG_KEY = "Authorization failure, check auth_key"
-"""Text for a missing key and for a wrong key."""
+WRONG_KEY = "Authorization failure, check auth_key"  # text for a missing key and for a wrong key
 
 GLOSSARY_NEEDS_SOURCE = "Use of a glossary requires the 'source_lang' parameter to be specified"
 """Text for a request that has a glossary but no source language."""

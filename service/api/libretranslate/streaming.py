@@ -80,8 +80,7 @@ async def _first(sentences: AsyncGenerator[TranslatedSentence, None]) -> Transla
     return await anext(sentences)
 
 
-Event = tuple[str, dict[str, Any]]
-"""The name of an event, and its data."""
+Event = tuple[str, dict[str, Any]]  # the name of an event, and its data
 
 
 async def _events(

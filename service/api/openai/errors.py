@@ -23,8 +23,7 @@ from service.errors import (
 )
 from service.tasks.context import RequestContext
 
-OPENAI_PREFIX = "/v1/"
-"""Prefix of the paths of OpenAI's dialect, except `/embeddings`."""
+OPENAI_PREFIX = "/v1/"  # prefix of the paths of OpenAI's dialect, except `/embeddings`
 
 
 class OpenAIKind(NamedTuple):

@@ -40,11 +40,8 @@ can thus read single sentences while large bodies use the whole budget.
 CHUNK_BYTES = 256 * 1024
 """Size of the chunks in which a multipart form is parsed. Other requests run between chunks."""
 
-MAX_DEPTH = 16
-"""Maximum depth of lists and objects in a JSON body."""
-
-MAX_FIELDS = 4096
-"""Maximum number of fields of a body."""
+MAX_DEPTH = 16  # maximum depth of lists and objects in a JSON body
+MAX_FIELDS = 4096  # maximum number of fields of a body
 
 BODY_SECONDS = 60.0
 """Time limit for a whole body.

@@ -25,10 +25,7 @@ FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 
 REFERENCE = "#/components/schemas/{model}"
-
-REFUSED = "refused"
-"""Type of a validation error whose message is already written for the client."""
-
+REFUSED = "refused"  # type of a validation error whose message is already written for the client
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 
 NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")

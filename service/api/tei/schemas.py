@@ -126,11 +126,6 @@ class SimilarityRequest(Parameters):
         return EmbedQuery(texts, "inputs", parameters.reading, self.model)
 
 
-EmbedResponse = list[list[float]]
-"""A vector for each input."""
-
-EmbedAllResponse = list[list[list[float]]]
-"""A vector for each token of each input."""
-
-SimilarityResponse = list[float]
-"""Cosine of the source sentence with each of `sentences`."""
+EmbedResponse = list[list[float]]  # a vector for each input
+EmbedAllResponse = list[list[list[float]]]  # a vector for each token of each input
+SimilarityResponse = list[float]  # cosine of the source sentence with each of `sentences`
