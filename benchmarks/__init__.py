@@ -30,11 +30,7 @@ The other engines are called peers. A run has sections, each with its own table.
     gpu             measures a GPU, or the CPU, for section "generate", a command
     attention       measures the rounding errors of attention, a command
     compare         compares two checkouts of Regard, a command
-    fidelity        measures how many placeholders, URLs and emoji are preserved, a command
     values          measures how many amounts, ids and exponents are changed, a command
-    glossary        measures the use of glossary terms, a command
-    markup          measures translated HTML, a command
-    translations    requests translations, for the three commands above
     faults/         attacks a server with documents and texts, two commands
     capacity/       the capacity model, a command (docs/capacity.md)
     peers/          modules that run in the environment of a peer

@@ -49,7 +49,6 @@ Attack = Callable[[int], Coroutine[Any, Any, None]]
 
 
 def post(path: str, body: bytes, length: int = 0) -> bytes:
-    """Returns a POST request. With `length`, it announces that many bytes of JSON body."""
     head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {length or len(body)}\r\n\r\n".encode() + body
 
@@ -171,12 +170,10 @@ async def slow_readers(port: int) -> None:
 
 
 async def scrapers(port: int) -> None:
-    """Requests /metrics again and again, from 16 clients."""
     await repeat_request(port, 16, Address(HOST, port, "").request("GET", "/metrics"), 0)
 
 
 async def long_lists(port: int) -> None:
-    """Sends lists of 400,000 texts again and again, from 4 clients."""
     request = post("/translate", json.dumps({**SENTENCE, "q": ["a"] * 400_000}).encode())
     await repeat_request(port, 4, request, RETRY_SECONDS)
 
@@ -204,21 +201,13 @@ For `slow_readers`, the server computes the replies in this time. The clients th
 
 @dataclass(frozen=True)
 class Probe:
-    """Latencies of single sentences, and the memory of the server during the measurement.
+    """Latencies of single sentences, and the memory of the server during the measurement."""
 
-    Attributes:
-        p50_ms: Median of the latency in milliseconds.
-        p99_ms: 99th percentile of the latency in milliseconds.
-        requests: Number of replies with status 200.
-        errors: Number of requests with another status or without a reply.
-        peak_mib: Largest resident memory of the HTTP process, in MiB.
-    """
-
-    p50_ms: float
-    p99_ms: float
-    requests: int
-    errors: int
-    peak_mib: float
+    p50_ms: float  # median of the latency in milliseconds
+    p99_ms: float  # 99th percentile of the latency in milliseconds
+    requests: int  # number of replies with status 200
+    errors: int  # number of requests with another status or without a reply
+    peak_mib: float  # largest resident memory of the HTTP process, in MiB
 
 
 async def probe(port: int, pid: int, seconds: float) -> Probe:
@@ -258,7 +247,6 @@ async def probe(port: int, pid: int, seconds: float) -> Probe:
 
 
 def run_attack(name: str, port: int) -> None:
-    """Runs an attack until the process is ended."""
     with suppress(KeyboardInterrupt):
         uvloop.run(ATTACKS[name](port))
 
@@ -282,7 +270,6 @@ def measure(name: str, server: Server, seconds: float) -> tuple[Probe, Probe]:
 
 
 def main() -> None:
-    """Runs the attacks one after the other, and prints a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(ATTACKS), help="attacks, separated by commas")
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds of a measurement")

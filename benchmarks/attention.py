@@ -47,7 +47,6 @@ KINDS = AttentionKind.ENCODER, AttentionKind.CROSS
 
 
 def main() -> None:
-    """Measures the deviations and prints them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attention")
     add = parser.add_argument
     add("--source", type=Path, required=True, help="file with one sentence per line")
@@ -108,7 +107,6 @@ def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
 
 
 def in_batches(pairs: Pairs) -> Iterator[Pairs]:
-    """Yields batches of at most BATCH neighbouring pairs."""
     for first in range(0, len(pairs), BATCH):
         yield pairs[first : first + BATCH]
 

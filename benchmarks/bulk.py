@@ -92,7 +92,6 @@ def variants(words: Sequence[str]) -> Iterator[str]:
 def start(
     args: argparse.Namespace, rows: Path, output: Path, *more: str
 ) -> subprocess.Popen[bytes]:
-    """Starts `python -m benchmarks.bulk job` in a new process."""
     command = [sys.executable, "-m", "benchmarks.bulk", "job", "--source", str(rows)]
     options = ["--output", str(output), "--cpus", str(args.cpus)]
     return subprocess.Popen([*command, *options, "--pair", args.pair, *more])
@@ -247,7 +246,6 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], None]] = {
 
 
 def main() -> None:
-    """Runs one part."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("part", choices=[*PARTS, "job"])

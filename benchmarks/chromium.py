@@ -23,7 +23,6 @@ OPTIONS = [
 
 
 def find_chromium() -> str | None:
-    """Returns the path of the first installed browser of NAMES; None if none is installed."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -33,10 +32,6 @@ def running_chromium(path: str, address: str) -> Iterator[Browser]:
 
     A route of Playwright could refuse other hosts too, but then each request of the page passes
     through this process.
-
-    Args:
-        path: Path of the program.
-        address: Base URL of the server.
     """
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     only = f"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE {urlsplit(address).hostname}"

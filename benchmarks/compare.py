@@ -29,17 +29,11 @@ READY_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Case:
-    """One shape of load.
+    """One shape of load."""
 
-    Attributes:
-        name: First column of the table.
-        path: Route of the requests; empty for the offline engine.
-        clients: Number of connections.
-    """
-
-    name: str
-    path: str
-    clients: int
+    name: str  # first column of the table
+    path: str  # route of the requests; empty for the offline engine
+    clients: int  # number of connections
 
 
 CASES = (
@@ -51,12 +45,7 @@ CASES = (
 
 
 class Checkout:
-    """A checkout with its server and its offline engine, both running.
-
-    Args:
-        root: Folder of the checkout.
-        source: File of sentences.
-    """
+    """A checkout with its server and its offline engine, both running."""
 
     def __init__(self, root: Path, source: Path) -> None:
         python = str(root / ".venv" / "bin" / "python")
@@ -82,11 +71,7 @@ class Checkout:
         )
 
     def wait(self) -> None:
-        """Waits until the server and the engine are ready.
-
-        Raises:
-            TimeoutError: The server was not ready READY_SECONDS after the engine.
-        """
+        """Waits until the server and the engine are ready."""
         assert self.engine.stdout
         self.engine.stdout.readline()
         deadline = time.monotonic() + READY_SECONDS
@@ -116,7 +101,6 @@ class Checkout:
 
 
 def bodies(case: Case, lines: list[str]) -> list[str]:
-    """Returns the request bodies of a case, one sentence each."""
     if case.path == "/embed":
         return [json.dumps({"inputs": line}) for line in lines]
     return load.translate_bodies(lines, "en-pt")
@@ -136,7 +120,6 @@ def measure(checkout: Checkout, case: Case, lines: list[str], seconds: float) ->
 
 
 def main() -> None:
-    """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--other", type=Path, required=True, help="folder of the other checkout")

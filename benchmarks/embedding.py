@@ -41,11 +41,7 @@ Prepare = Callable[[Options], Contestant]
 
 
 def measure(options: Options) -> Result:
-    """Measures the cases ALL and ONE, and the quality of the vectors.
-
-    Raises:
-        MissingError: The model's files are not found.
-    """
+    """Measures the cases ALL and ONE, and the quality of the vectors."""
     find_model(options)
     result = Result("embed", facts={"model": options.embedding_model})
     lines = [line for line in read_lines(str(options.source)) if line.strip()]
@@ -132,11 +128,7 @@ def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool)
 
 
 def peer(options: Options, source: Path, name: str, dtype: str, size: int) -> Contestant:
-    """Describes sentence-transformers with `--workers` threads.
-
-    Raises:
-        MissingError: The peer cannot be installed on this machine.
-    """
+    """Describes sentence-transformers with `--workers` threads."""
     python = environments.peer_python(PEER, with_project_packages=True)
     words = [str(source), str(find_model(options).folder), dtype, str(size), str(options.workers)]
     command = [python, "-m", "benchmarks.peers.sentence_transformers", *words]
@@ -144,11 +136,7 @@ def peer(options: Options, source: Path, name: str, dtype: str, size: int) -> Co
 
 
 def find_model(options: Options) -> EmbeddingFiles:
-    """Finds the files of the embedding model.
-
-    Raises:
-        MissingError: The model's files are not found.
-    """
+    """Finds the files of the embedding model."""
     try:
         return find_embedding_models(options.embedding_model)[0]
     except CheckpointError as error:
@@ -200,7 +188,6 @@ def _score(options: Options, names: list[str], result: Result) -> None:
 
 
 def spearman(a: Vectors, b: Vectors) -> float:
-    """Returns Spearman's correlation, which is the correlation of ranks."""
     return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
 
 

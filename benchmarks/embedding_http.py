@@ -26,25 +26,15 @@ PEER = "infinity-bfloat16"
 
 @dataclass(frozen=True)
 class Target:
-    """A running server with the requests for it.
-
-    Attributes:
-        server: The server.
-        path: Route of the requests.
-        bodies: JSON bodies of the requests.
-    """
+    """A running server with the requests for it."""
 
     server: Server
-    path: str
-    bodies: list[str]
+    path: str  # route of the requests
+    bodies: list[str]  # JSON bodies of the requests
 
 
 def measure(options: Options) -> Result:
-    """Measures all servers in turn with each number of clients, round by round.
-
-    Raises:
-        MissingError: The model's files are not found, or Regard does not start.
-    """
+    """Measures all servers in turn with each number of clients, round by round."""
     find_model(options)
     load.compile_program()
     result = Result("embed-http", facts={"seconds a point": options.seconds})
@@ -75,30 +65,23 @@ def start_all(options: Options, lines: list[str], result: Result) -> list[Target
 
 
 def chosen_starts(options: Options) -> dict[str, Callable[[Options, list[str]], Target]]:
-    """Maps the name of each peer that `--peers` chooses to the function that starts it."""
     names = chosen({PEER: infinity}, options)
     return dict.fromkeys(names, start_infinity)
 
 
 def start_ours(options: Options, lines: list[str]) -> Target:
-    """Starts Regard with the embedding model alone; requests go to `POST /embed`."""
     contestant = regard(options, {"REGARD_MODELS": options.embedding_model})
     bodies = [json.dumps({"inputs": line}, ensure_ascii=False) for line in lines]
     return Target(Server(contestant), "/embed", bodies)
 
 
 def start_infinity(options: Options, lines: list[str]) -> Target:
-    """Starts infinity-emb; requests go to `POST /embeddings`."""
     bodies = [json.dumps({"input": line}, ensure_ascii=False) for line in lines]
     return Target(Server(infinity(options)), "/embeddings", bodies)
 
 
 def infinity(options: Options) -> Contestant:
-    """Describes infinity-emb on the CPU in bfloat16, without BetterTransformer and telemetry.
-
-    Raises:
-        MissingError: The peer cannot be installed on this machine.
-    """
+    """Describes infinity-emb on the CPU in bfloat16, without BetterTransformer and telemetry."""
     python = environments.peer_python("infinity", with_project_packages=True)
     command = [python, "-m", "infinity_emb.cli", "v2", "--port", "{port}", "--host", "127.0.0.1"]
     command += ["--model-id", str(find_model(options).folder), "--dtype", "bfloat16"]

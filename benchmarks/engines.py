@@ -26,20 +26,14 @@ STOP_LIMIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Contestant:
-    """The command and environment of an engine or server under measurement.
+    """The command and environment of an engine or server under measurement."""
 
-    Attributes:
-        name: Name of the contestant in tables.
-        command: Command of its subprocess; `{port}` stands for the port of a server.
-        has_text: Whether its output is a real translation, which BLEU can score.
-        environment: Environment variables that are added to those of this process.
-        ready_path: Route that answers 200 as soon as a server's models are loaded.
-    """
-
-    name: str
-    command: list[str]
-    has_text: bool = True
+    name: str  # name of the contestant in tables
+    command: list[str]  # command of its subprocess; `{port}` stands for the port of a server
+    has_text: bool = True  # whether its output is a real translation, which BLEU can score
+    # environment variables that are added to those of this process
     environment: dict[str, str] = field(default_factory=dict)
+    # route that answers 200 as soon as a server's models are loaded
     ready_path: str = "/health/ready"
 
 
@@ -52,11 +46,7 @@ class Run:
 
 
 class Engine:
-    """A running engine that has loaded its model.
-
-    Raises:
-        MissingError: The engine ended; the message quotes the end of its log.
-    """
+    """A running engine that has loaded its model."""
 
     def __init__(self, contestant: Contestant) -> None:
         self.contestant = contestant
@@ -74,18 +64,15 @@ class Engine:
         self._read()
 
     def run(self) -> Run:
-        """Translates the source file once and measures the time."""
         before = tree.cpu_seconds(self.process.pid)
         seconds = self._ask({"run": 1})["seconds"]
         return Run(seconds, tree.cpu_seconds(self.process.pid) - before)
 
     def outputs(self) -> list[str]:
-        """Returns the output of the last run, one text for each sentence."""
         outputs: list[str] = self._ask({"outputs": True})["outputs"]
         return outputs
 
     def memory(self) -> tree.Memory:
-        """Measures the memory of the engine's process tree."""
         return tree.memory(self.process.pid)
 
     def stop(self) -> None:
@@ -117,7 +104,6 @@ class Engine:
 
 
 def log_tail(log: Path) -> str:
-    """Returns the last lines of a log, joined into one line."""
     lines = log.read_text("utf-8", errors="replace").splitlines()
     return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
 
@@ -137,11 +123,7 @@ def ours(options: Options) -> Contestant:
 
 
 def bergamot(options: Options) -> Contestant:
-    """Describes native Bergamot with `--workers` threads and the whole file in one call.
-
-    Raises:
-        MissingError: Bergamot cannot be installed on this machine.
-    """
+    """Describes native Bergamot with `--workers` threads and the whole file in one call."""
     python = bergamot_python(options)
     config = write_bergamot_config(find_pair(options.models, options.pair), WORK / "work")
     module = [python, "-m", "benchmarks.peers.bergamot"]
@@ -172,12 +154,10 @@ def _ctranslate2(options: Options, name: str, vocabulary: str) -> Contestant:
 
 
 def bergamot_python(options: Options) -> str:
-    """Returns the path of a Python 3.10 interpreter that can import Bergamot."""
     return environments.peer_python("bergamot", options.python310, "3.10")
 
 
 def ctranslate2_python() -> str:
-    """Returns the path of a Python interpreter that can import CTranslate2."""
     return environments.peer_python("ctranslate2")
 
 
@@ -187,9 +167,6 @@ def build_standin(options: Options) -> Path:
 
     `benchmarks.peers.ctranslate2` explains the stand-in. Each run of the benchmark builds it once,
     because it depends on the language pair, the source file and the reference translations.
-
-    Raises:
-        MissingError: CTranslate2 cannot be installed, or its build fails.
     """
     python = ctranslate2_python()
     folder = WORK / "standin"

@@ -28,18 +28,7 @@ def peer_python(
     version: str | None = None,
     with_project_packages: bool = False,
 ) -> str:
-    """Makes an environment if it is missing or outdated, and returns the path of its interpreter.
-
-    Args:
-        name: Name of the environment and of its requirements file.
-        interpreter: Python that makes the environment; by default the running one.
-        version: Version of Python that the packages need, such as `3.10`.
-        with_project_packages: Whether the environment also finds the packages of the running
-            environment, such as torch. Its own packages come first.
-
-    Raises:
-        MissingError: The interpreter is not found, or pip failed.
-    """
+    """Makes an environment if it is missing or outdated; returns its interpreter."""
     requirements = REQUIREMENTS / f"requirements-{name}.txt"
     folder = WORK / name
     stamp, python = folder / "installed.txt", folder / "bin" / "python"
@@ -62,9 +51,6 @@ def library(name: str) -> str:
 
     The caller puts the folder on PYTHONPATH. Packages that the project also uses get the versions
     of `requirements.lock`.
-
-    Raises:
-        MissingError: pip failed.
     """
     requirements = REQUIREMENTS / f"requirements-{name}.txt"
     folder = WORK / name
@@ -80,11 +66,7 @@ def library(name: str) -> str:
 
 
 def find_interpreter(command: str, version: str | None) -> str:
-    """Returns the full path of a Python command after checking its version.
-
-    Raises:
-        MissingError: The command is not on PATH, does not run, or has another version.
-    """
+    """Returns the full path of a Python command after checking its version."""
     path = shutil.which(command)
     if path is None:
         raise MissingError(f"{command} is not on PATH. Give the path with --python310")

@@ -32,11 +32,7 @@ BERGAMOT_SETTINGS = {
 
 
 def find_pair(models: str, pair: str) -> ModelFiles:
-    """Finds the model of a language pair such as `en-pt`.
-
-    Raises:
-        SystemExit: No model has the pair.
-    """
+    """Finds the model of a language pair such as `en-pt`."""
     found = {files.name: files for files in find_models(models)}
     if pair not in found:
         raise SystemExit(f"{models} has no model {pair}; it has {', '.join(sorted(found))}")
@@ -62,17 +58,7 @@ def write_bergamot_config(files: ModelFiles, folder: Path) -> Path:
 def write_standin_parts(
     files: ModelFiles, source: Path, reference: Path, folder: Path
 ) -> tuple[Path, Path]:
-    """Writes the files from which `benchmarks.peers.ctranslate2_build` builds the stand-in.
-
-    Args:
-        files: Files of the real model.
-        source: File of sentences.
-        reference: File of the translations of these sentences. `tokens_ratio` reads both files.
-        folder: Folder for the two files.
-
-    Returns:
-        The paths of the weights and of the settings.
-    """
+    """Writes the files from which `benchmarks.peers.ctranslate2_build` builds the stand-in."""
     file = MarianFile(files.weights)
     options = file.options()
     arrays: dict[str, Any] = {

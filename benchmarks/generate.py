@@ -19,9 +19,6 @@ def measure(options: Options) -> Result:
     """Measures models of OPUS-MT's sizes, which decode 64 or 256 sentences at once.
 
     On a GPU, it also measures models of NLLB-600M's sizes.
-
-    Raises:
-        MissingError: The process failed.
     """
     folder = WORK / "results"
     arguments = ["--rounds", options.rounds, "--threads", options.workers, "--results", folder]
@@ -48,5 +45,4 @@ def _environment() -> dict[str, str]:
 
 
 def table(result: Result, _options: Options) -> str:
-    """Returns a table with a row for each case and contestant."""
     return gpu.table(result)

@@ -51,7 +51,6 @@ COPIES = 10
 
 
 def main() -> None:
-    """Measures and prints a table. With `--results`, also writes all samples."""
     args = _parser().parse_args()
     try:
         device = select_device(args.device)

@@ -40,7 +40,6 @@ Embed = Callable[[Sequence[list[int]]], object]
 
 
 def main() -> None:
-    """Measures and prints a table. With `--results`, also writes all samples."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu_embedding",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -34,11 +34,7 @@ SENTENCE_END = re.compile(r"[.!?…:;]+")
 
 
 def measure(options: Options) -> Result:
-    """Measures the growth by source length, by clients, and by models.
-
-    Raises:
-        MissingError: A server does not start, or the load generator cannot be compiled.
-    """
+    """Measures the growth by source length, by clients, and by models."""
     load.compile_program()
     options = replace(options, seconds=min(options.seconds, MAX_SECONDS))
     rounds = max(1, options.rounds // 2)
@@ -131,14 +127,7 @@ def link_models(models: Sequence[ModelFiles], count: int, folder: Path) -> list[
 def texts_of(
     length: int, words: Sequence[str], count_tokens: Callable[[str], int], num_texts: int
 ) -> list[str]:
-    """Makes texts of whole words. Each text starts at a random word of the running text.
-
-    Args:
-        length: Largest number of tokens of a text.
-        words: Words of a running text.
-        count_tokens: Function that counts the tokens of a text.
-        num_texts: Number of texts.
-    """
+    """Makes texts of whole words. Each text starts at a random word of the running text."""
     generator = random.Random(length)
     counts = {word: count_tokens(word) for word in set(words)}
     starts = [generator.randrange(len(words)) for _ in range(num_texts)]
@@ -198,7 +187,6 @@ TABLES = {
 
 
 def table(result: Result, _options: Options) -> str:
-    """Returns three tables of medians: by length, by clients, and by models."""
     return "\n\n".join(_table(result, name, figures) for name, figures in TABLES.items())
 
 

@@ -67,14 +67,12 @@ def start_all(options: Options, result: Result) -> list[Server]:
 
 
 def shapes(options: Options, offset: int) -> list[Shape]:
-    """Returns the loads of one round: one for each number of clients, then one for each rate."""
     shape = Shape(1, seconds=options.seconds, warmup=options.warmup, offset=offset)
     closed = [replace(shape, clients=count) for count in options.clients]
     return closed + [replace(shape, clients=OPEN_LOOP_CLIENTS, rate=r) for r in options.rates]
 
 
 def case_of(shape: Shape) -> str:
-    """Returns the name of a load in tables."""
     return f"{shape.rate:g}/s" if shape.rate else str(shape.clients)
 
 

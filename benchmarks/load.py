@@ -20,24 +20,16 @@ PROGRAM = WORK / "loadgen"
 
 @dataclass(frozen=True)
 class Shape:
-    """The load on a server. Either `seconds` or `requests` is above 0.
+    """The load on a server. Either `seconds` or `requests` is above 0."""
 
-    Attributes:
-        clients: Number of connections. An open loop needs a connection for each of the requests
-            that wait for replies at the same time.
-        seconds: Length of the measured window.
-        warmup: Seconds of load before the window.
-        requests: Number of requests to send, all of them measured; 0 if `seconds` is given.
-        rate: Requests/s of an open loop, sent at random times; 0 for a closed loop.
-        offset: Index of the body that the first request sends.
-    """
-
+    # number of connections. An open loop needs a connection for each of the requests that wait for
+    # replies at the same time.
     clients: int
-    seconds: float = 0.0
-    warmup: float = 0.0
-    requests: int = 0
-    rate: float = 0.0
-    offset: int = 0
+    seconds: float = 0.0  # length of the measured window
+    warmup: float = 0.0  # seconds of load before the window
+    requests: int = 0  # number of requests to send, all of them measured; 0 if `seconds` is given
+    rate: float = 0.0  # requests/s of an open loop, sent at random times; 0 for a closed loop
+    offset: int = 0  # index of the body that the first request sends
 
     def arguments(self) -> list[str]:
         """Returns the load generator's arguments. Arguments with default values are left out."""
@@ -55,31 +47,20 @@ class Shape:
 
 @dataclass(frozen=True)
 class Load:
-    """The figures of one run of the load generator.
+    """The figures of one run of the load generator."""
 
-    Attributes:
-        requests: Number of replies with status 200 in the window.
-        seconds: Length of the window.
-        rate: Replies with status 200 per second.
-        p50_ms: Median latency in milliseconds.
-        p95_ms: 95th percentile of the latency in milliseconds.
-        p99_ms: 99th percentile of the latency in milliseconds.
-        errors: Maps each kind of error to the number of such errors. A kind is a status, `connect`,
-            `closed`, `timeout` or `unsent`.
-        server_cpu_seconds: CPU time of the server's process tree in the window.
-        own_cpu_seconds: CPU time of the load generator in the window.
-        replies: Bodies of the replies in the order of the requests; empty without `keep_replies`.
-    """
-
-    requests: int
-    seconds: float
-    rate: float
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
+    requests: int  # number of replies with status 200 in the window
+    seconds: float  # length of the window
+    rate: float  # replies with status 200 per second
+    p50_ms: float  # median latency in milliseconds
+    p95_ms: float  # 95th percentile of the latency in milliseconds
+    p99_ms: float  # 99th percentile of the latency in milliseconds
+    # maps each kind of error to the number of such errors. A kind is a status, `connect`, `closed`,
+    # `timeout` or `unsent`.
     errors: dict[str, int]
-    server_cpu_seconds: float
-    own_cpu_seconds: float
+    server_cpu_seconds: float  # CPU time of the server's process tree in the window
+    own_cpu_seconds: float  # CPU time of the load generator in the window
+    # bodies of the replies in the order of the requests; empty without `keep_replies`
     replies: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, float]:
@@ -103,11 +84,7 @@ class Load:
 
 
 def compile_program() -> None:
-    """Compiles the load generator if it is missing or older than its source.
-
-    Raises:
-        MissingError: There is no C compiler, or the compilation fails.
-    """
+    """Compiles the load generator if it is missing or older than its source."""
     source = ROOT / "benchmarks" / "loadgen.c"
     if PROGRAM.exists() and PROGRAM.stat().st_mtime > source.stat().st_mtime:
         return
@@ -138,19 +115,7 @@ def run(
     keep_replies: bool = False,
     path: str = "/translate",
 ) -> Load:
-    """Sends a load to one server and returns the figures.
-
-    Args:
-        port: Port of the server on the loopback.
-        bodies: JSON bodies of the requests, used round robin.
-        shape: Shape of the load.
-        pid: Id of the root of the server's process tree.
-        keep_replies: Whether to keep the bodies of the replies.
-        path: Route of the requests.
-
-    Raises:
-        MissingError: The load generator failed; the message gives the reason.
-    """
+    """Sends a load to one server and returns the figures."""
     with tempfile.TemporaryDirectory() as folder:
         bodies_path, replies_path = Path(folder, "bodies"), Path(folder, "replies")
         bodies_path.write_text("\n".join(bodies) + "\n", "utf-8")
@@ -195,5 +160,4 @@ def _watch(command: list[str], pid: int) -> tuple[dict[str, Any], float]:
 
 
 def translations(load: Load) -> list[str]:
-    """Returns the translation in each reply; empty for a missing reply."""
     return [json.loads(reply)["translatedText"] if reply else "" for reply in load.replies]

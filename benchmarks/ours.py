@@ -27,25 +27,16 @@ from model.sequence import EngineLimits, Sequence
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Options from which a subprocess builds its engine.
+    """Options from which a subprocess builds its engine."""
 
-    Attributes:
-        files: Files of the model.
-        device: Device, as in REGARD_DEVICE.
-        dtype: Precision, as in REGARD_DTYPE.
-        rows: Number of sentences decoded at once.
-        refill: Number of free rows at which waiting sequences are admitted.
-    """
-
-    files: ModelFiles
-    device: str
-    dtype: str
-    rows: int
-    refill: int
+    files: ModelFiles  # files of the model
+    device: str  # device, as in REGARD_DEVICE
+    dtype: str  # precision, as in REGARD_DTYPE
+    rows: int  # number of sentences decoded at once
+    refill: int  # number of free rows at which waiting sequences are admitted
 
 
 def load(options: EngineOptions) -> Engine:
-    """Loads the engine. On a CPU the lexical shortlist restricts its output, as in a server."""
     device = select_device(options.device)
     limits = EngineLimits(max_rows=options.rows)
     return load_engine(options.files, device, options.dtype, limits, device.type == "cpu")
@@ -54,13 +45,11 @@ def load(options: EngineOptions) -> Engine:
 def translate(
     engine: Engine, vocabularies: Vocabularies, texts: list[str], refill: int
 ) -> list[str]:
-    """Translates texts; cuts a text that is longer than the limit."""
     sources = encode(engine, vocabularies, texts)
     return [vocabularies.target.decode(ids) for ids in translate_ids(engine, sources, refill)]
 
 
 def encode(engine: Engine, vocabularies: Vocabularies, texts: list[str]) -> list[list[int]]:
-    """Returns the source ids of each text, EOS included, cut at the engine's limit."""
     source = vocabularies.source
     longest = engine.limits.max_source_tokens - 1
     return [[*source.encode(text)[:longest], source.eos_id] for text in texts]
@@ -120,7 +109,6 @@ def share_out(connections: list[Connection], texts: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Starts the processes, and answers the harness until stdin ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--source", required=True, help="file with one sentence per line")

@@ -59,7 +59,6 @@ def start_workers(files: EmbeddingFiles, dtype: str, count: int) -> list[Connect
 
 
 def main() -> None:
-    """Serves the protocol."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--source", required=True, help="file with one sentence per line")

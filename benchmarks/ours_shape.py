@@ -22,7 +22,6 @@ from model.sequence import EngineLimits, Sequence
 
 
 def load(shape: Shape, rows: int) -> Engine:
-    """Makes an engine with random weights, rounded to int8."""
     model = random_model(shape.config(), torch.device("cpu"), torch.float32)
     quantize_floats(model)
     return new_engine(model, EngineLimits(max_rows=rows))
@@ -53,7 +52,6 @@ def work(connection: Connection, name: str, rows: int, sentences: int) -> None:
 
 
 def main() -> None:
-    """Starts the processes, and answers the harness until stdin ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=CASES)
     parser.add_argument("--workers", type=int, default=1, help="number of processes")

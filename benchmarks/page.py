@@ -58,13 +58,7 @@ def open_page(page: Page, address: str) -> float:
 
 
 def paste(page: Page, text: str, shown: str) -> float:
-    """Pastes a text, and returns the milliseconds until an element shows a text.
-
-    Args:
-        page: An opened page.
-        text: Text to paste.
-        shown: Id of the element.
-    """
+    """Pastes a text, and returns the milliseconds until an element shows a text."""
     page.evaluate("text => navigator.clipboard.writeText(text)", text)
     page.evaluate(OBSERVE, shown)
     page.get_by_role("textbox", name="Text to translate").focus()
@@ -90,7 +84,6 @@ def measure(page: Page, address: str) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measures the page of a server and prints its figures; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--url", help="server to measure; without it, one is started")
     parser.add_argument("--rounds", type=int, default=5)

@@ -20,7 +20,6 @@ OURS = "regard"
 
 
 def main() -> None:
-    """Plots each section that has results, and prints the name of each plot."""
     results, folder = Path(sys.argv[1]), Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[3:] or DRAWINGS:

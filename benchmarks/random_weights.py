@@ -28,14 +28,7 @@ PADDED_TO = 32
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's sizes, and the number of rows and tokens to decode.
-
-    Attributes:
-        is_nllb: Whether the model has pre-norm and ReLU, as NLLB has; otherwise it has post-norm
-            and swish, as OPUS-MT has.
-        rows: Number of sentences decoded at once.
-        tokens: Number of tokens of each source, EOS included, and of each target.
-    """
+    """A model's sizes, and the number of rows and tokens to decode."""
 
     name: str
     layers: int
@@ -43,17 +36,17 @@ class Shape:
     ffn_dim: int
     num_heads: int
     vocab_size: int
+    # whether the model has pre-norm and ReLU, as NLLB has; otherwise it has post-norm and swish, as
+    # OPUS-MT has
     is_nllb: bool
-    rows: int = 64
-    tokens: int = 30
+    rows: int = 64  # number of sentences decoded at once
+    tokens: int = 30  # number of tokens of each source, EOS included, and of each target
 
     @property
     def case(self) -> str:
-        """Name of the case in tables."""
         return f"{self.name}, {self.rows} rows"
 
     def tiny(self) -> "Shape":
-        """Returns a shape of the same kind of model with tiny sizes."""
         return replace(self, layers=1, d_model=16, ffn_dim=32, num_heads=2, vocab_size=64)
 
     def config(self) -> ModelConfig:
@@ -85,15 +78,10 @@ CASES = {
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one run, from source ids to target ids.
+    """Seconds of one run, from source ids to target ids."""
 
-    Attributes:
-        seconds: Seconds for all rows, the encoder included.
-        step_seconds: Mean seconds of a decode step.
-    """
-
-    seconds: float
-    step_seconds: float
+    seconds: float  # seconds for all rows, the encoder included
+    step_seconds: float  # mean seconds of a decode step
 
 
 class RegardContestant:
@@ -139,11 +127,7 @@ class RegardContestant:
 
 
 class TransformersContestant:
-    """`generate` of transformers with random weights of the same shape.
-
-    Raises:
-        ImportError: transformers is not installed.
-    """
+    """`generate` of transformers with random weights of the same shape."""
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         self.shape, self.device = shape, device
@@ -162,7 +146,6 @@ class TransformersContestant:
         return Timing(whole, (whole - self._seconds(1)) / (self.shape.tokens - 1))
 
     def count_kernels(self) -> float:
-        """Counts the kernels of a decode step, from the difference of a long and a short run."""
         longer = count_kernels(lambda: self._generate(self.shape.tokens), self.device)
         shorter = count_kernels(lambda: self._generate(1), self.device)
         return (longer - shorter) / (self.shape.tokens - 1)
@@ -228,12 +211,7 @@ def transformers_model(shape: Shape) -> Any:
 
 
 def random_sources(shape: Shape, count: int | None = None) -> torch.Tensor:
-    """Draws random source ids (B, S); each row ends in EOS.
-
-    Args:
-        shape: Shape of the model.
-        count: Number of sources (B); by default the shape's number of rows.
-    """
+    """Draws random source ids (B, S); each row ends in EOS."""
     generator = torch.Generator().manual_seed(0)
     size = (shape.rows if count is None else count, shape.tokens)
     ids = torch.randint(2, shape.vocab_size - 1, size, generator=generator)
@@ -261,7 +239,6 @@ def step_bytes(shape: Shape, element_bytes: int) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -65,13 +65,7 @@ def environment(proxy: str) -> dict[str, str]:
 
 
 class Nodes:
-    """The cluster, in a process of its own.
-
-    Args:
-        proxy: `haproxy` or `python`.
-        arguments: Arguments of the application.
-        sleeping: Whether the device workers sleep.
-    """
+    """The cluster, in a process of its own."""
 
     def __init__(self, proxy: str, arguments: dict[str, Any], sleeping: bool) -> None:
         command = [sys.executable, "-m", "benchmarks.ray_nodes"]
@@ -102,7 +96,6 @@ class Nodes:
         return self._answer()
 
     def until(self, replicas: int) -> Figures:
-        """Waits until exactly this number of replicas run, and no replica is in another state."""
         while (status := self.ask("status"))["replicas"] != {"RUNNING": replicas}:
             time.sleep(0.2)
         return status
@@ -215,7 +208,6 @@ def scale(proxy: str, args: argparse.Namespace) -> Figures:
 
 
 def print_trace(rows: Sequence[Figures]) -> None:
-    """Prints the trace as a table."""
     print("  ".join(rows[0]))
     for row in rows:
         print("  ".join(str(value).rjust(len(name)) for name, value in row.items()))
@@ -321,7 +313,6 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Runs the parts, and prints and saves their figures."""
     args, found = options(), dict[str, Figures]()
     for part in args.parts:
         if part == "cost":

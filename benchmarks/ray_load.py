@@ -21,22 +21,16 @@ Figures = dict[str, Any]
 
 @dataclass
 class Replies:
-    """The ends of all requests of a load.
+    """The ends of all requests of a load."""
 
-    Attributes:
-        ends: Time and status of each request; numbers from 600 are failures without a status.
-        figures: Figures of the load generator.
-    """
-
+    # time and status of each request; numbers from 600 are failures without a status
     ends: list[tuple[float, int]]
-    figures: Figures
+    figures: Figures  # figures of the load generator
 
     def rate(self, begin: float, end: float) -> float:
-        """Returns the replies with status 200 per second between two times."""
         return sum(begin <= at < end for at, status in self.ends if status == 200) / (end - begin)
 
     def failures(self) -> dict[str, int]:
-        """Counts the requests without status 200 by their status."""
         return dict(Counter(str(status) for _, status in self.ends if status != 200))
 
     def full_from(self, begin: float, rate: float) -> float | None:
@@ -47,7 +41,6 @@ class Replies:
         return next((t for t in times if self._window(t) >= FULL_SHARE * rate), None)
 
     def lowest(self, begin: float, end: float) -> float:
-        """Returns the lowest rate of all windows that begin between two times."""
         steps = int((min(end, self.ends[-1][0] - WINDOW_SECONDS) - begin) / 0.1)
         return min(self._window(begin + 0.1 * step) for step in range(max(1, steps)))
 

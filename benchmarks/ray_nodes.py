@@ -74,9 +74,6 @@ class Nodes:
     """The cluster with the application.
 
     The head node has the controller and the only proxy. `kill` ends the other node.
-
-    Args:
-        args: Options of the command line.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -139,7 +136,6 @@ class Nodes:
         return [*found.values()]
 
     def stop(self) -> None:
-        """Stops the application and the cluster."""
         serve.shutdown()
         ray.shutdown()
         self.cluster.shutdown()
@@ -170,7 +166,6 @@ def device_workers() -> list[int]:
 
 
 def main() -> None:
-    """Runs the cluster until the standard input ends."""
     args = options()
     os.environ["RAY_CLUSTER_RUN"] = str(os.getpid())
     nodes = Nodes(args)

@@ -13,38 +13,27 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sample:
-    """Figures of one contestant's turn in one round.
+    """Figures of one contestant's turn in one round."""
 
-    Attributes:
-        contestant: Name of the engine or server.
-        case: Name of the condition, such as `64 clients`.
-        round: Number of the round, counted from 1; 0 for figures that are not measured in rounds.
-        figures: Maps the name of each figure to its value. A name includes the unit, such as
-            `p50_ms`.
-    """
-
-    contestant: str
-    case: str
-    round: int
+    contestant: str  # name of the engine or server
+    case: str  # name of the condition, such as `64 clients`
+    round: int  # number of the round, counted from 1; 0 for figures that are not measured in rounds
+    # maps the name of each figure to its value. A name includes the unit, such as `p50_ms`.
     figures: dict[str, float]
 
 
 @dataclass
 class Result:
-    """Results of one section of the benchmarks, such as `http`.
+    """Results of one section of the benchmarks, such as `http`."""
 
-    Attributes:
-        section: Name of the section.
-        samples: Samples, one for each contestant, case and round.
-        facts: Conditions of the run, such as versions and options.
-        scores: Maps each contestant to the BLEU or Spearman's correlation of its output.
-        notes: Notes on the parts that were left out, with the reasons.
-    """
-
-    section: str
+    section: str  # name of the section
+    # samples, one for each contestant, case and round
     samples: list[Sample] = field(default_factory=list)
+    # conditions of the run, such as versions and options
     facts: dict[str, Any] = field(default_factory=dict)
+    # maps each contestant to the BLEU or Spearman's correlation of its output
     scores: dict[str, float] = field(default_factory=dict)
+    # notes on the parts that were left out, with the reasons
     notes: list[str] = field(default_factory=list)
 
 
@@ -58,7 +47,6 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":
-        """Computes the spread of at least one value."""
         ordered = sorted(values)
         return cls(statistics.median(ordered), ordered[0], ordered[-1])
 
@@ -92,7 +80,6 @@ def ratio(result: Result, contestant: str, case: str, figure: str, against: str)
 
 
 def cases(result: Result) -> list[tuple[str, str]]:
-    """Lists every (case, contestant), grouped by case, in the order of their first turns."""
     found = dict.fromkeys((sample.case, sample.contestant) for sample in result.samples)
     order = list(dict.fromkeys(case for case, _ in found))
     return sorted(found, key=lambda pair: order.index(pair[0]))
@@ -108,24 +95,18 @@ def number(value: float | None) -> str:
 
 
 def ranged(value: Spread | None) -> str:
-    """Formats a spread as `447 (435–457)`: the median, then the range."""
     if value is None:
         return "–"
     return f"{number(value.median)} ({number(value.low)}–{number(value.high)})"
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Formats a Markdown table. The first column is left-aligned, the others right-aligned."""
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def replace_marked(text: str, name: str, block: str) -> str:
-    """Replaces the text between the two markers for `name` by a block.
-
-    Raises:
-        ValueError: A marker is missing or occurs twice, or the end marker comes first.
-    """
+    """Replaces the text between the two markers for `name` by a block."""
     start, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     before, found, rest = text.partition(start)
     _, closed, after = rest.partition(end)
@@ -152,7 +133,6 @@ def machine() -> dict[str, str]:
 
 
 def _fields(path: Path) -> dict[str, str]:
-    """Returns the first value of each name in a file of `name: value` lines."""
     found: dict[str, str] = {}
     for line in path.read_text("utf-8", errors="replace").splitlines():
         name, _, value = line.partition(":")
@@ -161,7 +141,6 @@ def _fields(path: Path) -> dict[str, str]:
 
 
 def conditions(facts: Mapping[str, Any]) -> str:
-    """Formats the conditions of a run as one line."""
     return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
 
 
@@ -174,14 +153,12 @@ def save(result: Result, folder: Path) -> Path:
 
 
 def load(path: Path) -> Result:
-    """Reads a result that `save` wrote."""
     fields = json.loads(path.read_text("utf-8"))
     fields["samples"] = [Sample(**sample) for sample in fields["samples"]]
     return Result(**fields)
 
 
 def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
-    """Computes corpus BLEU (13a) with sacreBLEU."""
     from sacrebleu import BLEU
 
     return float(BLEU(tokenize="13a").corpus_score(outputs, [references]).score)

@@ -33,17 +33,11 @@ RESULTS = WORK / "results"
 
 @dataclass(frozen=True)
 class Section:
-    """Functions that measure a section and make its table.
+    """Functions that measure a section and make its table."""
 
-    Attributes:
-        measure: Function that measures the section.
-        table: Function that formats its result.
-        has_picture: Whether `benchmarks.plots` can plot the result.
-    """
-
-    measure: Callable[[Options], Result]
-    table: Callable[[Result, Options], str]
-    has_picture: bool = False
+    measure: Callable[[Options], Result]  # function that measures the section
+    table: Callable[[Result, Options], str]  # function that formats its result
+    has_picture: bool = False  # whether `benchmarks.plots` can plot the result
 
 
 SECTIONS = {
@@ -60,7 +54,6 @@ SECTIONS = {
 
 
 def main() -> None:
-    """Runs the sections, prints their tables, and writes them to the file of `--write`."""
     options = command_line.parse()
     if options.write:
         check_markers(options.write, options.only)
@@ -93,7 +86,6 @@ def finish(name: str, result: Result, options: Options) -> None:
 
 
 def show(result: Result, table: str) -> str:
-    """Joins a table, the conditions of the run, and the notes into one text."""
     notes = "".join(f"\n\nNote: {note}." for note in result.notes)
     return f"{table}\n\n{report.conditions(result.facts)}.{notes}"
 
@@ -115,12 +107,7 @@ def draw(name: str, folder: Path) -> bool:
 
 
 def check_markers(path: Path, names: tuple[str, ...]) -> None:
-    """Checks, before anything is measured, that the tables can be written.
-
-    Raises:
-        SystemExit: The file cannot be read, or `report.replace_marked` cannot find the place of a
-            section's table.
-    """
+    """Checks, before anything is measured, that the tables can be written."""
     try:
         text = path.read_text("utf-8")
         for name in names:

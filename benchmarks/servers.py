@@ -32,11 +32,7 @@ POLL_SECONDS = 0.02
 
 
 class Server:
-    """A running server on a free port of the loopback, with its models loaded.
-
-    Raises:
-        MissingError: The server ended, or was not ready in time.
-    """
+    """A running server on a free port of the loopback, with its models loaded."""
 
     def __init__(self, contestant: Contestant) -> None:
         self.contestant = contestant
@@ -63,16 +59,13 @@ class Server:
 
     @property
     def name(self) -> str:
-        """Name of the contestant."""
         return self.contestant.name
 
     @property
     def pid(self) -> int:
-        """Id of the root of the server's process tree."""
         return self.process.pid
 
     def memory(self) -> tree.Memory:
-        """Measures the memory of the server's process tree."""
         return tree.memory(self.pid)
 
     def stop(self) -> None:
@@ -104,12 +97,7 @@ class Server:
 
 
 def regard(options: Options, environment: Mapping[str, str] | None = None) -> Contestant:
-    """Describes `regard serve` with default settings, except for those of the options.
-
-    Args:
-        options: Options of the benchmark, with the models and the precision.
-        environment: Settings to add or replace, as environment variables.
-    """
+    """Describes `regard serve` with default settings, except for those of the options."""
     command = [sys.executable, "-m", "service", "serve", "--port", "{port}"]
     settings = {"REGARD_MODELS": options.models}
     if options.dtype != "auto":

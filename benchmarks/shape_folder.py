@@ -21,13 +21,6 @@ def write(folder: Path, shape: Shape) -> Path:
     """Writes a Marian model whose translations have as many tokens as their sources.
 
     Each word of `benchmarks.peers.words` is a token.
-
-    Args:
-        folder: Folder of the models. A complete model in it is kept.
-        shape: Shape of a model with post-norm.
-
-    Returns:
-        The folder of the model.
     """
     path = folder / PAIR
     if (path / "config.yml").exists():
@@ -54,7 +47,6 @@ def _write_weights(path: Path, shape: Shape) -> None:
 
 
 def _in_order(tensor: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns a matrix as Marian stores it, (in, out); embeddings and vectors stay as they are."""
     return np.ascontiguousarray(values.T) if "_W" in tensor else values
 
 

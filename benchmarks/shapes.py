@@ -21,19 +21,14 @@ BATCH_SIZES = (16, 32)
 
 @dataclass(frozen=True)
 class Case:
-    """A shape, and the number of sentences of a run.
-
-    Attributes:
-        is_alone: Whether each sentence is translated alone, on one core.
-    """
+    """A shape, and the number of sentences of a run."""
 
     shape: str
     sentences: int
-    is_alone: bool = False
+    is_alone: bool = False  # whether each sentence is translated alone, on one core
 
     @property
     def name(self) -> str:
-        """Name of the case in tables."""
         return f"{self.shape}, {'alone' if self.is_alone else 'all at once'}"
 
 

@@ -78,11 +78,7 @@ def contestants(options: Options, result: Result) -> list[Contestant]:
 
 
 def _check_lengths(server: Server, bodies: list[str]) -> None:
-    """Translates some sentences, which also warms the server up.
-
-    Raises:
-        MissingError: A translation does not have as many tokens as its source.
-    """
+    """Translates some sentences, which also warms the server up."""
     done = load.run(server.port, bodies, Shape(8, requests=len(bodies)), server.pid, True)
     lengths = {len(text.split()) for text in load.translations(done)}
     if lengths != {SHAPE.tokens}:

@@ -63,46 +63,30 @@ GAUGES = ("regard_inflight_requests", "regard_queue_depth", "regard_queue_tokens
 
 @dataclass
 class Tally:
-    """Counts of the clients.
+    """Counts of the clients."""
 
-    Attributes:
-        sent: Number of requests.
-        statuses: Number of replies by status.
-        hung_up: Number of requests whose client hung up.
-        cut: Number of requests whose connection closed after a fault of an HTTP process.
-        lost: Number of requests whose connection closed at another time, by kind of error.
-        longest_seconds: Longest time until a reply.
-        exposed_until: Value of time.monotonic until which connections may close.
-    """
-
-    sent: int = 0
-    statuses: Counter[int] = field(default_factory=Counter)
-    hung_up: int = 0
-    cut: int = 0
+    sent: int = 0  # number of requests
+    statuses: Counter[int] = field(default_factory=Counter)  # number of replies by status
+    hung_up: int = 0  # number of requests whose client hung up
+    cut: int = 0  # number of requests whose connection closed after a fault of an HTTP process
+    # number of requests whose connection closed at another time, by kind of error
     lost: Counter[str] = field(default_factory=Counter)
-    longest_seconds: float = 0.0
-    exposed_until: float = 0.0
+    longest_seconds: float = 0.0  # longest time until a reply
+    exposed_until: float = 0.0  # value of time.monotonic until which connections may close
 
     def count(self, status: int, seconds: float) -> None:
-        """Counts a reply and its time."""
         self.statuses[status] += 1
         self.longest_seconds = max(self.longest_seconds, seconds)
 
 
 class Requests:
-    """Makes random requests of all kinds.
-
-    Args:
-        lines: Sentences in English.
-        generator: Source of random numbers.
-    """
+    """Makes random requests of all kinds."""
 
     def __init__(self, lines: Sequence[str], generator: random.Random) -> None:
         self.lines = lines
         self.generator = generator
 
     def __call__(self, address: Address) -> bytes:
-        """Returns a request: most are single sentences."""
         make = self.generator.choices(
             [self.sentence, self.batch, self.embedding, self.attention, self.detection, self.bad],
             [60, 8, 12, 4, 12, 4],
@@ -111,28 +95,22 @@ class Requests:
         return address.request("POST", path, json.dumps(body).encode(), TIMEOUT_MS)
 
     def sentence(self) -> tuple[str, object]:
-        """Returns a sentence to translate."""
         return "/translate", {"q": self._line(), "source": "en", "target": "pt"}
 
     def batch(self) -> tuple[str, object]:
-        """Returns a list of sentences to translate."""
         texts = [self._line() for _ in range(self.generator.choice((4, 16, 64)))]
         return "/translate", {"q": texts, "source": "auto", "target": "pt"}
 
     def embedding(self) -> tuple[str, object]:
-        """Returns texts to embed."""
         return "/embed", {"inputs": [self._line() for _ in range(8)]}
 
     def attention(self) -> tuple[str, object]:
-        """Returns a sentence whose attention is computed."""
         return "/attention", {"q": self._line(), "source": "en", "target": "pt"}
 
     def detection(self) -> tuple[str, object]:
-        """Returns a text whose language is detected."""
         return "/detect", {"q": self._line()}
 
     def bad(self) -> tuple[str, object]:
-        """Returns a request that is refused."""
         return "/translate", {"q": 7, "source": "en", "target": "tlh"}
 
     def _line(self) -> str:
@@ -140,13 +118,7 @@ class Requests:
 
 
 class Client:
-    """Sends one request after the other, on one connection where possible.
-
-    Args:
-        address: Address of the server.
-        requests: Makes the requests.
-        tally: Receives the counts.
-    """
+    """Sends one request after the other, on one connection where possible."""
 
     def __init__(self, address: Address, requests: Requests, tally: Tally) -> None:
         self.address, self.requests, self.tally = address, requests, tally
@@ -173,7 +145,6 @@ class Client:
             await self._send(connection, patience)
 
     def close(self) -> None:
-        """Closes the connection."""
         if self.connection is not None:
             self.connection.close()
 
@@ -206,14 +177,7 @@ class Client:
 
 
 class Faults:
-    """Causes faults in a server.
-
-    Args:
-        server: The server.
-        address: Its address.
-        requests: Makes the requests of a burst.
-        tally: Receives the counts of bursts, and the time until which connections may close.
-    """
+    """Causes faults in a server."""
 
     def __init__(self, server: Server, address: Address, requests: Requests, tally: Tally) -> None:
         self.server, self.address = server, address
@@ -239,28 +203,22 @@ class Faults:
             await fault()
 
     async def kill_worker(self) -> None:
-        """Kills a device worker."""
         self._signal(WORKER, signal.SIGKILL)
 
     async def stop_worker(self) -> None:
-        """Stops a device worker; the server notices that it is silent."""
         self._signal(WORKER, signal.SIGSTOP)
 
     async def kill_http_worker(self) -> None:
-        """Kills an HTTP process."""
         self._signal(HTTP_WORKER, signal.SIGKILL)
 
     async def stop_http_worker(self) -> None:
-        """Stops an HTTP process; the server notices that it is silent."""
         self._signal(HTTP_WORKER, signal.SIGSTOP)
 
     async def half_bodies(self) -> None:
-        """Sends the first half of a large request on 20 connections, and closes them."""
         request = self.address.request("POST", "/translate", b"x" * 1_000_000)
         await asyncio.gather(*(self._abandon(request[: len(request) // 2]) for _ in range(20)))
 
     async def endless_header(self) -> None:
-        """Sends 200 KB of headers that do not end."""
         await self._abandon(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x-name: value\r\n" * 14_000)
 
     async def burst(self) -> None:
@@ -340,7 +298,6 @@ async def soak(
 
 
 def main() -> None:
-    """Runs the soak, prints its counts, and exits with 1 if a condition does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=Path, required=True, help="file of English sentences")
     parser.add_argument("--minutes", type=float, default=30.0, help="length of the run")

@@ -21,11 +21,7 @@ FIGURES = {
 
 
 def measure(options: Options) -> Result:
-    """Starts the server and puts a load on it, once in each round.
-
-    Raises:
-        MissingError: The server does not start, or the load generator cannot be compiled.
-    """
+    """Starts the server and puts a load on it, once in each round."""
     load.compile_program()
     result = Result("start", facts={"clients of the load": CLIENTS})
     bodies = load.translate_bodies(read_lines(str(options.source)), options.pair)

@@ -10,28 +10,19 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Stat:
-    """Fields of /proc/PID/stat.
+    """Fields of /proc/PID/stat."""
 
-    Attributes:
-        parent: Id of the parent process.
-        ticks: CPU time in clock ticks. It includes the ended children for which the process waited.
-    """
-
-    parent: int
+    parent: int  # id of the parent process
+    # CPU time in clock ticks. It includes the ended children for which the process waited.
     ticks: int
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a process tree, in MiB.
+    """Memory of a process tree, in MiB."""
 
-    Attributes:
-        rss: Resident memory. A shared page counts in full for each process that shares it.
-        pss: Proportional memory. A page that n processes share counts 1/n for each of them.
-    """
-
-    rss: float
-    pss: float
+    rss: float  # resident memory. A shared page counts in full for each process that shares it.
+    pss: float  # proportional memory. A page that n processes share counts 1/n for each of them.
 
 
 def parse_stat(text: str) -> Stat:
@@ -73,19 +64,16 @@ def members(root: int) -> dict[int, Stat]:
 
 
 def cpu_seconds(root: int) -> float:
-    """Returns the CPU seconds of the tree of `root` since its start, with ended children."""
     return sum(stat.ticks for stat in members(root).values()) / TICKS
 
 
 def memory(root: int) -> Memory:
-    """Measures the current memory of the process `root` and its descendants."""
     texts = [_read(PROC / str(pid) / "smaps_rollup") for pid in members(root)]
     sizes = [parse_rollup(text) for text in texts if text]
     return Memory(sum(rss for rss, _ in sizes) / 1024, sum(pss for _, pss in sizes) / 1024)
 
 
 def resident_mib(pid: int) -> float:
-    """Returns the resident memory of one process, in MiB."""
     pages = int((PROC / str(pid) / "statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 

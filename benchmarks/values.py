@@ -152,7 +152,6 @@ def _translate(
 
 
 def main() -> None:
-    """Measures a running server and prints a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.values")
     add = parser.add_argument
     add("--url", default="http://127.0.0.1:8000", help="address of the server")

@@ -29,39 +29,27 @@ WARMUP_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Asked:
-    """Counts of the replies to the attention client.
-
-    Attributes:
-        replies: Number of replies.
-        errors: Number of replies with a status other than 200.
-        bytes: Total size of the bodies in bytes.
-    """
+    """Counts of the replies to the attention client."""
 
     replies: int
-    errors: int
-    bytes: int
+    errors: int  # number of replies with a status other than 200
+    bytes: int  # total size of the bodies in bytes
 
 
 @dataclass(frozen=True)
 class AttentionReport:
-    """Results of one run. Windows without and with attention requests alternate.
+    """Results of one run. Windows without and with attention requests alternate."""
 
-    Attributes:
-        tokens: Numbers of source tokens and of target tokens of the attention request.
-        values: Number of attention values in one reply. With knock-outs, which switch off source
-            words, it is the number of knock-outs times the number of target tokens.
-        alone: Report of each window without attention requests.
-        beside: Report of each window with attention requests.
-        asked: Counts of the attention client in each window with attention requests.
-        p99_ratio: Median p99 latency in windows with attention requests, divided by the median p99
-            latency in the other windows.
-    """
-
+    # numbers of source tokens and of target tokens of the attention request
     tokens: tuple[int, int]
+    # number of attention values in one reply. With knock-outs, which switch off source words, it is
+    # the number of knock-outs times the number of target tokens.
     values: int
-    alone: list[LoadReport]
-    beside: list[LoadReport]
-    asked: list[Asked]
+    alone: list[LoadReport]  # report of each window without attention requests
+    beside: list[LoadReport]  # report of each window with attention requests
+    asked: list[Asked]  # counts of the attention client in each window with attention requests
+    # median p99 latency in windows with attention requests, divided by the median p99 latency in
+    # the other windows
     p99_ratio: float
 
 
@@ -79,21 +67,6 @@ def run_attention(
 
     In a window with attention requests, the attention client repeats one request. The request comes
     from `long_question` or, with knock-outs, from `knockout_question`.
-
-    Args:
-        url: Address of the server.
-        pair: Source and target language, such as `en-pt`.
-        sentences: Sentences that are translated.
-        num_clients: Number of clients that translate.
-        num_tokens: Minimum number of source tokens in the text of the attention request.
-        rounds: Number of windows of each kind: without and with attention requests.
-        seconds: Measured seconds of a window.
-        num_knockouts: Number of knock-outs in each request of the attention client. If it is 0, the
-            client requests attention values instead.
-
-    Raises:
-        BenchError: The server refuses a request, or no translation finishes in a window.
-        OSError: The server cannot be reached for the first attention requests.
     """
     body, usage = long_question(url, pair, sentences, num_tokens)
     path = ATTENTION
@@ -112,11 +85,7 @@ def run_attention(
 
 
 def median_p99(reports: Sequence[LoadReport]) -> float:
-    """Returns the median of the p99 latencies of the windows, in milliseconds.
-
-    Raises:
-        BenchError: No translation finished in a window.
-    """
+    """Returns the median of the p99 latencies of the windows, in milliseconds."""
     values = [report.p99_ms for report in reports]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
@@ -136,16 +105,6 @@ def long_question(
     """Returns an attention request for a text, and the counts in the `usage` of its reply.
 
     The request asks for encoder self-attention and cross-attention, in all layers and heads.
-
-    Args:
-        url: Address of the server.
-        pair: Source and target language, such as `en-pt`.
-        sentences: Sentences from which the text is made.
-        num_tokens: Smallest number of source tokens of the text.
-
-    Raises:
-        BenchError: The server refuses the request, or the sentences have too few tokens.
-        OSError: The server cannot be reached.
     """
     source, target = split_pair(pair)
     words = iter(" ".join(sentences).split())
@@ -172,10 +131,6 @@ def knockout_question(body: bytes, number: int) -> bytes:
     """Returns a knock-out request for the text of an attention request.
 
     Each knock-out switches off one source word.
-
-    Args:
-        body: Result of `long_question`.
-        number: Number of knock-outs, at most the number of source words.
     """
     fields = orjson.loads(body)
     asked = {name: fields[name] for name in ("text", "source", "target")}
@@ -183,11 +138,7 @@ def knockout_question(body: bytes, number: int) -> bytes:
 
 
 def post(url: str, body: bytes, path: str = ATTENTION) -> tuple[int, bytes]:
-    """Sends a request for attention and returns the status and body of the reply.
-
-    Raises:
-        OSError: The server cannot be reached, or does not reply within TIMEOUT_SECONDS.
-    """
+    """Sends a request for attention and returns the status and body of the reply."""
     address = Address.parse(url)
     headers = {"Content-Type": "application/json"}
     connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_SECONDS)
@@ -204,9 +155,6 @@ def attention_client(url: str, body: bytes, path: str = ATTENTION) -> Iterator[l
     """Runs an attention client in its own process.
 
     The context yields an empty list. When the context ends, the list receives the client's counts.
-
-    Raises:
-        BenchError: The process of the client died.
     """
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(

@@ -37,11 +37,7 @@ class BenchError(Exception):
 
 
 class RequestError(BenchError):
-    """One request got no reply.
-
-    Attributes:
-        kind: `connect`, `timeout`, `closed` or `protocol`; errors are counted by kind.
-    """
+    """One request got no reply."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
@@ -57,11 +53,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Parses `http://HOST[:PORT][/PREFIX]`, and ignores a user, a query and a fragment.
-
-        Raises:
-            BenchError: The URL is malformed, has no host, or has another scheme than http.
-        """
+        """Parses `http://HOST[:PORT][/PREFIX]`, and ignores a user, a query and a fragment."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port or 80
@@ -89,32 +81,20 @@ class Address(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One complete reply.
+    """One complete reply."""
 
-    Attributes:
-        status: HTTP status.
-        body: The whole body.
-        is_last: Whether the server closes the connection after the reply.
-        has_retry_after: Whether the reply has the header Retry-After.
-    """
-
-    status: int
-    body: bytes
-    is_last: bool
-    has_retry_after: bool = False
+    status: int  # HTTP status
+    body: bytes  # the whole body
+    is_last: bool  # whether the server closes the connection after the reply
+    has_retry_after: bool = False  # whether the reply has the header Retry-After
 
     @property
     def excerpt(self) -> str:
-        """Returns the first SHOWN_BYTES bytes of the body as text, for an error message."""
         return self.body[:SHOWN_BYTES].decode("utf-8", errors="replace")
 
 
 class ReplyParser:
-    """Splits the received bytes of a connection into replies.
-
-    Attributes:
-        received: Received bytes that the parser has not processed yet.
-    """
+    """Splits the received bytes of a connection into replies."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -122,12 +102,7 @@ class ReplyParser:
         self._chunks: bytearray | None = None
 
     def next_reply(self) -> Reply | None:
-        """Takes the next reply from the received bytes; returns None while a part is missing.
-
-        Raises:
-            RequestError: The bytes are not an HTTP/1 reply, or the reply has neither a
-                Content-Length nor chunks. The kind is `protocol`.
-        """
+        """Takes the next reply from the received bytes; returns None while a part is missing."""
         if not self._head and not self._take_head():
             return None
         body = self._take_body() if self._chunks is None else self._take_chunks(self._chunks)
@@ -185,11 +160,7 @@ class ReplyParser:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection. After a failure it is closed and cannot be used again.
-
-    Args:
-        timeout_seconds: Longest time from a request to the end of its reply.
-    """
+    """One keep-alive connection. After a failure it is closed and cannot be used again."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
@@ -200,11 +171,7 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, address: Address, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> Self:
-        """Connects to the server.
-
-        Raises:
-            RequestError: The connection failed; the kind is `connect`.
-        """
+        """Connects to the server."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -218,15 +185,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Returns whether the connection is closed. A closed connection cannot send a request."""
         return self._is_ended or self._transport.is_closing()
 
     async def send(self, request: bytes) -> Reply:
-        """Sends one request and returns its reply.
-
-        Raises:
-            RequestError: No reply came; the kind is `timeout`, `closed` or `protocol`.
-        """
+        """Sends one request and returns its reply."""
         waiting: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting = waiting
         self._timer = self._loop.call_later(self._timeout_seconds, self._time_out)
@@ -241,11 +203,9 @@ class Connection(asyncio.Protocol):
             raise
 
     def close(self) -> None:
-        """Closes the connection."""
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the transport; asyncio calls this method."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -266,11 +226,9 @@ class Connection(asyncio.Protocol):
             waiting.set_result(reply)
 
     def eof_received(self) -> None:
-        """Fails the request in progress; asyncio calls this method."""
         self.connection_lost(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fails the request in progress; asyncio calls this method."""
         self._is_ended = True
         detail = f"the connection ended before the reply ({error}); is the server running?"
         self._fail(RequestError("closed", detail))
@@ -298,10 +256,5 @@ class Connection(asyncio.Protocol):
 async def send_once(
     address: Address, request: bytes, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
 ) -> Reply:
-    """Sends one request on a new connection and returns its reply.
-
-    Raises:
-        RequestError: No reply came; every `kind` of RequestError is possible.
-    """
     with closing(await Connection.open(address, timeout_seconds)) as connection:
         return await connection.send(request)

@@ -27,33 +27,22 @@ TRANSLATED = b'"translatedText"'
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Figures of one run; a figure without measurements is None.
-
-    Attributes:
-        clients: Number of clients.
-        seconds: Length of the measured window.
-        sentences: Number of sentences that finished inside the window.
-        sentences_per_second: `sentences` divided by `seconds`.
-        p50_ms: Median latency in milliseconds.
-        p95_ms: 95th percentile of the latency in milliseconds.
-        p99_ms: 99th percentile of the latency in milliseconds.
-        errors: Maps the name of each error to its count. The name is, for example, a status with an
-            error type, or the kind of a RequestError.
-        mean_rows: Mean number of rows in use in a decode step.
-        padding_share: Share of padding among all positions that the models computed, 0 to 1.
-        ratio: Sentences per second, divided by the sentences per second of the first run.
-    """
+    """Figures of one run; a figure without measurements is None."""
 
     clients: int
-    seconds: float
-    sentences: int
-    sentences_per_second: float
-    p50_ms: float | None
-    p95_ms: float | None
-    p99_ms: float | None
+    seconds: float  # length of the measured window
+    sentences: int  # number of sentences that finished inside the window
+    sentences_per_second: float  # `sentences` divided by `seconds`
+    p50_ms: float | None  # median latency in milliseconds
+    p95_ms: float | None  # 95th percentile of the latency in milliseconds
+    p99_ms: float | None  # 99th percentile of the latency in milliseconds
+    # maps the name of each error to its count. The name is, for example, a status with an error
+    # type, or the kind of a RequestError.
     errors: dict[str, int]
-    mean_rows: float | None
+    mean_rows: float | None  # mean number of rows in use in a decode step
+    # share of padding among all positions that the models computed, 0 to 1
     padding_share: float | None
+    # sentences per second, divided by the sentences per second of the first run
     ratio: float | None = None
 
 
@@ -82,12 +71,6 @@ class Window:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:
-    """Returns a percentile by the nearest-rank method; None if there are no values.
-
-    Args:
-        ordered: Values in ascending order.
-        percent: The percentile, from 0 to 100.
-    """
     if not ordered:
         return None
     return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
@@ -112,14 +95,12 @@ def increase(before: str, after: str, name: str, **labels: str) -> float:
 
 
 def mean_decode_rows(before: str, after: str) -> float | None:
-    """Returns the mean number of rows in the decode steps between two readings of /metrics."""
     rows = increase(before, after, "regard_batch_rows_sum", phase="decode")
     steps = increase(before, after, "regard_batch_rows_count", phase="decode")
     return rows / steps if steps > 0 else None
 
 
 def padding_share(before: str, after: str) -> float | None:
-    """Returns the share of padding in the positions computed between two readings of /metrics."""
     computed = increase(before, after, "regard_tokens_total")  # source, target and padding
     padding = increase(before, after, "regard_tokens_total", kind="padding")
     return padding / computed if computed > 0 else None
@@ -135,11 +116,7 @@ def with_ratios(reports: Sequence[LoadReport]) -> list[LoadReport]:
 
 
 def parse_clients(text: str) -> list[int]:
-    """Parses numbers of clients, such as `64` or `1,64`.
-
-    Raises:
-        BenchError: A part is not a whole number above 0.
-    """
+    """Parses numbers of clients, such as `64` or `1,64`."""
     counts = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
     if min(counts) < 1:
         raise BenchError(f"clients {text!r} must be whole numbers above 0; give 64, or 1,64")
@@ -164,11 +141,7 @@ async def run_load(
     warmup_seconds: float,
     duration_seconds: float,
 ) -> LoadReport:
-    """Runs `num_clients` closed loops over the sentences, with one sentence per request.
-
-    Raises:
-        BenchError: The first request failed; it is sent alone before the clients start.
-    """
+    """Runs `num_clients` closed loops over the sentences, with one sentence per request."""
     address = Address.parse(url)
     # Requests are encoded once, before the measured time.
     encoded = [translate_request(address, pair, text, True) for text in sentences if text.strip()]
@@ -187,14 +160,7 @@ async def run_load(
 
 
 def summarise(num_clients: int, window: Window, before: str, after: str) -> LoadReport:
-    """Computes the figures of a run.
-
-    Args:
-        num_clients: Number of clients.
-        window: Latencies and errors of the run.
-        before: Text of /metrics at the start of the window.
-        after: Text of /metrics at the end of the window.
-    """
+    """Computes the figures of a run."""
     ordered = sorted(1000 * seconds for seconds in window.latencies)
     seconds = window.end - window.start
     has_metrics = bool(before and after)
@@ -219,13 +185,6 @@ async def send_until_end(
 
     The client pauses after an error. Without the pause, refused requests would follow each other
     much faster than successful requests.
-
-    Args:
-        address: Address of the server.
-        requests: Encoded requests; several clients may share the iterator. After each reply, this
-            client sends the next request of the iterator.
-        window: Window that counts the requests; no request starts after its end.
-        sign: Text that every good reply contains.
     """
     connection: Connection | None = None
     while (began := perf_counter()) < window.end:

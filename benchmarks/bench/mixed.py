@@ -33,100 +33,66 @@ class KindFigures:
     """Figures of one kind of clients.
 
     The figures cover either all windows with long embeddings or all windows without them.
-
-    Attributes:
-        clients: Number of clients.
-        requests: Number of requests that succeeded in the measured seconds of the windows.
-        per_second: Number of these requests per measured second.
-        p50_ms: Median latency in milliseconds; None if no request succeeded.
-        p99_ms: 99th percentile of the latency in milliseconds; None if no request succeeded.
     """
 
     clients: int
-    requests: int
-    per_second: float
-    p50_ms: float | None
+    requests: int  # number of requests that succeeded in the measured seconds of the windows
+    per_second: float  # number of these requests per measured second
+    p50_ms: float | None  # median latency in milliseconds; None if no request succeeded
+    # 99th percentile of the latency in milliseconds; None if no request succeeded
     p99_ms: float | None
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Figures of the part of a run since the previous progress line.
+    """Figures of the part of a run since the previous progress line."""
 
-    Attributes:
-        seconds: Time since the start of the run.
-        requests: Number of requests of all kinds that succeeded in the measured seconds.
-        alone_p99_ms: P99 of short embeddings in windows without long embeddings.
-        beside_p99_ms: P99 of short embeddings in windows with long embeddings.
-        errors: Number of errors of all kinds of clients.
-        memory_mib: Memory of workers and main process in MiB, at the end of this part.
-    """
-
-    seconds: float
-    requests: int
-    alone_p99_ms: float | None
-    beside_p99_ms: float | None
-    errors: int
-    memory_mib: float
+    seconds: float  # time since the start of the run
+    requests: int  # number of requests of all kinds that succeeded in the measured seconds
+    alone_p99_ms: float | None  # p99 of short embeddings in windows without long embeddings
+    beside_p99_ms: float | None  # p99 of short embeddings in windows with long embeddings
+    errors: int  # number of errors of all kinds of clients
+    memory_mib: float  # memory of workers and main process in MiB, at the end of this part
 
 
 @dataclass(frozen=True)
 class MixedReport:
-    """Figures of one run.
+    """Figures of one run."""
 
-    Attributes:
-        pair: Language pair of translations and attention requests.
-        seconds: Time from the start of the first window to the end of the last.
-        rounds: Number of pairs of windows: one without long embeddings, then one with them.
-        short_tokens: Numbers of tokens of the shortest and the longest of the short texts.
-        long_tokens: Numbers of tokens of the shortest and the longest of the long texts, before
-            truncation.
-        alone: Maps each kind of client to its figures in windows without long embeddings.
-        beside: Maps each kind of client to its figures in windows with long embeddings.
-        p99_ratio: P99 of short embeddings in windows with long embeddings, divided by their p99 in
-            the other windows.
-        errors: For each kind of client that had errors, maps the name of an error to its count.
-        memory_mib: Memory of workers and main process in MiB, after the first round and at the
-            end; 0 if the metrics do not report the memory.
-    """
-
-    pair: str
-    seconds: float
-    rounds: int
+    pair: str  # language pair of translations and attention requests
+    seconds: float  # time from the start of the first window to the end of the last
+    rounds: int  # number of pairs of windows: one without long embeddings, then one with them
+    # numbers of tokens of the shortest and the longest of the short texts
     short_tokens: tuple[int, int] | None
+    # numbers of tokens of the shortest and the longest of the long texts, before truncation
     long_tokens: tuple[int, int] | None
+    # maps each kind of client to its figures in windows without long embeddings
     alone: dict[str, KindFigures]
+    # maps each kind of client to its figures in windows with long embeddings
     beside: dict[str, KindFigures]
+    # p99 of short embeddings in windows with long embeddings, divided by their p99 in the other
+    # windows
     p99_ratio: float
+    # for each kind of client that had errors, maps the name of an error to its count
     errors: dict[str, dict[str, int]]
+    # memory of workers and main process in MiB, after the first round and at the end; 0 if the
+    # metrics do not report the memory
     memory_mib: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Round:
-    """A window without long embeddings, then a window with them.
+    """A window without long embeddings, then a window with them."""
 
-    Attributes:
-        alone: Latencies and errors in the window without long embeddings, by kind of client.
-        beside: Latencies and errors in the window with long embeddings, by kind of client.
-        memory_mib: Memory of workers and main process after both windows, in MiB.
-    """
-
+    # latencies and errors in the window without long embeddings, by kind of client
     alone: Mapping[str, Window]
+    # latencies and errors in the window with long embeddings, by kind of client
     beside: Mapping[str, Window]
-    memory_mib: float
+    memory_mib: float  # memory of workers and main process after both windows, in MiB
 
 
 def num_rounds(seconds: float, wanted: int | None) -> int:
-    """Returns the number of rounds; by default windows last about WINDOW_SECONDS.
-
-    Args:
-        seconds: Length of the run.
-        wanted: Requested number of rounds, or None for the default.
-
-    Raises:
-        BenchError: A window would have no measured seconds.
-    """
+    """Returns the number of rounds; by default windows last about WINDOW_SECONDS."""
     rounds = max(1, round(seconds / (2 * WINDOW_SECONDS))) if wanted is None else wanted
     if seconds / (2 * rounds) <= SETTLE_SECONDS:
         raise BenchError(
@@ -138,39 +104,23 @@ def num_rounds(seconds: float, wanted: int | None) -> int:
 
 @dataclass(frozen=True)
 class Clients:
-    """Number of clients of each kind, and the model of the long texts.
+    """Number of clients of each kind, and the model of the long texts."""
 
-    Attributes:
-        translating: Clients that translate.
-        short: Clients that embed short texts.
-        long: Clients that embed long texts.
-        asking: Clients that request attention.
-        long_model: Name of the model that embeds the long texts; None for the server's first
-            embedding model.
-    """
-
-    translating: int
-    short: int
-    long: int
-    asking: int
+    translating: int  # clients that translate
+    short: int  # clients that embed short texts
+    long: int  # clients that embed long texts
+    asking: int  # clients that request attention
+    # name of the model that embeds the long texts; None for the server's first embedding model
     long_model: str | None = None
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """Maps the name of each kind to its number of clients."""
         numbers = self.translating, self.short, self.long, self.asking
         return dict(zip((TRANSLATIONS, SHORT, LONG, ATTENTION), numbers, strict=True))
 
 
 class MixedLoad:
-    """Runs clients of all kinds against one server.
-
-    Args:
-        address: Address of the server.
-        pair: Language pair of translations and attention requests.
-        traffic: Requests of each kind of client.
-        clients: Maps each kind of client to the number of clients of this kind.
-    """
+    """Runs clients of all kinds against one server."""
 
     def __init__(
         self, address: Address, pair: str, traffic: Sequence[Traffic], clients: Mapping[str, int]
@@ -184,16 +134,7 @@ class MixedLoad:
         self.start = perf_counter()
 
     def run(self, rounds: int, seconds: float, on_interval: Callable[[Interval], None]) -> None:
-        """Measures alternating windows without and with long embeddings.
-
-        Args:
-            rounds: Number of pairs of windows: one without long embeddings, then one with them.
-            seconds: Total length of all windows, including the first SETTLE_SECONDS of each.
-            on_interval: Receives the progress about once a minute.
-
-        Raises:
-            RequestError: The server does not answer the request for /metrics after a round.
-        """
+        """Measures alternating windows without and with long embeddings."""
         self.start = perf_counter()
         num_reported = lines = 0
         for _ in range(rounds):
@@ -221,11 +162,7 @@ class MixedLoad:
         return windows
 
     def report(self) -> MixedReport:
-        """Returns the figures of the run.
-
-        Raises:
-            BenchError: No short embedding was measured.
-        """
+        """Returns the figures of the run."""
         alone, beside = (
             [each.alone for each in self.rounds],
             [each.beside for each in self.rounds],
@@ -259,16 +196,11 @@ def figures(kind: str, clients: int, windows: Sequence[Mapping[str, Window]]) ->
 
 
 def ordered_ms(kind: str, windows: Iterable[Mapping[str, Window]]) -> list[float]:
-    """Returns the latencies of one kind of clients in ascending order, in milliseconds."""
     return sorted(1000 * seconds for each in windows for seconds in each[kind].latencies)
 
 
 def p99_of(known: Mapping[str, KindFigures]) -> float:
-    """Returns the p99 of short embeddings, in milliseconds.
-
-    Raises:
-        BenchError: No short embedding was measured.
-    """
+    """Returns the p99 of short embeddings, in milliseconds."""
     p99 = known[SHORT].p99_ms
     if p99 is None:
         raise BenchError("no short embedding finished in the measured time; raise --duration")
@@ -299,11 +231,7 @@ def interval(rounds: Sequence[Round], elapsed: float) -> Interval:
 
 
 async def memory_mib(address: Address) -> float:
-    """Returns the resident memory of the workers and the main process, in MiB.
-
-    Raises:
-        RequestError: The server does not answer.
-    """
+    """Returns the resident memory of the workers and the main process, in MiB."""
     reply = await send_once(address, address.request("GET", "/metrics"))
     text = reply.body.decode() if reply.status == 200 else ""
     workers = increase("", text, "regard_device_memory_bytes", kind="resident")
@@ -320,24 +248,7 @@ def run_mixed(
     rounds: int,
     on_interval: Callable[[Interval], None],
 ) -> MixedReport:
-    """Measures alternating windows without and with long embeddings.
-
-    Args:
-        url: Address of the server.
-        pair: Language pair of translations and attention requests.
-        sentences: Sentences from which the texts are made.
-        clients: Number of clients of each kind, and the model of the long texts.
-        max_tokens: Number of tokens of the longest text to embed.
-        seconds: Length of the whole run.
-        rounds: Number of pairs of windows: one without long embeddings, then one with them.
-        on_interval: Receives the progress about once a minute.
-
-    Raises:
-        BenchError: The server refuses a request that is sent before the first window, the
-            sentences are not suitable, or no short embedding is measured.
-        RequestError: The server does not answer a request before the first window, or the request
-            for /metrics after a round.
-    """
+    """Measures alternating windows without and with long embeddings."""
     address = Address.parse(url)
     texts = all_traffic(address, pair, sentences, max_tokens, clients.long_model)
     traffic = uvloop.run(texts)

@@ -34,19 +34,13 @@ TRANSLATIONS, ATTENTION = "translations", "attention"
 
 @dataclass(frozen=True)
 class Traffic:
-    """Requests of one kind of clients.
+    """Requests of one kind of clients."""
 
-    Attributes:
-        kind: Name of the kind.
-        requests: Encoded requests. The clients together send them in this order, again and again.
-        sign: Text that every good reply contains.
-        tokens: Numbers of tokens of the shortest and the longest text; None if the tokens
-            are not counted.
-    """
-
-    kind: str
+    kind: str  # name of the kind
+    # encoded requests. The clients together send them in this order, again and again.
     requests: Sequence[bytes]
-    sign: bytes
+    sign: bytes  # text that every good reply contains
+    # numbers of tokens of the shortest and the longest text; None if the tokens are not counted
     tokens: tuple[int, int] | None = None
 
 
@@ -60,17 +54,6 @@ async def all_traffic(
     """Returns the requests of each kind of clients.
 
     The first request of each kind is sent once, to check that the server answers it.
-
-    Args:
-        address: Address of the server.
-        pair: Language pair of translations and attention requests.
-        sentences: Sentences from which the texts are made.
-        max_tokens: Approximate number of tokens of the longest text; a model may truncate the text.
-        long_model: Name of the model that embeds the long texts; None for the server's first
-            embedding model.
-
-    Raises:
-        BenchError: The server refuses a request, or the sentences have unsuitable lengths.
     """
     lines = [sentence for sentence in sentences if sentence.strip()][:MAX_SENTENCES]
     sizes = {line: await count_tokens(address, line) for line in lines}
@@ -91,11 +74,7 @@ async def all_traffic(
 
 
 async def count_tokens(address: Address, text: str) -> int:
-    """Returns the number of tokens of a text, special tokens included, up to the model's limit.
-
-    Raises:
-        BenchError: The server refuses the request, for example because it has no embedding model.
-    """
+    """Returns the number of tokens of a text, special tokens included, up to the model's limit."""
     body = orjson.dumps({"input": text, "truncate": True, "encoding_format": "base64"})
     reply = await send_once(address, address.request("POST", "/v1/embeddings", body))
     if failure_of(reply, b'"usage"') is not None:
@@ -105,11 +84,7 @@ async def count_tokens(address: Address, text: str) -> int:
 
 
 def short_embeddings(address: Address, sizes: dict[str, int]) -> Traffic:
-    """Returns embedding requests for the short sentences.
-
-    Raises:
-        BenchError: No sentence has a number of tokens within SHORT_TOKENS.
-    """
+    """Returns embedding requests for the short sentences."""
     fewest, most = SHORT_TOKENS
     short = {text: size for text, size in sizes.items() if fewest <= size <= most}
     if not short:
@@ -128,9 +103,6 @@ def long_embeddings(
     """Returns requests to embed long texts, which are joined sentences.
 
     Successive texts have different maximum lengths, which repeat after LONG_PARTS texts.
-
-    Raises:
-        BenchError: The sentences have too few tokens for the longest text.
     """
     bare = {text: size - num_special for text, size in sizes.items()}
     if sum(bare.values()) < max_tokens:
@@ -149,14 +121,7 @@ def long_embeddings(
 
 
 def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
-    """Joins sentences up to a number of tokens; returns the text and its number of tokens.
-
-    Args:
-        wanted: Largest number of tokens of the text, without special tokens. A sentence that
-            would make the text exceed this number is left out.
-        bare: Number of tokens of each sentence, without special tokens.
-        first: Index of the sentence that is tried first.
-    """
+    """Joins sentences up to a number of tokens; returns the text and its number of tokens."""
     lines = list(bare)
     taken: list[str] = []
     length = 0
@@ -169,7 +134,6 @@ def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
 
 
 def embed_request(address: Address, text: str, model: str | None = None) -> bytes:
-    """Encodes one embedding request; the model truncates a text that is too long."""
     body = {"inputs": text, "truncate": True, "model": model}
     return address.request("POST", "/embed", orjson.dumps(body))
 

@@ -92,11 +92,7 @@ SENTENCES = {"en": _sentences(_ENGLISH), "pt": _sentences(_PORTUGUESE)}
 
 
 def built_in_sentences(language: str) -> Sequence[str]:
-    """Returns the built-in sentences of a language.
-
-    Raises:
-        BenchError: The language has no built-in sentences.
-    """
+    """Returns the built-in sentences of a language."""
     if language not in SENTENCES:
         raise BenchError(
             f"no built-in sentences for {language!r}, only for {', '.join(SENTENCES)}; "
@@ -106,11 +102,7 @@ def built_in_sentences(language: str) -> Sequence[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    r"""Reads one sentence per line. Only `\n` and `\r\n` end a line, as in sacreBLEU.
-
-    Raises:
-        BenchError: The file is empty or not UTF-8.
-    """
+    r"""Reads one sentence per line. Only `\n` and `\r\n` end a line, as in sacreBLEU."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -121,11 +113,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_parallel(source: Path, other: Path) -> list[str]:
-    """Returns the lines of `other`, and checks that `source` has the same number of lines.
-
-    Raises:
-        BenchError: The files have different numbers of lines, or a file is empty or not UTF-8.
-    """
+    """Returns the lines of `other`, and checks that `source` has the same number of lines."""
     wanted, lines = len(read_lines(source)), read_lines(other)
     if len(lines) != wanted:
         raise BenchError(

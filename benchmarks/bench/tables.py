@@ -150,7 +150,6 @@ def detachment_table(report: DetachmentReport) -> Table:
 
 
 def figure(value: float | None) -> str:
-    """Returns a number as text, with one or two decimals; "-" for None."""
     if value is None:
         return "-"
     return f"{value:.2f}" if value < 100 else f"{value:.1f}"

@@ -12,11 +12,7 @@ LIST_TIMEOUT_SECONDS = 600.0
 
 
 def split_pair(pair: str) -> tuple[str, str]:
-    """Splits `en-pt` or `en-zh-Hans` into source and target language.
-
-    Raises:
-        BenchError: A language is missing.
-    """
+    """Splits `en-pt` or `en-zh-Hans` into source and target language."""
     source, _, target = pair.partition("-")
     if not source or not target:
         raise BenchError(f"pair {pair!r} is not SOURCE-TARGET; give it as en-pt")
@@ -30,7 +26,6 @@ def translate_request(
     split_sentences: bool,
     timeout_ms: int | None = None,
 ) -> bytes:
-    """Encodes one request for translations; `timeout_ms` is the time limit of the request."""
     source, target = split_pair(pair)
     body = {"q": q, "source": source, "target": target, "split_sentences": split_sentences}
     return address.request("POST", "/translate", orjson.dumps(body), timeout_ms)
@@ -52,20 +47,7 @@ async def translate(
     num_clients: int = 1,
     pause: Callable[[], float] = lambda: 0.0,
 ) -> list[str]:
-    """Translates lists of texts, one list per request; returns all translations in order.
-
-    Args:
-        address: Address of the server.
-        pair: Source and target language, such as `en-pt`.
-        lists: Texts of each request. A single text is also sent as a list: a server refuses an
-            empty `q`, but accepts an empty text in a list.
-        split_sentences: Whether the server splits texts; if not, each text is one sentence.
-        num_clients: Number of requests at a time.
-        pause: Returns the seconds that a client waits before each request.
-
-    Raises:
-        BenchError: A request failed, or its reply does not have one translation for each text.
-    """
+    """Translates lists of texts, one list per request; returns all translations in order."""
     results: list[Sequence[str]] = [()] * len(lists)
     waiting = iter(enumerate(lists))
 
@@ -81,7 +63,6 @@ async def translate(
 
 
 def in_lists(sentences: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Divides sentences into lists of `size` sentences; the last list may be shorter."""
     return [sentences[start : start + size] for start in range(0, len(sentences), size)]
 
 

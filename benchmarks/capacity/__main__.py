@@ -47,7 +47,6 @@ Deadline = Annotated[float, typer.Option(help="deadline of each request in secon
 
 
 def sentences_of(source: Path | None, pair: str) -> list[str]:
-    """Returns the sentences of a file, or the built-in sentences."""
     if source is None:
         return list(built_in_sentences(pair.partition("-")[0]))
     return [line for line in read_lines(source) if line.strip()]
@@ -203,7 +202,6 @@ def compare(result: ReplayFile = REPLAY, costs: CostsFile = COSTS) -> None:
 
 
 def main() -> None:
-    """Runs the command; an expected error ends it with status 1 and a message."""
     try:
         app()
     except (BenchError, CostsError) as error:

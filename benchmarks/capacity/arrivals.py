@@ -22,40 +22,27 @@ KINDS = (NIGHT, DAY, BURST)
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a trace.
+    """The shape of a trace."""
 
-    Attributes:
-        seconds: Length of the trace.
-        mean_rate: Requests per second outside bursts, averaged over the trace.
-        swing: Largest deviation of the daily curve from `mean_rate`, as a share of `mean_rate`.
-        burst_rate: Mean requests per second in bursts.
-        burst_spread: The rate of each burst differs from `burst_rate` by at most this share.
-        burst_seconds: Mean length of a burst.
-        calm_seconds: Mean time between two bursts; `math.inf` for a trace without bursts.
-        seed: Seed of the random numbers.
-    """
-
-    seconds: float
-    mean_rate: float
+    seconds: float  # length of the trace
+    mean_rate: float  # requests per second outside bursts, averaged over the trace
+    # largest deviation of the daily curve from `mean_rate`, as a share of `mean_rate`
     swing: float = 0.5
-    burst_rate: float = 0.0
+    burst_rate: float = 0.0  # mean requests per second in bursts
+    # the rate of each burst differs from `burst_rate` by at most this share
     burst_spread: float = 0.2
-    burst_seconds: float = 30.0
+    burst_seconds: float = 30.0  # mean length of a burst
+    # mean time between two bursts; `math.inf` for a trace without bursts
     calm_seconds: float = math.inf
-    seed: int = 1
+    seed: int = 1  # seed of the random numbers
 
     def write(self, path: Path) -> None:
-        """Writes the shape as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self)) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a shape that `write` has written.
-
-        Raises:
-            CostsError: The file is missing or has other fields.
-        """
+        """Reads a shape that `write` has written."""
         try:
             return cls(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError) as error:
@@ -65,66 +52,46 @@ class Shape:
             ) from error
 
     def daily_rate(self, moment: float) -> float:
-        """Returns the requests per second outside bursts at the time `moment`."""
         turn = 2 * math.pi * moment / self.seconds
         return self.mean_rate * (1 - self.swing * math.cos(turn))
 
 
 @dataclass(frozen=True)
 class Period:
-    """A part of a trace.
+    """A part of a trace."""
 
-    Attributes:
-        begin: Start in seconds from the start of the trace.
-        end: End in seconds from the start of the trace.
-        kind: `night`, `day` or `burst`.
-        rate: Function that returns the requests per second at a given time.
-        peak: Largest value of `rate`.
-    """
-
-    begin: float
-    end: float
-    kind: str
-    rate: Callable[[float], float]
-    peak: float
+    begin: float  # start in seconds from the start of the trace
+    end: float  # end in seconds from the start of the trace
+    kind: str  # `night`, `day` or `burst`
+    rate: Callable[[float], float]  # function that returns the requests per second at a given time
+    peak: float  # largest value of `rate`
 
     @property
     def mean_rate(self) -> float:
-        """Rate in the middle of the period."""
         return self.rate((self.begin + self.end) / 2)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The arrivals of requests, at random times.
+    """The arrivals of requests, at random times."""
 
-    Attributes:
-        moments: Times of the requests, in seconds from the start.
-        texts: Index of the sentence of each request.
-        periods: Periods of the trace, in order.
-    """
-
-    moments: list[float]
-    texts: list[int]
-    periods: list[Period]
+    moments: list[float]  # times of the requests, in seconds from the start
+    texts: list[int]  # index of the sentence of each request
+    periods: list[Period]  # periods of the trace, in order
 
     def first(self, number: int) -> "Trace":
-        """Returns a trace of only the first `number` requests."""
         return replace(self, moments=self.moments[:number], texts=self.texts[:number])
 
     def kind_at(self, moment: float) -> str:
-        """Returns the kind of the period that contains the time `moment`."""
         begins = [period.begin for period in self.periods]
         return self.periods[max(0, bisect_right(begins, moment) - 1)].kind
 
 
 def constant(rate: float) -> Callable[[float], float]:
-    """Returns a function that gives the same rate at all times."""
     return lambda moment: rate
 
 
 def poisson(shape: Shape) -> list[Period]:
-    """Returns one period with a constant rate."""
     return [Period(0.0, shape.seconds, DAY, constant(shape.mean_rate), shape.mean_rate)]
 
 
@@ -174,5 +141,4 @@ def record(periods: list[Period], num_texts: int, seed: int) -> Trace:
 
 
 def day_trace(shape: Shape, num_texts: int) -> Trace:
-    """Returns the trace of a day; equal arguments give equal traces."""
     return record(day(shape, random.Random(shape.seed)), num_texts, shape.seed)

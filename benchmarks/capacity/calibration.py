@@ -40,39 +40,23 @@ An early refusal comes before the body is read (`service.http_server.loop_load`)
 
 @dataclass(frozen=True)
 class Level:
-    """Work and CPU seconds of one load.
-
-    Attributes:
-        clients: Number of clients.
-        per_second: Sentences per second.
-        p50_ms: Median latency in milliseconds.
-        p99_ms: 99th percentile of the latency in milliseconds.
-        requests: Number of requests that were answered.
-        refused: Number of refused requests.
-        encodes: Number of calls of the encoder.
-        steps: Number of decode steps.
-        rows: Number of rows of all decode steps.
-        workers_seconds: CPU seconds of all workers.
-        main_seconds: CPU seconds of the main process.
-        client_seconds: CPU seconds of the clients, which are in this process.
-    """
+    """Work and CPU seconds of one load."""
 
     clients: int
-    per_second: float
-    p50_ms: float
-    p99_ms: float
-    requests: float
-    refused: float
-    encodes: float
-    steps: float
-    rows: float
-    workers_seconds: float
-    main_seconds: float
-    client_seconds: float = 0.0
+    per_second: float  # sentences per second
+    p50_ms: float  # median latency in milliseconds
+    p99_ms: float  # 99th percentile of the latency in milliseconds
+    requests: float  # number of requests that were answered
+    refused: float  # number of refused requests
+    encodes: float  # number of calls of the encoder
+    steps: float  # number of decode steps
+    rows: float  # number of rows of all decode steps
+    workers_seconds: float  # CPU seconds of all workers
+    main_seconds: float  # CPU seconds of the main process
+    client_seconds: float = 0.0  # CPU seconds of the clients, which are in this process
 
     @property
     def busy_cores(self) -> float:
-        """Cores that the server and its clients used."""
         used = self.workers_seconds + self.main_seconds + self.client_seconds
         return self.per_second * used / self.requests
 
@@ -87,21 +71,13 @@ async def scrape(address: Address) -> str:
 
 
 def processes(metrics: str) -> list[str]:
-    """Returns the names of the workers in the text of /metrics."""
     sign = 'regard_process_cpu_seconds_total{process="'
     names = [line.split('"')[1] for line in metrics.splitlines() if line.startswith(sign)]
     return [name for name in names if name.startswith("worker-")]
 
 
 def level_of(clients: int, report: tuple[float, float, float], before: str, after: str) -> Level:
-    """Returns the work between two readings of /metrics.
-
-    Args:
-        clients: Number of clients.
-        report: Sentences per second, p50 and p99.
-        before: Text of /metrics before the load.
-        after: Text of /metrics after the load.
-    """
+    """Returns the work between two readings of /metrics."""
 
     def grown(name: str, **labels: str) -> float:
         return increase(before, after, name, **labels)
@@ -196,13 +172,11 @@ def not_negative(columns: NDArray[np.float64], values: NDArray[np.float64]) -> l
 
 
 def fit(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Returns the weights of columns that explain values with the least squared relative errors."""
     scale = 1 / np.array(values)
     return not_negative(np.array(rows) * scale[:, None], np.ones(len(values)))
 
 
 def worker_costs(levels: Sequence[Level]) -> WorkerCosts:
-    """Computes the costs of calls, steps and rows from the CPU time of the workers."""
     rows = [(each.encodes, each.steps, each.rows) for each in levels]
     encode, step, row = fit(rows, [each.workers_seconds for each in levels])
     return WorkerCosts(encode_seconds=encode, step_seconds=step, row_seconds=row)

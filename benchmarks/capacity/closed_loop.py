@@ -14,19 +14,12 @@ DEADLINE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """Figures of a simulated closed loop.
-
-    Attributes:
-        clients: Number of clients.
-        per_second: Sentences per second.
-        p50_ms: Median latency in milliseconds.
-        p99_ms: 99th percentile of the latency in milliseconds.
-    """
+    """Figures of a simulated closed loop."""
 
     clients: int
-    per_second: float
-    p50_ms: float
-    p99_ms: float
+    per_second: float  # sentences per second
+    p50_ms: float  # median latency in milliseconds
+    p99_ms: float  # 99th percentile of the latency in milliseconds
 
 
 def closed_loop(costs: Costs, clients: int, seconds: float) -> ClosedLoop:

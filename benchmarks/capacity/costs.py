@@ -12,91 +12,61 @@ class CostsError(ValueError):
 
 @dataclass(frozen=True)
 class WorkerCosts:
-    """Costs of a device worker.
+    """Costs of a device worker."""
 
-    Attributes:
-        encode_seconds: CPU seconds of each call that encodes waiting sentences together.
-        source_seconds: CPU seconds of each source token that is encoded.
-        step_seconds: CPU seconds of each decode step. A step computes one token of every row.
-        row_seconds: CPU seconds of each row in a decode step.
-        tokens_per_call: Largest number of decode steps before the worker reads messages again.
-        small_tokens: Largest number of decode steps of a batch with fewer than `small_rows` rows,
-            unless `small_row_tokens` allows more.
-        small_row_tokens: Number of tokens that such a batch may decode in a call.
-        small_rows: Number of rows below which a batch is small.
-        max_rows: Number of rows of a batch.
-    """
-
-    encode_seconds: float = 0.0
-    source_seconds: float = 0.0
+    encode_seconds: float = 0.0  # CPU seconds of each call that encodes waiting sentences together
+    source_seconds: float = 0.0  # CPU seconds of each source token that is encoded
+    # CPU seconds of each decode step. A step computes one token of every row.
     step_seconds: float = 0.0
-    row_seconds: float = 0.0
+    row_seconds: float = 0.0  # CPU seconds of each row in a decode step
+    # largest number of decode steps before the worker reads messages again
     tokens_per_call: int = 48
+    # largest number of decode steps of a batch with fewer than `small_rows` rows, unless
+    # `small_row_tokens` allows more
     small_tokens: int = 8
-    small_row_tokens: int = 128
-    small_rows: int = 16
-    max_rows: int = 64
+    small_row_tokens: int = 128  # number of tokens that such a batch may decode in a call
+    small_rows: int = 16  # number of rows below which a batch is small
+    max_rows: int = 64  # number of rows of a batch
 
 
 @dataclass(frozen=True)
 class ServerCosts:
-    """CPU seconds of the main process, which answers HTTP and runs the scheduler.
+    """CPU seconds of the main process, which answers HTTP and runs the scheduler."""
 
-    Attributes:
-        request_seconds: For each request that is answered.
-        message_seconds: For each message to a worker, with the report that answers it.
-        refusal_seconds: For each request that is refused after its text was read.
-        early_refusal_seconds: For each request that is refused before its body is read.
-    """
-
-    request_seconds: float = 0.0
-    message_seconds: float = 0.0
-    refusal_seconds: float = 0.0
-    early_refusal_seconds: float = 0.0
+    request_seconds: float = 0.0  # for each request that is answered
+    message_seconds: float = 0.0  # for each message to a worker, with the report that answers it
+    refusal_seconds: float = 0.0  # for each request that is refused after its text was read
+    early_refusal_seconds: float = 0.0  # for each request that is refused before its body is read
 
 
 @dataclass(frozen=True)
 class Costs:
-    """All measured costs.
+    """All measured costs."""
 
-    Attributes:
-        worker: Costs of a device worker.
-        server: Costs of the main process.
-        sentences: Source and target tokens of each measured sentence.
-        client_seconds: CPU seconds of the load generator for each request. It runs on the same
-            machine as the measured server.
-        capacity: Sentences per second with many clients. Offered rates are shares of it.
-        num_workers: Number of device workers.
-        num_cores: Cores that the server and its clients share. On a machine with other programs,
-            these are the cores that the calibration got. 0 gives each process a core of its own.
-        source: The machine and the date of the measurement.
-    """
-
-    worker: WorkerCosts = field(default_factory=WorkerCosts)
-    server: ServerCosts = field(default_factory=ServerCosts)
+    worker: WorkerCosts = field(default_factory=WorkerCosts)  # costs of a device worker
+    server: ServerCosts = field(default_factory=ServerCosts)  # costs of the main process
+    # source and target tokens of each measured sentence
     sentences: tuple[tuple[int, int], ...] = ((22, 22),)
+    # CPU seconds of the load generator for each request. It runs on the same machine as the
+    # measured server.
     client_seconds: float = 0.0
-    capacity: float = 0.0
-    num_workers: int = 2
+    capacity: float = 0.0  # sentences per second with many clients. Offered rates are shares of it.
+    num_workers: int = 2  # number of device workers
+    # cores that the server and its clients share. On a machine with other programs, these are the
+    # cores that the calibration got. 0 gives each process a core of its own.
     num_cores: float = 2.0
-    source: str = ""
+    source: str = ""  # the machine and the date of the measurement
 
     def without_client(self) -> Self:
-        """Returns the costs of a machine whose clients and other programs run elsewhere."""
         return replace(self, client_seconds=0.0, num_cores=float(self.num_workers))
 
     def write(self, path: Path) -> None:
-        """Writes the costs as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads costs that `write` has written.
-
-        Raises:
-            CostsError: The file is missing or has other fields.
-        """
+        """Reads costs that `write` has written."""
         try:
             found: dict[str, Any] = json.loads(path.read_text())
             return cls(

@@ -15,9 +15,6 @@ class EventLoop:
 
     A callback calls `charge` with its CPU time, and `after` for effects outside the process, such
     as messages. These effects happen at the end of the turn.
-
-    Attributes:
-        used_seconds: CPU time of all turns until now.
     """
 
     def __init__(self, processors: Processors) -> None:
@@ -30,21 +27,17 @@ class EventLoop:
         self._is_running = False
 
     def receive(self, act: Act) -> None:
-        """Runs the callback of a message or a request that has arrived, in the next turn."""
         self._arrived.append(act)
         self._wake()
 
     def call_soon(self, act: Callable[..., object], *args: Any) -> None:
-        """Runs a callback in the next turn."""
         self._ready.append(partial(act, *args) if args else act)
         self._wake()
 
     def call_later(self, seconds: float, act: Callable[..., object], *args: Any) -> Timer:
-        """Calls a function after some seconds."""
         return self.clock.call_later(seconds, act, *args)
 
     def charge(self, seconds: float) -> None:
-        """Adds CPU time to this turn."""
         self.used_seconds += seconds
 
     def after(self, act: Act) -> None:

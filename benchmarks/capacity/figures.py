@@ -13,21 +13,13 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of some requests.
-
-    Attributes:
-        requests: Number of requests.
-        p50_ms: Median time of the answered requests in milliseconds.
-        p99_ms: 99th percentile of this time.
-        refused: Share of refused requests.
-        failed: Share of requests that were late or failed.
-    """
+    """Figures of some requests."""
 
     requests: int
-    p50_ms: float
-    p99_ms: float
-    refused: float
-    failed: float
+    p50_ms: float  # median time of the answered requests in milliseconds
+    p99_ms: float  # 99th percentile of this time
+    refused: float  # share of refused requests
+    failed: float  # share of requests that were late or failed
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> "Figures":
@@ -54,7 +46,6 @@ def by_kind(outcomes: Sequence[Outcome], trace: Trace) -> dict[str, Figures]:
 
 
 def difference(measured: float, simulated: float) -> str:
-    """Returns the error of a simulated figure in percent of the measured one."""
     return f"{100 * (simulated / measured - 1):+.0f} %" if measured else "–"
 
 

@@ -9,63 +9,40 @@ HOURS_OF_MONTH = 730.0
 
 @dataclass(frozen=True)
 class Demand:
-    """A load.
+    """A load."""
 
-    Attributes:
-        requests_per_day: Requests of a day.
-        sentences_per_request: Mean number of sentences of a request.
-        peak_factor: Rate of the busiest minutes, divided by the mean rate of the day.
-    """
-
-    requests_per_day: float
-    sentences_per_request: float = 1.0
-    peak_factor: float = 3.0
+    requests_per_day: float  # requests of a day
+    sentences_per_request: float = 1.0  # mean number of sentences of a request
+    peak_factor: float = 3.0  # rate of the busiest minutes, divided by the mean rate of the day
 
     @property
     def sentences_per_second(self) -> float:
-        """Sentences per second in the busiest minutes."""
         mean = self.requests_per_day * self.sentences_per_request / SECONDS_OF_DAY
         return mean * self.peak_factor
 
 
 @dataclass(frozen=True)
 class Supply:
-    """The machines.
+    """The machines."""
 
-    Attributes:
-        cpu_seconds_per_1000: CPU seconds of the server for 1,000 sentences.
-        cores: Cores of a machine.
-        utilisation: Share of the cores that may be busy at the peak.
-        zones: Number of zones. With several, the peak is still served when one zone has failed.
-        price_per_core_hour: Price of a core for an hour, in any currency.
-    """
-
-    cpu_seconds_per_1000: float
-    cores: int = 2
-    utilisation: float = 0.6
+    cpu_seconds_per_1000: float  # CPU seconds of the server for 1,000 sentences
+    cores: int = 2  # cores of a machine
+    utilisation: float = 0.6  # share of the cores that may be busy at the peak
+    # number of zones. With several, the peak is still served when one zone has failed.
     zones: int = 1
-    price_per_core_hour: float = 0.0
+    price_per_core_hour: float = 0.0  # price of a core for an hour, in any currency
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Machines and money.
+    """Machines and money."""
 
-    Attributes:
-        sentences_per_second: Sentences per second at the peak.
-        busy_cores: Cores that are busy at the peak.
-        machines: Number of machines.
-        mean_utilisation: Share of all cores that is busy on average over the day.
-        price_per_month: Price of all machines, for 730 hours.
-        price_per_million: Price of a million sentences.
-    """
-
-    sentences_per_second: float
-    busy_cores: float
+    sentences_per_second: float  # sentences per second at the peak
+    busy_cores: float  # cores that are busy at the peak
     machines: int
-    mean_utilisation: float
-    price_per_month: float
-    price_per_million: float
+    mean_utilisation: float  # share of all cores that is busy on average over the day
+    price_per_month: float  # price of all machines, for 730 hours
+    price_per_million: float  # price of a million sentences
 
 
 def plan(demand: Demand, supply: Supply) -> Plan:

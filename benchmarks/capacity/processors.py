@@ -11,12 +11,7 @@ Act = Callable[[], object]
 
 
 class Processors:
-    """Runs bursts of CPU time; if there are more bursts than cores, all become equally slower.
-
-    Args:
-        clock: Clock of the simulation.
-        num_cores: Number of cores; `math.inf` if every process has a core of its own.
-    """
+    """Runs bursts of CPU time; if there are more bursts than cores, all become equally slower."""
 
     def __init__(self, clock: Clock, num_cores: float = math.inf) -> None:
         self.clock = clock
@@ -40,7 +35,6 @@ class Processors:
 
     @property
     def _speed(self) -> float:
-        """CPU seconds that each burst gets in one second."""
         return min(1.0, self.num_cores / max(1, len(self._bursts)))
 
     def _advance(self) -> None:

@@ -23,57 +23,38 @@ PATIENCE_SECONDS = 10.0
 
 @dataclass
 class Recorder:
-    """Keeps the outcome of every request.
+    """Keeps the outcome of every request."""
 
-    Attributes:
-        outcomes: Outcomes of the requests; `sent` is a time by perf_counter.
-    """
-
+    # outcomes of the requests; `sent` is a time by perf_counter
     outcomes: list[Outcome] = field(default_factory=list)
 
     def record(self, sent: float, now: float, reply: Reply) -> None:
-        """Takes a reply."""
         name = {200: "ok", 504: "late"}.get(reply.status, str(reply.status))
         name = "refused" if reply.status in REFUSED else name
         self.outcomes.append(Outcome(sent, name, now - sent))
 
     def record_failure(self, sent: float, error: RequestError) -> None:
-        """Takes the failure of a request without a reply."""
         self.outcomes.append(Outcome(sent, error.kind, 0.0))
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A measured trace.
+    """A measured trace."""
 
-    Attributes:
-        shape: Shape of the trace.
-        num_texts: Number of different sentences.
-        deadline_seconds: Deadline of each request.
-        outcomes: Outcomes of all requests; `sent` counts from the start of the trace.
-        client_seconds: CPU seconds of this process for each request.
-        most_behind_seconds: Longest delay of a request after its time in the trace.
-    """
-
-    shape: Shape
-    num_texts: int
-    deadline_seconds: float
-    outcomes: list[Outcome]
-    client_seconds: float
-    most_behind_seconds: float
+    shape: Shape  # shape of the trace
+    num_texts: int  # number of different sentences
+    deadline_seconds: float  # deadline of each request
+    outcomes: list[Outcome]  # outcomes of all requests; `sent` counts from the start of the trace
+    client_seconds: float  # CPU seconds of this process for each request
+    most_behind_seconds: float  # longest delay of a request after its time in the trace
 
     def write(self, path: Path) -> None:
-        """Writes the measurement as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self)) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a measurement that `write` has written.
-
-        Raises:
-            CostsError: The file is missing or has other fields.
-        """
+        """Reads a measurement that `write` has written."""
         try:
             found = json.loads(path.read_text())
             found["shape"] = Shape(**found["shape"])

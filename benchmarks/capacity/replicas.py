@@ -28,12 +28,6 @@ def simulate(
 
     Each request goes to the less busy one of two random machines, as Envoy's least-request
     balancer chooses.
-
-    Args:
-        costs: Costs of each machine.
-        trace: Arrivals; `texts` has indices of `costs.sentences`.
-        deadline_seconds: Deadline of each request.
-        replicas: Number of machines.
     """
     generator = random.Random(1)
     outcomes: list[Outcome] = []
@@ -59,28 +53,19 @@ def simulate(
 
 @dataclass(frozen=True)
 class Point:
-    """Waiting times at one utilisation.
+    """Waiting times at one utilisation."""
 
-    Attributes:
-        replicas: Number of machines.
-        utilisation: Offered rate divided by the capacity of all machines.
-        poisson: Figures of a load with a constant mean rate.
-        bursty: Figures of a load with the same mean rate and bursts.
-    """
-
-    replicas: int
-    utilisation: float
-    poisson: Figures
-    bursty: Figures
+    replicas: int  # number of machines
+    utilisation: float  # offered rate divided by the capacity of all machines
+    poisson: Figures  # figures of a load with a constant mean rate
+    bursty: Figures  # figures of a load with the same mean rate and bursts
 
 
 def capacity(costs: Costs) -> float:
-    """Returns the sentences per second of one machine with many waiting clients."""
     return closed_loop(costs, SATURATING_CLIENTS, 5.0).per_second
 
 
 def capacity_of_cores(costs: Costs, num_cores: int) -> ClosedLoop:
-    """Simulates one machine with more cores: a worker for each, and one HTTP process."""
     machine = replace(costs, num_workers=num_cores, num_cores=float(num_cores))
     return closed_loop(machine, SATURATING_CLIENTS * max(1, num_cores // 2), 3.0)
 

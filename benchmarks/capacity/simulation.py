@@ -37,38 +37,23 @@ TICK_SECONDS = 0.001
 
 
 class Outcome(NamedTuple):
-    """The end of one request, real or simulated.
+    """The end of one request, real or simulated."""
 
-    Attributes:
-        sent: Time of sending, in seconds.
-        name: `ok`, `late`, `refused`, or the name of another failure.
-        seconds: Time until the reply.
-    """
-
-    sent: float
-    name: str
-    seconds: float
+    sent: float  # time of sending, in seconds
+    name: str  # `ok`, `late`, `refused`, or the name of another failure
+    seconds: float  # time until the reply
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A simulated request.
+    """A simulated request."""
 
-    Attributes:
-        sent: Time at which the client sends it.
-        sentences: Source and target tokens of its sentences.
-        deadline_seconds: Time limit that the client sets.
-        outcome: `ok`, `late` or `refused`; "" until the reply.
-        seconds: Time from sending to the reply.
-        on_end: Called with the request when it has a reply.
-    """
-
-    sent: float
-    sentences: Sequence[tuple[int, int]]
-    deadline_seconds: float
-    outcome: str = ""
-    seconds: float = 0.0
-    on_end: Callable[["Request"], None] | None = None
+    sent: float  # time at which the client sends it
+    sentences: Sequence[tuple[int, int]]  # source and target tokens of its sentences
+    deadline_seconds: float  # time limit that the client sets
+    outcome: str = ""  # `ok`, `late` or `refused`; "" until the reply
+    seconds: float = 0.0  # time from sending to the reply
+    on_end: Callable[["Request"], None] | None = None  # called with the request when it has a reply
 
 
 @dataclass(slots=True, eq=False)
@@ -81,30 +66,17 @@ class Exchange:
     left: int
 
     def finish(self, index: int, result: Result) -> None:
-        """Takes the result of a sentence, and answers after the last one."""
         self.left -= 1
         if not self.left:
             self.machine.loop.call_soon(self.machine.reply, self, "ok")
 
     def end(self, error: Exception | None) -> None:
-        """Answers a request that has failed."""
         outcome = "late" if isinstance(error, DeadlineExceededError) else "failed"
         self.machine.loop.call_soon(self.machine.reply, self, outcome)
 
 
 class Machine:
-    """A server with its workers, on the cores of one machine.
-
-    Args:
-        clock: Clock that `virtual_time` has set for the scheduler.
-        costs: CPU time of the work.
-        disturbance: Function that returns a factor for the duration of a worker's next step.
-        max_requests: Largest number of requests in progress.
-        max_tokens: Largest number of tokens in progress.
-
-    Attributes:
-        in_progress: Number of requests that have no reply yet.
-    """
+    """A server with its workers, on the cores of one machine."""
 
     def __init__(
         self,
@@ -175,7 +147,6 @@ class Machine:
         submission.listener = Exchange(self, request, lease, len(items))
 
     def reply(self, exchange: Exchange, outcome: str) -> None:
-        """Writes the reply to a request."""
         self.loop.charge(self.costs.server.request_seconds / 2)
         exchange.lease.release()
         self._end(exchange.request, outcome)

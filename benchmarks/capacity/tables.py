@@ -12,7 +12,6 @@ SIMULATED_SECONDS = 5.0
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a Markdown table with right-aligned columns."""
     lines = [heads, ["---:"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 

@@ -35,17 +35,11 @@ class Timer:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Cancels the event."""
         self.is_cancelled = True
 
 
 class Clock:
-    """Virtual time and the events that will happen.
-
-    Attributes:
-        now: Time in seconds.
-        running_loop: Replaces the running event loop of asyncio.
-    """
+    """Virtual time and the events that will happen."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -54,13 +48,11 @@ class Clock:
         self._ids = itertools.count()
 
     def perf_counter(self) -> float:
-        """Returns the time; it replaces `time.perf_counter`."""
         return self.now
 
     monotonic = perf_counter
 
     def call_later(self, seconds: float, act: Callable[..., object], *args: Any) -> Timer:
-        """Calls a function after some seconds."""
         timer = Timer(partial(act, *args) if args else act)
         heapq.heappush(self._events, (self.now + seconds, next(self._ids), timer))
         return timer

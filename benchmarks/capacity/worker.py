@@ -24,18 +24,7 @@ class SizedItem(TranslationItem):
 
 
 class SimulatedWorker:
-    """Runs the loop of a worker that translates: take messages, encode, decode, report.
-
-    Args:
-        name: Name of the worker.
-        loop: Event loop of the main process.
-        costs: CPU time of its work.
-        report: Function that takes a report in the main process.
-        slowness: Function that returns a factor for the duration of the next step.
-
-    Attributes:
-        num_computed: Number of items that the worker has received.
-    """
+    """Runs the loop of a worker that translates: take messages, encode, decode, report."""
 
     def __init__(
         self,
@@ -58,7 +47,6 @@ class SimulatedWorker:
         self._is_busy = False
 
     def send(self, message: ToWorker) -> None:
-        """Takes a message at the end of the main process's turn."""
         self.loop.after(partial(self._take, message))
 
     def _take(self, message: ToWorker) -> None:

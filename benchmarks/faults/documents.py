@@ -56,19 +56,12 @@ LATENCIES = ("p50", "p99", "x alone", "failed")
 
 @dataclass(frozen=True)
 class Group:
-    """Files that are sent together.
+    """Files that are sent together."""
 
-    Attributes:
-        name: Name in the table.
-        files: Returns the files.
-        at_once: Number of files that are sent at the same time.
-        is_whole: Whether all files are sent, however long it takes.
-    """
-
-    name: str
-    files: Callable[[], Iterable[File]]
-    at_once: int = 1
-    is_whole: bool = False
+    name: str  # name in the table
+    files: Callable[[], Iterable[File]]  # returns the files
+    at_once: int = 1  # number of files that are sent at the same time
+    is_whole: bool = False  # whether all files are sent, however long it takes
 
 
 def groups(num_mutations: int) -> Iterator[Group]:
@@ -85,7 +78,6 @@ def groups(num_mutations: int) -> Iterator[Group]:
 
 
 def two_of_each() -> Iterator[File]:
-    """Yields two bombs of each archive format."""
     for kind in PARTS_OF:
         yield from itertools.islice(files.bombs(kind), 2)
 
@@ -116,13 +108,7 @@ def upload(port: int, file: File) -> str:
 
 
 class Attack:
-    """Sends groups of files to servers of one checkout, and prints a line for each group.
-
-    Args:
-        root: Folder of the checkout.
-        folder: Folder for temporary files of the servers.
-        seconds: Time after which no more files of a group are sent.
-    """
+    """Sends groups of files to servers of one checkout, and prints a line for each group."""
 
     def __init__(self, root: Path, folder: Path, seconds: float) -> None:
         self.root = root
@@ -205,7 +191,6 @@ class Attack:
         return statuses
 
     async def _watch(self, server: Server) -> float:
-        """Returns the largest memory until it is cancelled."""
         peak = 0.0
         try:
             while True:
@@ -219,7 +204,6 @@ class Attack:
         return await watch
 
     async def _settle(self, server: Server, before: float) -> tuple[float, str]:
-        """Returns the memory when it is given back or after 10 s, and the seconds until then."""
         begin = time.perf_counter()
         while (after := server.group.used_mib()) > before + SETTLED_MIB and server.is_alive:
             if (seconds := time.perf_counter() - begin) > SETTLE_SECONDS:
@@ -229,7 +213,6 @@ class Attack:
 
 
 def main() -> None:
-    """Runs the chosen groups, and prints what the server left in its temporary folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server-root", type=Path, default=ROOT, help="checkout of the server")
     parser.add_argument("--mutations", type=int, default=20, help="mutations of each format")

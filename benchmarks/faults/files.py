@@ -204,7 +204,6 @@ def false_size(method: int, packed: bytes) -> bytes:
 
 
 def numbered_attributes() -> str:
-    """Returns an element with different attributes, whose names are short."""
     names = " ".join(f'b{n:x}=""' for n in range(PART_BYTES // 10))
     return f"<a {names}/>"
 

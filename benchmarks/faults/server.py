@@ -27,11 +27,7 @@ SENTENCE = {"q": "The cat sat on the mat.", "source": "en", "target": "pt"}
 
 
 class MemoryGroup:
-    """A control group with a memory limit, of version 1 or 2.
-
-    Raises:
-        SystemExit: No group can be made, such as without the rights of root.
-    """
+    """A control group with a memory limit, of version 1 or 2."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.is_v1 = (CGROUPS / "memory").is_dir()
@@ -55,7 +51,6 @@ class MemoryGroup:
         return (used - files) / 2**20
 
     def num_kills(self) -> int:
-        """Returns the number of processes that the kernel killed because of the limit."""
         lines = self._read("oom_control" if self.is_v1 else "events").splitlines()
         return int(dict(line.split() for line in lines)["oom_kill"])
 
@@ -104,7 +99,6 @@ class Server:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the main process runs."""
         return self.process.poll() is None
 
     def is_busy(self) -> bool:
@@ -140,14 +134,12 @@ class Server:
 
 
 def run(attack: Coroutine[Any, Any, None]) -> None:
-    """Runs an attack. SIGTERM ends it as Ctrl-C does, so that its server is stopped."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     asyncio.run(attack)
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yields a folder for the server's log and its temporary files, and deletes it."""
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
@@ -157,10 +149,6 @@ class Others:
 
     A slow reply does not delay the next request, so a stall of the server counts for all requests
     of its time. Requests without a reply count with the time that they have waited.
-
-    Args:
-        port: Port of the server.
-        pause_seconds: Time between two requests.
     """
 
     def __init__(self, port: int, pause_seconds: float) -> None:
@@ -179,7 +167,6 @@ class Others:
             self.sent.append((began, asyncio.create_task(self._one(began))))
 
     async def _one(self, began: float) -> float | None:
-        """Returns the milliseconds of a request; None if it failed."""
         try:
             connection = self.idle.pop() if self.idle else await Connection.open(self.address)
             reply = await connection.send(self.request)
@@ -208,6 +195,5 @@ class Others:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Returns a quantile of values; not a number without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")

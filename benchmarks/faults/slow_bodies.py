@@ -36,19 +36,14 @@ BEGIN_SECONDS = 5.0
 
 @dataclass
 class Answers:
-    """The answers to the sentences of one run.
+    """The answers to the sentences of one run."""
 
-    Attributes:
-        statuses: Number of answers by status; 0 stands for no answer.
-        refusals: Texts of the errors.
-        latencies_ms: Time until each answer with status 200.
-        peak_mib: Largest resident memory of the main process.
-    """
-
+    # number of answers by status; 0 stands for no answer
     statuses: Counter[int] = field(default_factory=Counter)
-    refusals: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)  # texts of the errors
+    # time until each answer with status 200
     latencies_ms: list[float] = field(default_factory=list)
-    peak_mib: float = 0.0
+    peak_mib: float = 0.0  # largest resident memory of the main process
 
 
 async def send_slowly(port: int, clients: int, rate: int) -> None:
@@ -75,7 +70,6 @@ async def send_slowly(port: int, clients: int, rate: int) -> None:
 
 
 def attack(port: int, clients: int, rate: int) -> None:
-    """Attacks until the process is ended."""
     with suppress(KeyboardInterrupt):
         uvloop.run(send_slowly(port, clients, rate))
 
@@ -135,7 +129,6 @@ def run(clients: int, rate: int, number: int) -> None:
 
 
 def main() -> None:
-    """Runs the attack with each number of clients."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", default="400,1000", help="numbers, separated by commas")
     parser.add_argument("--rate", type=int, default=100_000, help="bytes a second of each body")

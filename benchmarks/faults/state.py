@@ -43,36 +43,30 @@ Change = Callable[[Path], object]
 
 
 def mount(folder: Path, *options: str) -> None:
-    """Mounts a file system in memory at a folder."""
     command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "regard", str(folder)]
     subprocess.run(command, check=True)
 
 
 def fill(folder: Path) -> None:
-    """Fills the file system of a folder."""
     with suppress(OSError), (folder / "filler").open("wb", buffering=0) as file:
         while file.write(b"x" * 4096):
             pass
 
 
 def full(folder: Path) -> None:
-    """Makes a full disk."""
     mount(folder, "size=64k")
     fill(folder)
 
 
 def small(folder: Path) -> None:
-    """Makes a small disk."""
     mount(folder, "size=256k")
 
 
 def read_only(folder: Path) -> None:
-    """Makes a folder without permission to write, for root too."""
     mount(folder, "ro", "size=64k")
 
 
 def random_bytes(folder: Path) -> None:
-    """Writes a file without any valid page."""
     (folder / FILE).write_bytes(os.urandom(20_000))
 
 
@@ -85,14 +79,12 @@ def spoil(folder: Path) -> None:
 
 
 def lock(folder: Path) -> sqlite3.Connection:
-    """Begins a transaction that does not end."""
     connection = sqlite3.connect(folder / FILE, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
     return connection
 
 
 def remove(folder: Path) -> None:
-    """Removes the file."""
     (folder / FILE).unlink(missing_ok=True)
 
 
@@ -216,7 +208,6 @@ def run(tree: Path, fault: str, quota: str, work: Path) -> None:
 
 
 def main() -> None:
-    """Runs all faults, with and without a quota."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tree", type=Path, default=ROOT, help="source tree of the server")
     parser.add_argument("--only", default=",".join(FAULTS), help="faults, separated by commas")

@@ -66,23 +66,18 @@ def request_of(port: int, form: str, text: str, timeout_ms: int | None = None) -
 
 @dataclass
 class Result:
-    """Figures of one unit, with an entry for each format.
+    """Figures of one unit, with an entry for each format."""
 
-    Attributes:
-        p50: Median of the other requests' latency, as a multiple of that alone.
-        p99: 99th percentile of the latency, as a multiple of that alone.
-        hang_up: Seconds from the hang-up until the main process is idle.
-        deadline: Seconds from the deadline until the main process is idle.
-        failed: Number of other requests that failed.
-        statuses: Number of replies, by status.
-    """
-
+    # median of the other requests' latency, as a multiple of that alone
     p50: list[float] = field(default_factory=list)
+    # 99th percentile of the latency, as a multiple of that alone
     p99: list[float] = field(default_factory=list)
+    # seconds from the hang-up until the main process is idle
     hang_up: list[float] = field(default_factory=list)
+    # seconds from the deadline until the main process is idle
     deadline: list[float] = field(default_factory=list)
-    failed: int = 0
-    statuses: Counter[str] = field(default_factory=Counter)
+    failed: int = 0  # number of other requests that failed
+    statuses: Counter[str] = field(default_factory=Counter)  # number of replies, by status
 
     def row(self) -> str:
         """Returns a line of the table."""
@@ -97,12 +92,7 @@ class Result:
 
 
 class Attack:
-    """Sends texts to servers of one checkout.
-
-    Args:
-        root: Folder of the checkout.
-        folder: Folder for temporary files of the servers.
-    """
+    """Sends texts to servers of one checkout."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root = root
@@ -220,7 +210,6 @@ async def measure_all(options: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    """Runs the attack with all units, or with the chosen ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server-root", type=Path, default=ROOT, help="checkout of the server")
     parser.add_argument("--only", default="", help="numbers of units, from 0, with commas")

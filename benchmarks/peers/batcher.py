@@ -35,11 +35,9 @@ class Batcher:
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Starts to serve; the event loop must be running."""
         self.tasks = [asyncio.create_task(self._serve(c)) for c in self.connections]
 
     async def translate(self, text: str) -> str:
-        """Queues a text, waits for its translation, and returns it."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.waiting.put_nowait((text, future))
         return await future
@@ -58,7 +56,6 @@ class Batcher:
 
 
 def exchange(connection: Connection, texts: list[str]) -> list[str]:
-    """Sends one batch to a worker and receives its translations."""
     connection.send(texts)
     outputs: list[str] = connection.recv()
     return outputs

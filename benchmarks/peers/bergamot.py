@@ -11,12 +11,7 @@ from benchmarks.peers import protocol
 
 
 def load(config: str, workers: int) -> protocol.Translate:
-    """Loads the engine and returns a function from texts to translations.
-
-    Args:
-        config: Path of a file of Marian settings. All paths in the file are absolute.
-        workers: Number of threads; each has its own copy of the model.
-    """
+    """Loads the engine and returns a function from texts to translations."""
     _stub_model_list()
     from bergamot import ResponseOptions, Service, ServiceConfig, VectorString
 
@@ -46,7 +41,6 @@ def _stub_model_list() -> None:
 
 
 def main() -> None:
-    """Serves the protocol."""
     config, source, workers = sys.argv[1:]
     sentences = protocol.read_lines(source)
     translate = load(config, int(workers))

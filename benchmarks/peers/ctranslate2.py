@@ -25,14 +25,7 @@ BATCH_SIZE = 16
 
 
 def load(folder: str, workers: int, is_restricted: bool) -> protocol.Translate:
-    """Loads the stand-in and returns a function from texts to translations.
-
-    Args:
-        folder: Model folder that `benchmarks.peers.ctranslate2_build` wrote.
-        workers: Number of streams with one thread each.
-        is_restricted: Whether the vocabulary map, made from the lexical shortlist, restricts the
-            output.
-    """
+    """Loads the stand-in and returns a function from texts to translations."""
     import ctranslate2
     import sentencepiece
 
@@ -70,7 +63,6 @@ def load(folder: str, workers: int, is_restricted: bool) -> protocol.Translate:
 
 
 def main() -> None:
-    """Serves the protocol."""
     folder, source, workers, restricted = sys.argv[1:]
     sentences = protocol.read_lines(source)
     protocol.serve(sentences, load(folder, int(workers), restricted == "vmap"))

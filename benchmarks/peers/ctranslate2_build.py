@@ -25,7 +25,6 @@ ATTENTION = ("Wq", "Wk", "Wv", "Wo", "bq", "bk", "bv", "bo", "Wo_ln_scale", "Wo_
 
 
 def main() -> None:
-    """Reads the arguments and writes the model folder."""
     weights, settings, folder = sys.argv[1:]
     arrays = dict(np.load(weights))
     facts = json.loads(Path(settings).read_text("utf-8"))
@@ -61,7 +60,6 @@ def add_self_attention(arrays: dict[str, Any], encoder: int, decoder: int) -> No
 
 
 def pieces(path: str) -> list[str]:
-    """Reads a vocabulary's pieces in the order of their ids."""
     processor = sentencepiece.SentencePieceProcessor(model_file=path)
     return [processor.id_to_piece(i) for i in range(processor.vocab_size())]
 

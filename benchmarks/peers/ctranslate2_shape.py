@@ -92,14 +92,7 @@ class Weights:
 
 
 class Translator:
-    """Translates texts of `tokens - 1` words to `tokens` tokens.
-
-    Args:
-        shape: Attributes of the model's shape.
-        folder: Folder of the model; it is built if it is missing.
-        workers: Number of streams of one thread each.
-        batch_size: Largest number of sentences that a stream decodes at once.
-    """
+    """Translates texts of `tokens - 1` words to `tokens` tokens."""
 
     def __init__(self, shape: dict[str, Any], folder: str, workers: int, batch_size: int) -> None:
         if not (Path(folder) / "model.bin").exists():
@@ -111,7 +104,6 @@ class Translator:
         )
 
     def __call__(self, texts: list[str]) -> list[str]:
-        """Returns the translations of texts."""
         pieces = [[*text.split(), "</s>"] for text in texts]
         starts = range(0, len(pieces), self.batch_size)
         running = [self._begin(pieces[i : i + self.batch_size]) for i in starts]
@@ -130,7 +122,6 @@ class Translator:
 
 
 def main() -> None:
-    """Serves the protocol."""
     words, folder, *numbers = sys.argv[1:]
     shape = json.loads(words)
     workers, batch_size, count = map(int, numbers)

@@ -49,6 +49,5 @@ def claim_stdout() -> Any:
 
 
 def read_lines(path: str) -> list[str]:
-    """Reads a file with one sentence per line."""
     with open(path, encoding="utf-8", newline="\n") as file:
         return [line.rstrip("\r\n") for line in file]

@@ -29,7 +29,6 @@ def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translat
 
 
 def main() -> None:
-    """Reads the arguments, and answers the harness until stdin ends."""
     source, folder, dtype, batch, workers = sys.argv[1:]
     sentences = protocol.read_lines(source)
     protocol.serve(sentences, load(folder, dtype, int(batch), int(workers)))

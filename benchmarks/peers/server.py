@@ -32,13 +32,9 @@ NAIVE_THREADS = 40
 
 
 class Request(BaseModel):
-    """Body of a translation request; other fields are ignored.
+    """Body of a translation request; other fields are ignored."""
 
-    Attributes:
-        q: Sentence to translate.
-    """
-
-    q: str
+    q: str  # sentence to translate
 
 
 def load_engine(engine: str, words: list[str], workers: int) -> Translate:
@@ -88,13 +84,11 @@ def naive(load: Load) -> FastAPI:
 
 
 def batched(load: Load, workers: int) -> FastAPI:
-    """Creates an app that gives the engine the sentences of up to 32 requests in one call."""
     batcher = Batcher(load, workers)
     return create_app(batcher.start, batcher.translate)
 
 
 def main() -> None:
-    """Loads the engine, then serves until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--port", type=int, required=True, help="port on the loopback")

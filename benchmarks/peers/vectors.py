@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 
 def pack(vectors: Iterable[Any]) -> list[str]:
-    """Encodes each vector as base64 of its float32 numbers."""
     return [base64.b64encode(np.asarray(v, np.float32).tobytes()).decode() for v in vectors]
 
 

@@ -16,7 +16,6 @@ def word(number: int) -> str:
 
 
 def vocabulary(size: int) -> list[str]:
-    """Returns the pieces of a vocabulary: EOS, the unknown token, then words."""
     return ["</s>", "<unk>", *map(word, range(size - 2))]
 
 

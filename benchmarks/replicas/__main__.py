@@ -104,29 +104,19 @@ def plan_of(args: argparse.Namespace, number: int) -> Plan:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the program.
+    """One run of the program."""
 
-    Attributes:
-        args: The options.
-        program: Path of Envoy.
-        bodies: Bodies of the requests.
-        ports: Ports of Envoy, for clients and for its own interface.
-        replica_ports: Ports of the replicas.
-    """
-
-    args: argparse.Namespace
-    program: str
-    bodies: list[str]
-    ports: tuple[int, int]
-    replica_ports: list[int]
+    args: argparse.Namespace  # the options
+    program: str  # path of Envoy
+    bodies: list[str]  # bodies of the requests
+    ports: tuple[int, int]  # ports of Envoy, for clients and for its own interface
+    replica_ports: list[int]  # ports of the replicas
 
     def behind(self, number: int) -> AbstractContextManager[Envoy]:
-        """Runs Envoy in front of the first `number` replicas."""
         used, args = self.replica_ports[:number], self.args
         return running(self.program, used, self.ports, args.config, args.concurrency)
 
     def shape(self, clients: int, seconds: float) -> Shape:
-        """Returns a load. Its warm-up is the same in all parts."""
         return Shape(clients, seconds=seconds, warmup=WARMUP_SECONDS)
 
     def faults(self, parts: Sequence[str]) -> Iterator[tuple[str, Figures]]:
@@ -178,7 +168,6 @@ def measure_all(args: argparse.Namespace) -> dict[str, Figures]:
 
 
 def main() -> None:
-    """Prints the figures, and adds them to .bench/results/replicas.json."""
     args = options()
     try:
         results = measure_all(args)

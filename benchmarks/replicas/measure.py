@@ -38,7 +38,6 @@ class Series:
     counts: list[int] = field(default_factory=list)
 
     def sample(self) -> None:
-        """Adds the present number."""
         self.counts.append(self.envoy.stats().get(f"{LISTENED}downstream_rq_2xx", 0))
         self.times.append(time.monotonic())
 
@@ -63,7 +62,6 @@ class Series:
         return None
 
     def lowest(self, begin: float, end: float) -> float:
-        """Returns the lowest rate of all windows between two times; 0 if there is none."""
         starts = [when for when in self.times if begin <= when <= end - WINDOW_SECONDS]
         return min((self.rate(when, when + WINDOW_SECONDS) for when in starts), default=0.0)
 
@@ -71,11 +69,7 @@ class Series:
 def under_load(
     envoy: Envoy, bodies: list[str], shape: Shape, act: Callable[[], T]
 ) -> tuple[Load, Series, T]:
-    """Calls a function while a load runs, after the warm-up of the load.
-
-    Raises:
-        MissingError: The load ended before the function returned.
-    """
+    """Calls a function while a load runs, after the warm-up of the load."""
     series, stop = Series(envoy), threading.Event()
 
     def watch() -> None:
@@ -170,7 +164,6 @@ def rolled(envoy: Envoy, replicas: Sequence[Replica], bodies: list[str], shape: 
 
 
 def plain(envoy: Envoy, bodies: list[str], shape: Shape) -> Figures:
-    """Measures the rate while nothing is killed or restarted."""
     return _summary(load.run(envoy.port, bodies, shape, envoy.process.pid))
 
 

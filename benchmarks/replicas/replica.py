@@ -23,15 +23,10 @@ REQUESTS = "regard_requests_total"
 
 @dataclass(frozen=True)
 class Plan:
-    """Describes how replicas are started.
+    """Describes how replicas are started."""
 
-    Attributes:
-        pace: Times of a sleeping model; None for the built-in models.
-        settings: Environment variables of each replica.
-    """
-
-    pace: Pace | None
-    settings: dict[str, str] = field(default_factory=dict)
+    pace: Pace | None  # times of a sleeping model; None for the built-in models
+    settings: dict[str, str] = field(default_factory=dict)  # environment variables of each replica
 
     def command(self, port: int) -> list[str]:
         """Returns the command that starts a replica."""
@@ -42,13 +37,7 @@ class Plan:
 
 
 class Replica:
-    """A replica that is being started; `until_ready` waits for it.
-
-    Args:
-        plan: Model and settings of the replica.
-        port: Its port.
-        core: Core to which its processes are pinned; None for all cores.
-    """
+    """A replica that is being started; `until_ready` waits for it."""
 
     def __init__(self, plan: Plan, port: int, core: int | None = None) -> None:
         self.plan = plan
@@ -71,11 +60,7 @@ class Replica:
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Returns status and body of a GET.
-
-        Raises:
-            OSError: The server cannot be reached.
-        """
+        """Returns status and body of a GET."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
         with closing(connection):
             connection.request("GET", path)
@@ -83,11 +68,7 @@ class Replica:
             return reply.status, reply.read()
 
     def until_ready(self) -> None:
-        """Waits until the server is ready.
-
-        Raises:
-            MissingError: The server ended, or was not ready in time.
-        """
+        """Waits until the server is ready."""
         deadline = time.monotonic() + READY_SECONDS
         while not self._is_ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -114,7 +95,6 @@ class Replica:
         )
 
     def kill(self) -> None:
-        """Ends the main process without notice; its worker then ends by itself."""
         self.process.kill()
         self.process.wait()
 

@@ -8,17 +8,11 @@ VARIABLE = "SLEEPING_PACE"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The times of a device, in milliseconds.
+    """The times of a device, in milliseconds."""
 
-    Attributes:
-        step_ms: Fixed time of a decode step, to which each row adds `row_ms`.
-        row_ms: Time that each row adds to a decode step.
-        encode_ms: Time that each source token takes in the encoder.
-    """
-
-    step_ms: float = 20.0
-    row_ms: float = 0.1
-    encode_ms: float = 0.02
+    step_ms: float = 20.0  # fixed time of a decode step, to which each row adds `row_ms`
+    row_ms: float = 0.1  # time that each row adds to a decode step
+    encode_ms: float = 0.02  # time that each source token takes in the encoder
 
     @property
     def arguments(self) -> list[str]:

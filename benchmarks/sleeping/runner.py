@@ -24,10 +24,6 @@ class SleepingRunner:
 
     A target has the same tokens as its source, and therefore the same text. Each step decodes one
     token per row. Beam search, scores and attention are not supported.
-
-    Args:
-        config: Sizes of the model that the runner stands for.
-        pace: Times of the device.
     """
 
     forced_decoder: ForcedDecoder | None = None
@@ -44,7 +40,6 @@ class SleepingRunner:
         self.clear()
 
     def clear(self) -> None:
-        """Frees every row."""
         self.targets: dict[int, list[int]] = {}
         self.positions: dict[int, int] = {}
 
@@ -59,11 +54,7 @@ class SleepingRunner:
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, _max_tokens: int
     ) -> DecodeStep:
-        """Sleeps for the time of a step, and returns the next token of every row.
-
-        Raises:
-            ValueError: A row needs scores.
-        """
+        """Sleeps for the time of a step, and returns the next token of every row."""
         if scored:
             raise ValueError(
                 "the sleeping model has no scores; request one translation without scores"
@@ -76,11 +67,9 @@ class SleepingRunner:
         return CompletedStep(Decoded(best))
 
     def attention(self, _row: int, _tokens: int) -> NDArray[np.float32] | None:
-        """Returns None: no attention is recorded."""
         return None
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Raises an error: only a search sets tokens, and no search runs."""
         raise NotImplementedError
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
@@ -91,6 +80,5 @@ class SleepingRunner:
             self.targets[row], self.positions[row] = tokens, position
 
     def leave(self, first: int, end: int) -> None:
-        """Frees rows."""
         for row in range(first, end):
             del self.targets[row], self.positions[row]

@@ -54,7 +54,6 @@ def serve(settings: Settings, pace: Pace) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Reads the flags, and serves."""
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -57,16 +57,10 @@ def load_sleeping(files: ModelFiles, config: WorkerConfig, pace: Pace) -> Loaded
 
 
 def refuse(_items: Sequence[Any]) -> Any:
-    """Refuses items that are not translations.
-
-    Raises:
-        ValueError: Always.
-    """
     raise ValueError("the sleeping model only translates")
 
 
 def main() -> int:
-    """Runs a worker on the socket whose file descriptor is the first argument."""
     logs.configure("info", "text")
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides when the worker ends
         signal.signal(number, signal.SIG_IGN)

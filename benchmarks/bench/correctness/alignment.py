@@ -31,7 +31,6 @@ class Share:
 
     @property
     def percent(self) -> float:
-        """Aligned pairs in percent, 0 to 100; 100 if the total is 0."""
         return 100 * self.aligned / self.total if self.total else 100.0
 
 
@@ -41,22 +40,15 @@ class AlignmentReport:
 
     A pair consists of a word of the sentence and the same word of the translation. It is counted if
     the word occurs exactly once in the sentence and exactly once in the translation.
-
-    Attributes:
-        sentences: Number of translated sentences.
-        numerals: Pairs of equal numerals.
-        words: Pairs of equal words that are not in FALSE_FRIENDS.
-        false_friends: Pairs of equal words in FALSE_FRIENDS; none of them should be aligned.
     """
 
-    sentences: int
-    numerals: Share
-    words: Share
-    false_friends: Share
+    sentences: int  # number of translated sentences
+    numerals: Share  # pairs of equal numerals
+    words: Share  # pairs of equal words that are not in FALSE_FRIENDS
+    false_friends: Share  # pairs of equal words in FALSE_FRIENDS; none of them should be aligned
 
     @property
     def all_words(self) -> Share:
-        """Words and false friends together."""
         parts = self.words, self.false_friends
         return Share(sum(part.aligned for part in parts), sum(part.total for part in parts))
 
@@ -64,11 +56,7 @@ class AlignmentReport:
 async def run_alignment(
     url: str, pair: str, sentences: Sequence[str], batch: int
 ) -> AlignmentReport:
-    """Translates sentences with alignments and counts aligned words.
-
-    Raises:
-        BenchError: A request failed.
-    """
+    """Translates sentences with alignments and counts aligned words."""
     address = Address.parse(url)
     friends = FALSE_FRIENDS.get(frozenset(split_pair(pair)), frozenset())
     counts: Counter[tuple[str, bool]] = Counter()

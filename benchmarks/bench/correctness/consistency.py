@@ -22,22 +22,14 @@ class ConsistencyReport:
 
     Lines are counted from 1. Each translation is compared with the translation that the same line
     gets when it is sent alone.
-
-    Attributes:
-        pair: Source and target language, such as `en-pt`.
-        sentences: Number of sentences.
-        clients: Number of clients that send at random times.
-        seed: Seed of the random order of the lines and of the clients' pauses.
-        lists_differ: Lines that are translated differently when they are sent in a list.
-        clients_differ: Lines that are translated differently when many clients send the lines at
-            random times.
     """
 
-    pair: str
+    pair: str  # source and target language, such as `en-pt`
     sentences: int
-    clients: int
-    seed: int
-    lists_differ: list[int]
+    clients: int  # number of clients that send at random times
+    seed: int  # seed of the random order of the lines and of the clients' pauses
+    lists_differ: list[int]  # lines that are translated differently when they are sent in a list
+    # lines that are translated differently when many clients send the lines at random times
     clients_differ: list[int]
 
 
@@ -47,9 +39,6 @@ async def run_consistency(
     """Translates all sentences three times, and compares the translations.
 
     The sentences are sent alone, in lists, and by many clients at random times.
-
-    Raises:
-        BenchError: A request failed.
     """
     address, generator = Address.parse(url), random.Random(seed)
     order = generator.sample(range(len(sentences)), len(sentences))
@@ -72,11 +61,9 @@ async def run_consistency(
 
 
 def restore(order: Sequence[int], items: Sequence[str]) -> list[str]:
-    """Undoes a shuffle: moves item n to place `order[n]`."""
     return [item for _, item in sorted(zip(order, items, strict=True))]
 
 
 def differing_lines(alone: Sequence[str], others: Sequence[str]) -> list[int]:
-    """Returns the numbers, counted from 1, of the lines whose two translations differ."""
     pairs = enumerate(zip(alone, others, strict=True), 1)
     return [line for line, (one, other) in pairs if one != other]

@@ -19,20 +19,14 @@ from benchmarks.bench.translation import LIST_TIMEOUT_SECONDS, split_pair, unusa
 
 @dataclass(frozen=True, slots=True)
 class DetachmentReport:
-    """Detachment scores of pairs of lines.
+    """Detachment scores of pairs of lines."""
 
-    Attributes:
-        sentences: Number of lines.
-        true_median: Median score of the lines with their own translations.
-        shuffled_median: Median score of the lines with the translations of other lines.
-        area: Area under the ROC curve. It is the probability that a line with the translation of
-            another line has a higher score than a line with its own translation. Chance gives 0.5,
-            and perfect separation gives 1.
-    """
-
-    sentences: int
-    true_median: float
-    shuffled_median: float
+    sentences: int  # number of lines
+    true_median: float  # median score of the lines with their own translations
+    shuffled_median: float  # median score of the lines with the translations of other lines
+    # area under the ROC curve. It is the probability that a line with the translation of another
+    # line has a higher score than a line with its own translation. Chance gives 0.5, and perfect
+    # separation gives 1.
     area: float
 
 
@@ -43,16 +37,6 @@ async def run_detachment(
 
     A true pair is a line and its own translation. A shuffled pair is a line and the translation of
     another line.
-
-    Args:
-        url: Address of the server.
-        pair: Source and target language, such as `en-pt`.
-        sentences: Lines of the source language, at least two.
-        translations: Translations of the sentences, in the same order.
-        batch: Number of pairs in a request.
-
-    Raises:
-        BenchError: A request failed, or there are fewer than two sentences.
     """
     if len(sentences) < 2:
         raise BenchError("the detachment needs at least two sentences")
@@ -68,12 +52,7 @@ async def run_detachment(
 
 
 def shifted(lines: Sequence[str], seed: int = 0) -> list[str]:
-    """Returns the lines in a random order in which no line keeps its place.
-
-    Args:
-        lines: At least two lines.
-        seed: Seed of the random order.
-    """
+    """Returns the lines in a random order in which no line keeps its place."""
     order = [*range(len(lines))]
     random.Random(seed).shuffle(order)
     next_of = dict(zip(order, [*order[1:], order[0]], strict=True))

@@ -16,37 +16,24 @@ class Scores:
 
 @dataclass(frozen=True)
 class QualityReport:
-    """Figures of one run over a file.
+    """Figures of one run over a file."""
 
-    Attributes:
-        pair: Source and target language, such as `en-pt`.
-        sentences: Number of sentences.
-        seconds: Duration of the run.
-        sentences_per_second: Rate of the run.
-        scores: Scores of the server's translations.
-        signatures: SacreBLEU's signatures of BLEU and chrF; only scores with equal signatures
-            can be compared.
-        compared: Scores of another system's translations; None if no such translations were given.
-        equal: Number of lines to which both systems give exactly the same translation; None if no
-            translations of another system were given.
-    """
-
-    pair: str
+    pair: str  # source and target language, such as `en-pt`
     sentences: int
-    seconds: float
-    sentences_per_second: float
-    scores: Scores
+    seconds: float  # duration of the run
+    sentences_per_second: float  # rate of the run
+    scores: Scores  # scores of the server's translations
+    # sacreBLEU's signatures of BLEU and chrF; only scores with equal signatures can be compared
     signatures: tuple[str, str]
+    # scores of another system's translations; None if no such translations were given
     compared: Scores | None
+    # number of lines to which both systems give exactly the same translation; None if no
+    # translations of another system were given
     equal: int | None
 
 
 class Scorer:
-    """Compares line n of the translations with line n of the reference.
-
-    Raises:
-        BenchError: The optional package sacrebleu is not installed.
-    """
+    """Compares line n of the translations with line n of the reference."""
 
     def __init__(self, references: Sequence[str]) -> None:
         try:
@@ -72,7 +59,6 @@ class Scorer:
         )
 
     def score(self, translations: Sequence[str]) -> Scores:
-        """Returns the scores of some translations."""
         bleu = self._bleu.corpus_score(translations, self._references)
         chrf = self._chrf.corpus_score(translations, self._references)
         return Scores(bleu=bleu.score, chrf=chrf.score)

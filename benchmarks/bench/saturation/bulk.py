@@ -20,35 +20,21 @@ JOB_LIST = 1000
 
 @dataclass(frozen=True)
 class BulkReport:
-    """Figures of one run. Windows without lists and windows with lists alternate.
+    """Figures of one run. Windows without lists and windows with lists alternate."""
 
-    Attributes:
-        clients: Number of clients that send single sentences.
-        alone: Report of each window without lists.
-        beside: Report of each window with lists.
-        p99_ratio: Median p99 of single sentences in windows with lists, divided by the median p99
-            in the other windows.
-        lists: Number of lists that were translated.
-        statuses: Maps each status other than 200, and each kind of error, to the
-            number of lists that had it.
-    """
-
-    clients: int
-    alone: list[LoadReport]
-    beside: list[LoadReport]
+    clients: int  # number of clients that send single sentences
+    alone: list[LoadReport]  # report of each window without lists
+    beside: list[LoadReport]  # report of each window with lists
+    # median p99 of single sentences in windows with lists, divided by the median p99 in the other
+    # windows
     p99_ratio: float
-    lists: int
+    lists: int  # number of lists that were translated
+    # maps each status other than 200, and each kind of error, to the number of lists that had it
     statuses: dict[str, int]
 
 
 class ListClients:
-    """Clients that send long lists in a loop.
-
-    Args:
-        address: Address of the server.
-        pair: Language pair.
-        sentences: Sentences of the lists.
-    """
+    """Clients that send long lists in a loop."""
 
     def __init__(self, address: Address, pair: str, sentences: Sequence[str]) -> None:
         self.address = address
@@ -84,20 +70,6 @@ async def run_bulk(
     """Measures alternating windows without and with clients that send lists.
 
     In the windows with lists, one more client sends lists of JOB_LIST sentences.
-
-    Args:
-        url: Address of the server.
-        pair: Language pair.
-        sentences: Sentences to translate.
-        num_clients: Number of clients that send single sentences.
-        list_clients: Number of clients that send lists.
-        list_size: Number of sentences in each list of these `list_clients` clients.
-        rounds: Number of pairs of windows: one without lists, then one with lists.
-        seconds: Measured seconds of each window.
-
-    Raises:
-        BenchError: The first request of a window fails, a single sentence fails while no lists are
-            sent, or no sentence is translated in a window.
     """
     address = Address.parse(url)
     lists = ListClients(address, pair, sentences)

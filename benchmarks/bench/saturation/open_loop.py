@@ -19,7 +19,6 @@ per request. A client that wakes up for each request and each reply takes 0.030 
 
 
 def steady(per_second: float, seconds: float) -> Iterator[float]:
-    """Yields the times of requests at equal intervals, in seconds after the first request."""
     return (number / per_second for number in range(int(per_second * seconds)))
 
 
@@ -34,15 +33,7 @@ class Results(Protocol):
 
 
 class Connection:
-    """A non-blocking keep-alive connection with at most one request in progress.
-
-    Attributes:
-        socket: Socket of the connection.
-        parser: Cuts the received bytes into replies.
-        unsent: Bytes of the request that are not sent yet.
-        sent: Time by perf_counter at which the client began to send the request; None while no
-            request is in progress.
-    """
+    """A non-blocking keep-alive connection with at most one request in progress."""
 
     def __init__(self, place: socket.socket) -> None:
         self.socket = place
@@ -56,15 +47,6 @@ class OpenLoop:
 
     This client shares the cores with the server, so it must need little CPU time. Its own loop over
     sockets takes a third less CPU time than asyncio, and sends requests closer to the fixed times.
-
-    Args:
-        address: Address of the server.
-        requests: Endless iterator of encoded requests.
-        timeout_seconds: Longest wait for replies after the last request has been sent. After
-            this time, requests without a reply count as failed.
-
-    Raises:
-        RequestError: The address cannot be resolved; the kind is `connect`.
     """
 
     def __init__(self, address: Address, requests: Iterator[bytes], timeout_seconds: float) -> None:
@@ -81,15 +63,7 @@ class OpenLoop:
         self.family, self.place = places[0][0], places[0][4]
 
     def run(self, moments: Iterable[float], results: Results) -> float:
-        """Sends requests at fixed times, and waits for the replies, at most `timeout_seconds`.
-
-        Args:
-            moments: Ascending times of the requests, in seconds from now.
-            results: Receives the results.
-
-        Returns:
-            The time by perf_counter at which sending ended.
-        """
+        """Sends requests at fixed times, and waits for the replies, at most `timeout_seconds`."""
         begin = perf_counter()
         for moment in moments:
             while begin + moment > perf_counter():
@@ -103,7 +77,6 @@ class OpenLoop:
         return end
 
     def close(self) -> None:
-        """Closes all connections."""
         for key in [*self.selector.get_map().values()]:
             self._close(key.data)
         self.selector.close()

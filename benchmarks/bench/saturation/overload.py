@@ -57,81 +57,56 @@ class OverloadRun:
 
     In a report, the figures are medians of all rounds, but `errors` and `without_retry_after` are
     sums. A request is accepted if its reply has the status 200 or 504.
-
-    Attributes:
-        factor: Offered rate divided by the capacity.
-        deadline_seconds: Deadline of each request.
-        offered_per_second: Number of requests per second that the client sends.
-        in_time_per_second: Translations per second that arrived before their deadline, or at most
-            GRACE_SECONDS later.
-        share_of_peak: `in_time_per_second` divided by its largest value for this deadline; 1 until
-            the report is made.
-        accepted_p99_seconds: P99 latency of accepted requests; None if no request was accepted.
-            The latency of a request that got 504 counts as infinite.
-        late_share: Number of late replies and replies with status 504, divided by the number of
-            accepted requests.
-        refused: Number of refused requests.
-        refused_p50_ms: Median time until a refusal, in milliseconds; None without a refusal.
-        without_retry_after: Number of refusals without the header Retry-After.
-        errors: Number of other failures by name.
-        memory_mib: Memory of workers and main process at the end of the overload, in MiB.
-        recovery_seconds: Seconds from the end of the overload to the end of the last bad second; 0
-            if there is no bad second. In a bad second, more than BAD_SHARE of the requests were
-            refused, late or failed. The overload ends when its last request is sent.
-            The client waits for the remaining replies, at most PATIENCE_SECONDS after their
-            deadline. Then it sends requests at half of the capacity.
     """
 
-    factor: float
-    deadline_seconds: float
-    offered_per_second: float
+    factor: float  # offered rate divided by the capacity
+    deadline_seconds: float  # deadline of each request
+    offered_per_second: float  # number of requests per second that the client sends
+    # translations per second that arrived before their deadline, or at most GRACE_SECONDS later
     in_time_per_second: float
+    # `in_time_per_second` divided by its largest value for this deadline; 1 until the report is
+    # made
     share_of_peak: float
+    # p99 latency of accepted requests; None if no request was accepted. The latency of a request
+    # that got 504 counts as infinite.
     accepted_p99_seconds: float | None
+    # number of late replies and replies with status 504, divided by the number of accepted requests
     late_share: float
-    refused: int
+    refused: int  # number of refused requests
+    # median time until a refusal, in milliseconds; None without a refusal
     refused_p50_ms: float | None
-    without_retry_after: int
-    errors: dict[str, int]
-    memory_mib: float
+    without_retry_after: int  # number of refusals without the header Retry-After
+    errors: dict[str, int]  # number of other failures by name
+    memory_mib: float  # memory of workers and main process at the end of the overload, in MiB
+    # seconds from the end of the overload to the end of the last bad second; 0 if there is no bad
+    # second. In a bad second, more than BAD_SHARE of the requests were refused, late or failed. The
+    # overload ends when its last request is sent. The client waits for the remaining replies, at
+    # most PATIENCE_SECONDS after their deadline. Then it sends requests at half of the capacity.
     recovery_seconds: int
 
 
 @dataclass(frozen=True)
 class OverloadReport:
-    """Figures of all runs.
+    """Figures of all runs."""
 
-    Attributes:
-        pair: Language pair.
-        capacity_per_second: Sentences per second of a closed loop of CLIENTS clients.
-        runs: One entry for each deadline and offered rate. All rates of one deadline follow each
-            other.
-    """
-
-    pair: str
-    capacity_per_second: float
+    pair: str  # language pair
+    capacity_per_second: float  # sentences per second of a closed loop of CLIENTS clients
+    # one entry for each deadline and offered rate. All rates of one deadline follow each other.
     runs: list[OverloadRun]
 
 
 @dataclass
 class Outcomes:
-    """Replies and failures of the requests of one phase.
+    """Replies and failures of the requests of one phase."""
 
-    Attributes:
-        deadline: Deadline of each request, in seconds.
-        accepted: For each accepted request, the time of its reply and the seconds until the reply.
-            The seconds are infinite for a reply with status 504.
-        refusals: Seconds until each refusal.
-        without_retry_after: Number of refusals without Retry-After.
-        errors: Number of other failures by name.
-        bad: Times at which refused, late and failed requests were sent.
-    """
-
-    deadline: float
+    deadline: float  # deadline of each request, in seconds
+    # for each accepted request, the time of its reply and the seconds until the reply. The seconds
+    # are infinite for a reply with status 504.
     accepted: list[tuple[float, float]] = field(default_factory=list)
-    refusals: list[float] = field(default_factory=list)
-    without_retry_after: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
+    refusals: list[float] = field(default_factory=list)  # seconds until each refusal
+    without_retry_after: int = 0  # number of refusals without Retry-After
+    errors: Counter[str] = field(default_factory=Counter)  # number of other failures by name
+    # times at which refused, late and failed requests were sent
     bad: list[float] = field(default_factory=list)
 
     def record(self, sent: float, now: float, reply: Reply) -> None:
@@ -151,17 +126,12 @@ class Outcomes:
             self.bad.append(sent)
 
     def record_failure(self, sent: float, error: RequestError) -> None:
-        """Counts a request without a reply."""
         self.errors[error.kind] += 1
         self.bad.append(sent)
 
 
 def parse_numbers(text: str) -> list[float]:
-    """Parses numbers above 0, such as `0.5,1,2`.
-
-    Raises:
-        BenchError: A part is not a number above 0.
-    """
+    """Parses numbers above 0, such as `0.5,1,2`."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
@@ -185,24 +155,6 @@ async def run_overload(
 
     Each round measures every rate once, so that a change in the speed of the machine affects all
     rates.
-
-    Args:
-        url: Address of the server.
-        pair: Language pair.
-        sentences: Sentences to translate. Overload runs send the sentences
-            that `with_other_ends` returns, again and again.
-        factors: Offered rates, divided by the capacity.
-        deadlines: Deadlines in seconds.
-        rounds: Number of runs of each rate.
-        seconds: Measured seconds of each run. Before the measurement, the client sends the same
-            load to fill the queue. This phase lasts as long as the deadline, but at most
-            `seconds`. Only `in_time_per_second` leaves this phase out.
-        on_run: Called with the figures of each run.
-
-    Raises:
-        BenchError: The first request failed, or no sentence was translated while the capacity was
-            measured.
-        RequestError: The server did not answer the request for /metrics at the end of an overload.
     """
     address = Address.parse(url)
     load = await run_load(url, pair, sentences, CLIENTS, 2.0, CAPACITY_SECONDS)
@@ -294,13 +246,6 @@ async def _measure(
 
 
 def recovery_seconds(bad: Sequence[float], per_second: float) -> int:
-    """Returns the end of the last second with too many bad requests; 0 without any such second.
-
-    Args:
-        bad: Times at which the refused, late and failed requests were sent, in seconds since the
-            end of the overload.
-        per_second: Number of requests sent per second.
-    """
     counts = Counter(map(int, bad))
     return max((1 + at for at, n in counts.items() if n > BAD_SHARE * per_second), default=0)
 
