@@ -13,8 +13,7 @@ The other engines are called peers. A run has sections, each with its own table.
     plots           plots of a results file (needs matplotlib)
     engines         engines without HTTP, each a subprocess
     servers         servers, each a subprocess
-    loadgen.c       the load generator
-    load            runs the load generator
+    load            puts a load on a server
     throughput      section "offline": translates a file of sentences with each engine
     generate        section "generate": decodes with random weights, in Regard and in transformers
     shapes          section "shapes": decodes with random weights, in Regard and in CTranslate2

@@ -127,7 +127,6 @@ def main() -> None:
     add("--rounds", type=int, default=5, help="number of rounds")
     add("--seconds", type=float, default=10.0, help="length of a measurement under load")
     args = parser.parse_args()
-    load.compile_program()
     lines = [line for line in read_lines(str(args.source)) if line.strip()]
     checkouts = [Checkout(root, args.source.resolve()) for root in (ROOT, args.other.resolve())]
     for checkout in checkouts:

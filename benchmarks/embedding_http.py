@@ -36,7 +36,6 @@ class Target:
 def measure(options: Options) -> Result:
     """Measures all servers in turn with each number of clients, round by round."""
     find_model(options)
-    load.compile_program()
     result = Result("embed-http", facts={"seconds a point": options.seconds})
     lines = [line for line in read_lines(str(options.source)) if line.strip()]
     targets = start_all(options, lines, result)

@@ -35,7 +35,6 @@ SENTENCE_END = re.compile(r"[.!?…:;]+")
 
 def measure(options: Options) -> Result:
     """Measures the growth by source length, by clients, and by models."""
-    load.compile_program()
     options = replace(options, seconds=min(options.seconds, MAX_SECONDS))
     rounds = max(1, options.rounds // 2)
     result = Result("growth", facts={"seconds a point": options.seconds, "turns": rounds})

@@ -27,7 +27,6 @@ OPEN_LOOP_CLIENTS = 1024
 
 def measure(options: Options) -> Result:
     """Scores every server's translations, then measures each server under each load."""
-    load.compile_program()
     result = Result("http", facts={"seconds a point": options.seconds})
     lines = read_lines(str(options.source))
     bodies = load.translate_bodies([line for line in lines if line.strip()], options.pair)
@@ -98,7 +97,7 @@ def _score(server: Server, options: Options, lines: list[str], result: Result) -
     """Scores the translations of all sentences; this also warms the server up."""
     bodies = load.translate_bodies([line or " " for line in lines], options.pair)
     shape = Shape(clients=QUALITY_CLIENTS, requests=len(bodies))
-    done = load.run(server.port, bodies, shape, server.pid, keep_replies=True)
+    done = load.run(server.port, bodies, shape, server.pid)
     if done.errors:
         result.notes.append(f"{server.name} returned errors while it was scored: {done.errors}")
     if server.contestant.has_text:

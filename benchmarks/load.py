@@ -1,67 +1,59 @@
-"""Runs the load generator, and measures the server's CPU time in the measured window.
+"""Puts a load on a server, and measures the server's CPU time in the measured window.
 
 In a closed loop, each client sends its next request when its last reply has arrived. In an open
-loop, requests are sent at a given rate, whether or not earlier replies have arrived.
+loop, requests are sent at random times, whether or not earlier replies have arrived.
 """
 
+import asyncio
+import itertools
 import json
-import subprocess
-import tempfile
-from collections.abc import Iterable
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from time import perf_counter
+
+import uvloop
 
 from benchmarks import tree
-from benchmarks.environments import ROOT, WORK, MissingError
+from benchmarks.bench.client import Address, Connection, Reply, RequestError
+from benchmarks.bench.load import ERROR_PAUSE_SECONDS, OpenLoop, percentile
+from benchmarks.environments import MissingError
 
-PROGRAM = WORK / "loadgen"
+TIMEOUT_SECONDS = 60.0
+POLL_SECONDS = 0.02
+MAX_STRETCH = 10  # largest factor by which warm-up and window grow
+MAX_FAILURES = 100  # a load ends after more failures without a success
 
 
 @dataclass(frozen=True)
 class Shape:
     """The load on a server. Either `seconds` or `requests` is above 0."""
 
-    # number of connections. An open loop needs a connection for each of the requests that wait for
-    # replies at the same time.
     clients: int
     seconds: float = 0.0  # length of the measured window
     warmup: float = 0.0  # seconds of load before the window
-    requests: int = 0  # number of requests to send, all of them measured; 0 if `seconds` is given
-    rate: float = 0.0  # requests/s of an open loop, sent at random times; 0 for a closed loop
+    requests: int = 0  # number of requests to send, all of them measured
+    rate: float = 0.0  # requests/s of an open loop; 0 for a closed loop
     offset: int = 0  # index of the body that the first request sends
-
-    def arguments(self) -> list[str]:
-        """Returns the load generator's arguments. Arguments with default values are left out."""
-        flags = {
-            "--clients": self.clients,
-            "--seconds": self.seconds,
-            "--warmup": self.warmup,
-            "--requests": self.requests,
-            "--rate": self.rate,
-            "--offset": self.offset,
-        }
-        words = [word for name, value in flags.items() if value for word in (name, str(value))]
-        return [*words, "--poisson"] if self.rate else words
 
 
 @dataclass(frozen=True)
 class Load:
-    """The figures of one run of the load generator."""
+    """The figures of one load."""
 
-    requests: int  # number of replies with status 200 in the window
+    requests: int  # replies with status 200 in the window
     seconds: float  # length of the window
-    rate: float  # replies with status 200 per second
-    p50_ms: float  # median latency in milliseconds
-    p95_ms: float  # 95th percentile of the latency in milliseconds
-    p99_ms: float  # 99th percentile of the latency in milliseconds
-    # maps each kind of error to the number of such errors. A kind is a status, `connect`, `closed`,
-    # `timeout` or `unsent`.
-    errors: dict[str, int]
-    server_cpu_seconds: float  # CPU time of the server's process tree in the window
-    own_cpu_seconds: float  # CPU time of the load generator in the window
-    # bodies of the replies in the order of the requests; empty without `keep_replies`
-    replies: list[str] = field(default_factory=list)
+    rate: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    errors: dict[str, int]  # by status or by the kind of a RequestError, during the whole load
+    server_cpu_seconds: float  # of the server's process tree in the window
+    own_cpu_seconds: float  # of the load generator in the window
+    replies: list[str] = field(default_factory=list)  # bodies, in the order of the requests
+    ends: list[tuple[float, str]] = field(default_factory=list)  # time.monotonic, status or kind
 
     def figures(self) -> dict[str, float]:
         """Returns the figures that a benchmark reports, by name.
@@ -83,21 +75,6 @@ class Load:
         }
 
 
-def compile_program() -> None:
-    """Compiles the load generator if it is missing or older than its source."""
-    source = ROOT / "benchmarks" / "loadgen.c"
-    if PROGRAM.exists() and PROGRAM.stat().st_mtime > source.stat().st_mtime:
-        return
-    PROGRAM.parent.mkdir(exist_ok=True)
-    command = ["cc", "-O2", "-o", str(PROGRAM), str(source), "-lm"]
-    try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
-    except FileNotFoundError as error:
-        raise MissingError("the load generator needs a C compiler named cc") from error
-    except subprocess.CalledProcessError as error:
-        raise MissingError(f"{' '.join(command)}: {error.stderr}") from error
-
-
 def translate_bodies(sentences: Iterable[str], pair: str) -> list[str]:
     """Returns the bodies of requests to /translate, one sentence each."""
     source, _, target = pair.partition("-")
@@ -107,57 +84,141 @@ def translate_bodies(sentences: Iterable[str], pair: str) -> list[str]:
     ]
 
 
+def translations(load: Load) -> list[str]:
+    """Returns the translation in each reply; empty for a missing reply."""
+    return [json.loads(reply)["translatedText"] if reply else "" for reply in load.replies]
+
+
 def run(
     port: int,
     bodies: list[str],
     shape: Shape,
     pid: int,
-    keep_replies: bool = False,
     path: str = "/translate",
+    on_mark: Callable[[], object] = lambda: None,
 ) -> Load:
-    """Sends a load to one server and returns the figures."""
-    with tempfile.TemporaryDirectory() as folder:
-        bodies_path, replies_path = Path(folder, "bodies"), Path(folder, "replies")
-        bodies_path.write_text("\n".join(bodies) + "\n", "utf-8")
-        command = [str(PROGRAM), "--port", str(port), "--path", path]
-        command += ["--bodies", str(bodies_path), *shape.arguments()]
-        if keep_replies:
-            command += ["--replies", str(replies_path)]
-        figures, cpu = _watch(command, pid)
-        replies = replies_path.read_text("utf-8").split("\n")[:-1] if keep_replies else []
-    return Load(
-        requests=figures["requests"],
-        seconds=figures["seconds"],
-        rate=figures["rate"],
-        p50_ms=figures["p50_ms"],
-        p95_ms=figures["p95_ms"],
-        p99_ms=figures["p99_ms"],
-        errors=figures["errors"],
-        server_cpu_seconds=cpu,
-        own_cpu_seconds=figures["own_cpu_seconds"],
-        replies=replies,
-    )
+    """Sends a load to a server on the loopback, and returns the figures.
+
+    `bodies` are sent round robin. `pid` is the root of the server's process tree. `on_mark` is
+    called when the window opens, and when it closes.
+    """
+    return uvloop.run(_Run(port, bodies, shape, path).measure(pid, on_mark))
 
 
-def _watch(command: list[str], pid: int) -> tuple[dict[str, Any], float]:
-    """Runs the generator; returns its figures and the server's CPU seconds in the window."""
-    marks: dict[str, float] = {}
-    figures: dict[str, Any] = {}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
-        assert process.stderr
-        for line in process.stdout:
-            if line.startswith("{"):
-                figures = json.loads(line)
-            else:
-                marks[line.strip()] = tree.cpu_seconds(pid)
-        message = process.stderr.read().strip()
-    if process.returncode:
-        raise MissingError(message or f"the load generator ended with {process.returncode}")
-    return figures, marks["end"] - marks["start"]
+class _Run:
+    """One load; it keeps the times and the outcome of every request."""
 
+    def __init__(self, port: int, bodies: list[str], shape: Shape, path: str) -> None:
+        self.address = Address("127.0.0.1", port, "")
+        self.shape = shape
+        encoded = [self.address.request("POST", path, body.encode()) for body in bodies]
+        first = shape.offset % len(encoded)
+        self.requests = itertools.islice(itertools.cycle(encoded), first, None)
+        self.ended: list[tuple[float, float, str]] = []  # sent, ended, outcome
+        self.replies = [""] * shape.requests
+        self.is_over = False
 
-def translations(load: Load) -> list[str]:
-    return [json.loads(reply)["translatedText"] if reply else "" for reply in load.replies]
+    async def measure(self, pid: int, on_mark: Callable[[], object]) -> Load:
+        def mark() -> tuple[float, float, float]:
+            on_mark()
+            return perf_counter(), time.thread_time(), tree.cpu_seconds(pid)
+
+        shape = self.shape
+        if shape.requests:
+            opened = mark()
+            await self._closed()
+            closed = mark()
+        else:
+            sending = asyncio.create_task(self._open() if shape.rate else self._closed())
+            await self._window(shape.warmup, 0.0, shape.clients)
+            opened = mark()
+            await self._window(shape.seconds, opened[0], 2 * shape.clients)
+            closed = mark()
+            self.is_over = True
+            await sending
+        if self._is_hopeless():
+            raise MissingError(f"over {MAX_FAILURES} requests failed, and none succeeded")
+        return self._load(opened, closed)
+
+    async def _window(self, seconds: float, start: float, wanted: int) -> None:
+        """Waits until a part of the load is over, and longer for clients without replies.
+
+        With many clients and a slow server, the first replies have other latencies than later ones.
+        """
+        began = perf_counter()
+        await asyncio.sleep(seconds)
+        limit = began + MAX_STRETCH * max(seconds, 1.0)
+        while not (self.shape.rate or self.is_over) and perf_counter() < limit:
+            if sum(end >= start and name == "200" for _, end, name in self.ended) >= wanted:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _open(self) -> None:
+        await OpenLoop(self.address, self.requests, TIMEOUT_SECONDS).run(self._moments(), self)
+
+    def _moments(self) -> Iterator[float]:
+        generator, moment = random.Random(1), 0.0
+        while not self.is_over:
+            yield moment
+            moment += generator.expovariate(self.shape.rate)
+
+    async def _closed(self) -> None:
+        every = range(self.shape.requests) if self.shape.requests else itertools.count()
+        numbers = itertools.takewhile(lambda _: not self.is_over, every)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.shape.clients):
+                group.create_task(self._client(numbers))
+
+    async def _client(self, numbers: Iterator[int]) -> None:
+        """Sends one request after the other; pauses after an error, as in `regard bench`."""
+        connection: Connection | None = None
+        for number in numbers:
+            sent = perf_counter()
+            try:
+                if connection is None or connection.is_closed:
+                    connection = await Connection.open(self.address, TIMEOUT_SECONDS)
+                reply = await connection.send(next(self.requests))
+            except RequestError as error:
+                self.record_failure(sent, error)
+                await asyncio.sleep(ERROR_PAUSE_SECONDS)
+                continue
+            self.record(sent, perf_counter(), reply)
+            if reply.status != 200:
+                await asyncio.sleep(ERROR_PAUSE_SECONDS)
+            elif self.replies:
+                self.replies[number] = reply.body.decode()
+        if connection is not None:
+            connection.close()
+
+    def record(self, sent: float, now: float, reply: Reply) -> None:
+        self.ended.append((sent, now, str(reply.status)))
+
+    def record_failure(self, sent: float, error: RequestError) -> None:
+        self.ended.append((sent, perf_counter(), error.kind))
+        self.is_over |= self._is_hopeless()
+
+    def _is_hopeless(self) -> bool:
+        return len(self.ended) > MAX_FAILURES and all(name != "200" for *_, name in self.ended)
+
+    def _load(self, opened: tuple[float, ...], closed: tuple[float, ...]) -> Load:
+        is_open = bool(self.shape.rate)
+        latencies = sorted(
+            1000 * (end - sent)
+            for sent, end, name in self.ended
+            if name == "200" and opened[0] <= (sent if is_open else end) <= closed[0]
+        )
+        seconds, own_cpu, server_cpu = (b - a for a, b in zip(opened, closed, strict=True))
+        p50, p95, p99 = (percentile(latencies, each) or 0.0 for each in (50, 95, 99))
+        return Load(
+            len(latencies),
+            seconds,
+            len(latencies) / seconds,
+            p50,
+            p95,
+            p99,
+            errors=dict(Counter(name for *_, name in self.ended if name != "200")),
+            server_cpu_seconds=server_cpu,
+            own_cpu_seconds=own_cpu,
+            replies=self.replies,
+            ends=[(end, name) for _, end, name in self.ended],
+        )

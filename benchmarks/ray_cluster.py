@@ -21,16 +21,18 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from benchmarks import tree
+from benchmarks import load, tree
+from benchmarks.bench.texts import built_in_sentences
 from benchmarks.environments import ROOT, WORK
-from benchmarks.ray_load import WARMUP_SECONDS, WINDOW_SECONDS, Sending
+from benchmarks.load import Load
 
 PORT, BARE_PORT = 8350, 8351
 PROXIES = ("haproxy", "python")
@@ -51,6 +53,10 @@ PARTS_OF_RAY = {
     "replica": ("ServeReplica", "service serve"),
     "proxy": ("ProxyActor", "haproxy", "HAProxyManager"),
 }
+
+WINDOW_SECONDS = 2.0
+FULL_SHARE = 0.95
+WARMUP_SECONDS = 5.0
 
 Figures = dict[str, Any]
 
@@ -154,13 +160,49 @@ def haproxy_counts() -> Counter[str]:
     return Counter({name: int(counts[name]) for name in (*RETRIES, "stot")})
 
 
+@dataclass
+class Replies:
+    """The ends of all requests of a load."""
+
+    # time and status of each request; numbers from 600 are failures without a status
+    ends: list[tuple[float, str]]  # time, and status or kind of error
+
+    def rate(self, begin: float, end: float) -> float:
+        return sum(begin <= at < end for at, status in self.ends if status == "200") / (end - begin)
+
+    def full_from(self, begin: float, rate: float) -> float | None:
+        """Returns the first time from `begin` on with nearly this rate; None if there is none."""
+        last = self.ends[-1][0] - WINDOW_SECONDS
+        steps = int((last - begin) / 0.1)
+        times = [begin + 0.1 * step for step in range(max(0, steps))]
+        return next((t for t in times if self._window(t) >= FULL_SHARE * rate), None)
+
+    def lowest(self, begin: float, end: float) -> float:
+        steps = int((min(end, self.ends[-1][0] - WINDOW_SECONDS) - begin) / 0.1)
+        return min(self._window(begin + 0.1 * step) for step in range(max(1, steps)))
+
+    def _window(self, begin: float) -> float:
+        return self.rate(begin, begin + WINDOW_SECONDS)
+
+
+@contextlib.contextmanager
+def sending(
+    port: int, clients: int, seconds: float, on_mark: Callable[[], object] = lambda: None
+) -> Iterator["Future[Load]"]:
+    """Runs a load during the context, which waits for its end."""
+    bodies = load.translate_bodies(built_in_sentences("en"), "en-pt")
+    shape = load.Shape(clients, seconds=seconds, warmup=WARMUP_SECONDS)
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(load.run, port, bodies, shape, os.getpid(), on_mark=on_mark)
+
+
 def lost(proxy: str, args: argparse.Namespace) -> Figures:
     """Kills the raylet and the Ray workers of a node under load, then adds another node."""
     arguments: Figures = {"min_replicas": 2, "max_replicas": 2, "max_replicas_per_node": 1}
     arguments |= {"settings": {"max_rows": args.rows}}
     with Nodes(proxy, arguments, sleeping=True) as nodes, Retries() as retries:
         nodes.until(2)
-        with Sending(PORT, args.clients, args.seconds) as sending:
+        with sending(PORT, args.clients, args.seconds) as running:
             time.sleep(WARMUP_SECONDS + 12)
             status = nodes.ask("status")
             killed = nodes.ask("kill")
@@ -168,14 +210,14 @@ def lost(proxy: str, args: argparse.Namespace) -> Figures:
             workers = nodes.ask("status")["device workers"]
             added = nodes.ask("add")
             healthy = nodes.until(2)
-    replies = sending.replies
+    replies = Replies(running.result().ends)
     before = replies.rate(killed["at"] - 10, killed["at"])
     full = replies.full_from(killed["at"] + WINDOW_SECONDS, before)
     counts = [int(each["translated"]) for each in status["figures"]]
     return {
-        "requests": sum(status == 200 for _, status in replies.ends),
+        "requests": sum(status == "200" for _, status in replies.ends),
         "translated by each replica before": counts,
-        "failed": replies.failures(),
+        "failed": running.result().errors,
         "retried": dict(retries.total) if proxy == "haproxy" else None,
         "device workers after the kill": workers,
         "rate before": before,
@@ -196,14 +238,15 @@ def scale(proxy: str, args: argparse.Namespace) -> Figures:
     with Nodes(proxy, arguments, sleeping=True) as nodes:
         nodes.until(1)
         begin = time.monotonic()
-        sendings = [Sending(PORT, args.clients, args.seconds), Sending(PORT, 2, args.seconds)]
-        for sending in sendings:
-            with sending:
-                while sending.process.poll() is None:
-                    rows.append(traced(nodes.ask("status"), begin, sending.clients))
+        loads = []
+        for clients in (args.clients, 2):
+            with sending(PORT, clients, args.seconds) as running:
+                while not running.done():
+                    rows.append(traced(nodes.ask("status"), begin, clients))
                     time.sleep(1)
+            loads.append(running.result())
     print_trace(rows)
-    failures = [sending.replies.failures() for sending in sendings]
+    failures = [each.errors for each in loads]
     return {"failed under load, and while replicas end": failures, "trace": rows}
 
 
@@ -262,17 +305,19 @@ def cpu(port: int, root: int, args: argparse.Namespace) -> Figures:
     idle = seconds_by_kind(root)
     time.sleep(args.idle)
     idle_after = seconds_by_kind(root)
-    marks: dict[str, dict[str, float]] = {}
-    with Sending(port, args.clients, args.cost_seconds) as sending:
-        sending.on_mark = lambda mark: marks.update({mark: seconds_by_kind(root)})
-    figures = sending.replies.figures
-    used = {kind: value - marks["start"].get(kind, 0) for kind, value in marks["end"].items()}
-    thousands = figures["requests"] / 1000
+    marks: list[dict[str, float]] = []
+    with sending(
+        port, args.clients, args.cost_seconds, lambda: marks.append(seconds_by_kind(root))
+    ) as running:
+        pass
+    found, (before, after) = running.result(), marks
+    used = {kind: value - before.get(kind, 0) for kind, value in after.items()}
+    thousands = found.requests / 1000
     return {
-        "requests/s": figures["rate"],
-        "p50 ms": figures["p50_ms"],
-        "p99 ms": figures["p99_ms"],
-        "failed": sending.replies.failures(),
+        "requests/s": found.rate,
+        "p50 ms": found.p50_ms,
+        "p99 ms": found.p99_ms,
+        "failed": found.errors,
         "idle CPU s/s": (sum(idle_after.values()) - sum(idle.values())) / args.idle,
         "CPU s per 1,000": sum(used.values()) / thousands,
         **{f"{kind}, CPU s per 1,000": value / thousands for kind, value in used.items()},

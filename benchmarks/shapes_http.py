@@ -31,7 +31,6 @@ GUARDS_OFF = {"REGARD_GUARD_BEAM_SIZE": "0"}
 
 def measure(options: Options) -> Result:
     """Measures each server under each load in turn, round by round."""
-    load.compile_program()
     result = Result("shapes-http", facts={"seconds a point": options.seconds})
     result.facts["tokens in and out"] = SHAPE.tokens
     bodies = load.translate_bodies(sentences(SENTENCES, SHAPE.tokens, SHAPE.vocab_size), PAIR)
@@ -79,7 +78,7 @@ def contestants(options: Options, result: Result) -> list[Contestant]:
 
 def _check_lengths(server: Server, bodies: list[str]) -> None:
     """Translates some sentences, which also warms the server up."""
-    done = load.run(server.port, bodies, Shape(8, requests=len(bodies)), server.pid, True)
+    done = load.run(server.port, bodies, Shape(8, requests=len(bodies)), server.pid)
     lengths = {len(text.split()) for text in load.translations(done)}
     if lengths != {SHAPE.tokens}:
         raise MissingError(f"{server.name} returned {sorted(lengths)} words; errors: {done.errors}")

@@ -22,7 +22,6 @@ FIGURES = {
 
 def measure(options: Options) -> Result:
     """Starts the server and puts a load on it, once in each round."""
-    load.compile_program()
     result = Result("start", facts={"clients of the load": CLIENTS})
     bodies = load.translate_bodies(read_lines(str(options.source)), options.pair)
     shape = Shape(clients=CLIENTS, seconds=options.seconds)

@@ -17,22 +17,17 @@ import uvloop
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from benchmarks.bench.attention import run_attention
+from benchmarks.bench.beside import run_attention, run_bulk
 from benchmarks.bench.client import Address, BenchError
-from benchmarks.bench.correctness.alignment import run_alignment
-from benchmarks.bench.correctness.consistency import run_consistency
-from benchmarks.bench.correctness.detachment import run_detachment
-from benchmarks.bench.correctness.quality import Scorer
+from benchmarks.bench.correctness import Scorer, run_alignment, run_consistency, run_detachment
 from benchmarks.bench.load import parse_clients, run_load, with_ratios
 from benchmarks.bench.mixed import Clients, Interval, num_rounds, run_mixed
-from benchmarks.bench.saturation.bulk import run_bulk
-from benchmarks.bench.saturation.overload import (
+from benchmarks.bench.overload import (
     SMALLEST_SHARE,
     OverloadRun,
     parse_numbers,
     run_overload,
 )
-from benchmarks.bench.sentences import built_in_sentences, read_lines, read_parallel
 from benchmarks.bench.tables import (
     alignment_table,
     attention_table,
@@ -45,7 +40,14 @@ from benchmarks.bench.tables import (
     overload_table,
     quality_table,
 )
-from benchmarks.bench.translation import in_lists, split_pair, translate
+from benchmarks.bench.texts import (
+    built_in_sentences,
+    in_lists,
+    read_lines,
+    read_parallel,
+    split_pair,
+    translate,
+)
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})

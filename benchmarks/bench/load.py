@@ -1,7 +1,10 @@
-"""Closed-loop load: each client sends its next sentence after the reply to the previous one.
+"""The load generator: closed loops and open loops.
 
-A sentence counts if its reply arrives inside the measured window. The window starts after the
-warm-up. At the end of the window, the clients stop sending. Errors are counted during the whole
+In a closed loop, each client sends its next request after the reply to the previous one. In an open
+loop, requests are sent at given times, whether or not earlier requests have been answered.
+
+In `run_load`, a sentence counts if its reply arrives inside the measured window, which starts after
+the warm-up. At the end of the window, the clients stop sending. Errors are counted during the whole
 run. Some figures are computed from the server's /metrics at the start and at the end of the window.
 """
 
@@ -9,15 +12,16 @@ import asyncio
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import Protocol
 
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.bench.client import Address, BenchError, Connection, Reply, RequestError, send_once
-from benchmarks.bench.translation import translate_request, unusable
+from benchmarks.bench.texts import translate_request, unusable
 
 ERROR_PAUSE_SECONDS = 0.1
 
@@ -31,19 +35,15 @@ class LoadReport:
 
     clients: int
     seconds: float  # length of the measured window
-    sentences: int  # number of sentences that finished inside the window
-    sentences_per_second: float  # `sentences` divided by `seconds`
-    p50_ms: float | None  # median latency in milliseconds
-    p95_ms: float | None  # 95th percentile of the latency in milliseconds
-    p99_ms: float | None  # 99th percentile of the latency in milliseconds
-    # maps the name of each error to its count. The name is, for example, a status with an error
-    # type, or the kind of a RequestError.
-    errors: dict[str, int]
-    mean_rows: float | None  # mean number of rows in use in a decode step
-    # share of padding among all positions that the models computed, 0 to 1
-    padding_share: float | None
-    # sentences per second, divided by the sentences per second of the first run
-    ratio: float | None = None
+    sentences: int  # that finished inside the window
+    sentences_per_second: float
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    errors: dict[str, int]  # by status with error type, or by the kind of a RequestError
+    mean_rows: float | None  # rows in use in a decode step
+    padding_share: float | None  # of all positions that the models computed, 0 to 1
+    ratio: float | None = None  # rate / rate of the first run
 
 
 @dataclass
@@ -213,3 +213,77 @@ async def _scrape_at(moment: float, address: Address, window: Window) -> str:
         window.errors[f"metrics {error.kind}"] += 1
         return ""
     return reply.body.decode("utf-8") if reply.status == 200 else ""
+
+
+class Results(Protocol):
+    """Receives the results of an open loop; `sent` and `now` are times by perf_counter."""
+
+    def record(self, sent: float, now: float, reply: Reply) -> None: ...
+
+    def record_failure(self, sent: float, error: RequestError) -> None: ...
+
+
+def steady(per_second: float, seconds: float) -> Iterator[float]:
+    """Yields the times of requests at equal intervals, in seconds after the first request."""
+    return (number / per_second for number in range(int(per_second * seconds)))
+
+
+class OpenLoop:
+    """Sends requests at given times, each on an idle connection or on a new one.
+
+    Args:
+        requests: Endless iterator of encoded requests.
+        timeout_seconds: Longest wait for replies after the last request has been sent. After
+            this time, requests without a reply count as failed.
+    """
+
+    def __init__(self, address: Address, requests: Iterator[bytes], timeout_seconds: float) -> None:
+        self.address = address
+        self.requests = requests
+        self.timeout_seconds = timeout_seconds
+        self.idle: list[Connection] = []
+
+    async def run(self, moments: Iterable[float], results: Results) -> float:
+        """Sends requests, and waits for the replies; returns the time at which sending ended.
+
+        Args:
+            moments: Ascending times of the requests, in seconds from now.
+            results: Receives the results.
+        """
+        begin = perf_counter()
+        waiting: set[asyncio.Task[None]] = set()
+        for moment in moments:
+            await asyncio.sleep(max(0.0, begin + moment - perf_counter()))
+            task = asyncio.create_task(self._send(next(self.requests), results))
+            waiting.add(task)
+            task.add_done_callback(waiting.discard)
+        end = perf_counter()
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=self.timeout_seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        while self.idle:
+            self.idle.pop().close()
+        return end
+
+    async def _send(self, request: bytes, results: Results) -> None:
+        sent = perf_counter()
+        try:
+            connection = await self._connect()
+            reply = await connection.send(request)
+        except RequestError as error:
+            results.record_failure(sent, error)
+        except asyncio.CancelledError:
+            late = RequestError("timeout", f"no reply in {self.timeout_seconds:g} s")
+            results.record_failure(sent, late)
+        else:
+            results.record(sent, perf_counter(), reply)
+            if not reply.is_last:
+                self.idle.append(connection)
+
+    async def _connect(self) -> Connection:
+        while self.idle:
+            if not (connection := self.idle.pop()).is_closed:
+                return connection
+        return await Connection.open(self.address)

@@ -9,15 +9,17 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks.bench.attention import WARMUP_SECONDS, AttentionReport
-from benchmarks.bench.correctness.alignment import AlignmentReport
-from benchmarks.bench.correctness.consistency import LIST_SIZE, ConsistencyReport
-from benchmarks.bench.correctness.detachment import DetachmentReport
-from benchmarks.bench.correctness.quality import QualityReport
+from benchmarks.bench.beside import ATTENTION_WARMUP_SECONDS, AttentionReport, BulkReport
+from benchmarks.bench.correctness import (
+    LIST_SIZE,
+    AlignmentReport,
+    ConsistencyReport,
+    DetachmentReport,
+    QualityReport,
+)
 from benchmarks.bench.load import LoadReport
 from benchmarks.bench.mixed import KindFigures, MixedReport
-from benchmarks.bench.saturation.bulk import BulkReport
-from benchmarks.bench.saturation.overload import CLIENTS, OverloadReport
+from benchmarks.bench.overload import CLIENTS, OverloadReport
 
 SHOWN_LINES = 8
 
@@ -77,7 +79,7 @@ def attention_table(report: AttentionReport) -> Table:
             median(getattr(run, field) for run in runs)
             for field in ("p50_ms", "p99_ms", "sentences_per_second")
         ]
-        seconds = sum(run.seconds + WARMUP_SECONDS for run in runs)
+        seconds = sum(run.seconds + ATTENTION_WARMUP_SECONDS for run in runs)
         replies = sum(asked.replies for asked in report.asked) if runs is report.beside else 0
         table.add_row(name, *map(figure, medians), figure(replies / seconds))
     table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "", "")

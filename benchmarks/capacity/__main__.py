@@ -18,8 +18,8 @@ import typer
 import uvloop
 
 from benchmarks.bench.client import BenchError
-from benchmarks.bench.saturation.overload import parse_numbers
-from benchmarks.bench.sentences import built_in_sentences, read_lines
+from benchmarks.bench.overload import parse_numbers
+from benchmarks.bench.texts import built_in_sentences, read_lines
 from benchmarks.capacity import calibration, tables
 from benchmarks.capacity.arrivals import Shape, day_trace
 from benchmarks.capacity.costs import Costs, CostsError

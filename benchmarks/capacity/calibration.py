@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
+import uvloop
 from numpy.typing import NDArray
 
 from benchmarks.bench.client import Address, BenchError, send_once
-from benchmarks.bench.load import increase, run_load
-from benchmarks.bench.saturation.open_loop import OpenLoop, steady
-from benchmarks.bench.translation import in_lists, translate, translate_request
+from benchmarks.bench.load import OpenLoop, increase, run_load, steady
+from benchmarks.bench.texts import in_lists, translate, translate_request
 from benchmarks.capacity.costs import Costs, ServerCosts, WorkerCosts
 from benchmarks.capacity.replay import Recorder
 from model.checkpoints.load import ModelFiles, load_vocabularies
@@ -117,10 +117,9 @@ async def measure_refusals(url: str, pair: str, sentences: Sequence[str], second
     loop = OpenLoop(address, itertools.repeat(request), 10.0)
     before = await scrape(address)
     moments = steady(REFUSALS_PER_SECOND, seconds + WARMUP_SECONDS)
-    refusing = asyncio.to_thread(loop.run, moments, Recorder())
+    refusing = loop.run(moments, Recorder())
     load = run_load(url, pair, sentences, REFUSAL_CLIENTS, WARMUP_SECONDS, seconds)
     _, report = await asyncio.gather(refusing, load)
-    loop.close()
     after = await scrape(address)
     figures = (report.sentences_per_second, report.p50_ms or 0.0, report.p99_ms or 0.0)
     return level_of(REFUSAL_CLIENTS, figures, before, after)
@@ -134,9 +133,8 @@ def measure_client(
     requests = itertools.cycle(translate_request(address, pair, text, True) for text in sentences)
     loop = OpenLoop(address, requests, 10.0)
     began = time.process_time()
-    loop.run(steady(per_second, seconds), Recorder())
+    uvloop.run(loop.run(steady(per_second, seconds), Recorder()))
     used = time.process_time() - began
-    loop.close()
     return used / (per_second * seconds)
 
 

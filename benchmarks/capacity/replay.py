@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
+import uvloop
+
 from benchmarks.bench.client import Address, Reply, RequestError
-from benchmarks.bench.saturation.open_loop import OpenLoop
-from benchmarks.bench.saturation.overload import REFUSED
-from benchmarks.bench.translation import translate_request
+from benchmarks.bench.load import OpenLoop
+from benchmarks.bench.overload import REFUSED
+from benchmarks.bench.texts import translate_request
 from benchmarks.capacity.arrivals import Shape, day_trace
 from benchmarks.capacity.costs import CostsError
 from benchmarks.capacity.simulation import Outcome
@@ -92,9 +94,8 @@ def replay(
     recorder = Recorder()
     loop = OpenLoop(address, requests, deadline_seconds + PATIENCE_SECONDS)
     began, cpu_began = time.perf_counter(), time.process_time()
-    loop.run(until_interrupted(trace.moments), recorder)
+    uvloop.run(loop.run(until_interrupted(trace.moments), recorder))
     used = time.process_time() - cpu_began
-    loop.close()
     outcomes = sorted(each._replace(sent=each.sent - began) for each in recorder.outcomes)
     behind = [each.sent - moment for each, moment in zip(outcomes, trace.moments, strict=False)]
     client_seconds = used / max(1, len(outcomes))

@@ -33,7 +33,7 @@ MAX_REQUESTS, MAX_TOKENS = 1024, 131072
 """Defaults of REGARD_MAX_PENDING_REQUESTS and REGARD_MAX_PENDING_TOKENS."""
 
 TICK_SECONDS = 0.001
-"""The load generator reads its connections at this interval (`benchmarks.bench.saturation`)."""
+"""The clock of uvloop, with which the load generator waits, advances in whole milliseconds."""
 
 
 class Outcome(NamedTuple):

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from benchmarks import load
-from benchmarks.bench.sentences import built_in_sentences
+from benchmarks.bench.texts import built_in_sentences
 from benchmarks.environments import WORK, MissingError
 from benchmarks.load import Shape
 from benchmarks.replicas import measure
@@ -151,7 +151,6 @@ class Run:
 
 def measure_all(args: argparse.Namespace) -> dict[str, Figures]:
     """Runs the parts, prints the figures of each, and returns them."""
-    load.compile_program()
     bodies = load.translate_bodies(built_in_sentences("en"), "en-pt")
     client_port, admin_port, *ports = take_ports(args.first_port, 2 + max(args.replicas, *SCALE))
     run = Run(args, find_envoy(), bodies, (client_port, admin_port), ports)

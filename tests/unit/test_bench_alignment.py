@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.bench.correctness.alignment import AlignmentReport, Share, judged
+from benchmarks.bench.correctness import AlignmentReport, Share, judged
 
 TEXT = "Ana paid 12 euros to a bank in Paris"
 TRANSLATION = "A Ana pagou 12 euros a um banco em Paris"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench.correctness.consistency import LIST_SIZE, differing_lines, restore
-from benchmarks.bench.translation import in_lists
+from benchmarks.bench.correctness import LIST_SIZE, differing_lines, restore
+from benchmarks.bench.texts import in_lists
 from tests.unit.bench_server import FakeTranslator, bench, served
 
 LINES = [f"line {number}" for number in range(1, 21)]

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.bench import load
 from benchmarks.bench.client import BenchError, Reply
 from benchmarks.bench.load import LoadReport, Window
-from benchmarks.bench.sentences import SENTENCES, built_in_sentences
+from benchmarks.bench.texts import SENTENCES, built_in_sentences
 from tests.unit.bench_server import FakeTranslator, bench, metrics_text, served
 
 

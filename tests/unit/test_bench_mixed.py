@@ -12,18 +12,21 @@ from rich.console import Console
 from benchmarks.bench import mixed
 from benchmarks.bench.client import Address, BenchError
 from benchmarks.bench.load import Window
-from benchmarks.bench.mixed import Interval, MixedReport, Round, num_rounds
-from benchmarks.bench.mixed_texts import (
+from benchmarks.bench.mixed import (
     ATTENTION,
     LONG,
     SHORT,
     SHORT_TOKENS,
     TRANSLATIONS,
+    Interval,
+    MixedReport,
+    Round,
     all_traffic,
     joined_to,
+    num_rounds,
 )
-from benchmarks.bench.sentences import built_in_sentences
 from benchmarks.bench.tables import mixed_table
+from benchmarks.bench.texts import built_in_sentences
 from tests.unit.bench_server import bench, reply_bytes, served
 
 NUM_SPECIAL = 2

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bench.client import BenchError
-from benchmarks.bench.correctness.quality import Scorer
-from benchmarks.bench.sentences import read_lines
-from benchmarks.bench.translation import split_pair
+from benchmarks.bench.correctness import Scorer
+from benchmarks.bench.texts import read_lines, split_pair
 from tests.unit.bench_server import Answer, FakeTranslator, bench, reply_bytes, served
 
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import growth, http, options, report, shapes, throughput, tree
 from benchmarks.engines import Contestant, Engine
 from benchmarks.environments import MissingError, find_interpreter
-from benchmarks.load import Load, Shape, translate_bodies, translations
+from benchmarks.load import Load, translate_bodies, translations
 from benchmarks.peers.batcher import MAX_BATCH, Batcher
 from benchmarks.peers.protocol import Translate
 from benchmarks.random_weights import CASES, step_bytes
@@ -181,11 +181,6 @@ def test_bodies_and_replies_are_libretranslates() -> None:
     ]
     replies = ['{"translatedText":"Hi"}', ""]
     assert translations(Load(1, 1, 1, 1, 1, 1, {}, 0, 0, replies)) == ["Hi", ""]
-
-
-def test_shape_names_only_what_it_has() -> None:
-    assert Shape(clients=3, requests=9).arguments() == ["--clients", "3", "--requests", "9"]
-    assert "--poisson" in Shape(clients=3, seconds=1, rate=5).arguments()
 
 
 def test_interpreter_that_is_not_there_or_of_another_version(tmp_path: Path) -> None:

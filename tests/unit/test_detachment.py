@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.bench.correctness.detachment import area_under_curve, shifted
+from benchmarks.bench.correctness import area_under_curve, shifted
 from service.tasks.alignment.detachment import detachment
 
 

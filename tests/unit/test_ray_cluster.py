@@ -4,22 +4,22 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.ray_cluster import Retries, environment, kind_of
-from benchmarks.ray_load import Replies
+from benchmarks.ray_cluster import Replies, Retries, environment, kind_of
 
 
 def replies(rates: list[int]) -> Replies:
     """Builds replies with a rate for each second, and one failure in the first one."""
     ends = [
-        (second + number / rate, 200) for second, rate in enumerate(rates) for number in range(rate)
+        (second + number / rate, "200")
+        for second, rate in enumerate(rates)
+        for number in range(rate)
     ]
-    return Replies([(0.5, 600), *ends], {})
+    return Replies([(0.5, "closed"), *ends])
 
 
 def test_rate_is_full_from_the_first_window_with_nearly_the_rate_before() -> None:
     measured = replies([100, 100, 50, 50, 50, 80, 100, 100, 100, 100])
     assert measured.rate(0, 2) == 100
-    assert measured.failures() == {"600": 1}
     assert measured.lowest(2, 6) == pytest.approx(50)
     full = measured.full_from(3, 100)
     assert full is not None

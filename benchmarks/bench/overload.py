@@ -12,11 +12,9 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.bench.client import Address, BenchError, Reply, RequestError
-from benchmarks.bench.load import percentile, run_load
+from benchmarks.bench.load import OpenLoop, percentile, run_load, steady
 from benchmarks.bench.mixed import memory_mib
-from benchmarks.bench.saturation.open_loop import OpenLoop, steady
-from benchmarks.bench.sentences import with_other_ends
-from benchmarks.bench.translation import translate_request
+from benchmarks.bench.texts import translate_request, with_other_ends
 
 CLIENTS = 64
 """Number of clients of the closed loop that measures the capacity."""
@@ -173,10 +171,7 @@ async def run_overload(
         for _ in range(rounds):
             for factor, same in zip(factors, found, strict=True):
                 loop = OpenLoop(address, bodies, deadline + PATIENCE_SECONDS)
-                try:
-                    run = await _measure(loop, factor, capacity, deadline, seconds)
-                finally:
-                    loop.close()
+                run = await _measure(loop, factor, capacity, deadline, seconds)
                 on_run(run)
                 same.append(run)
         medians = [median_run(same) for same in found]
@@ -217,14 +212,14 @@ async def _measure(
     begin = perf_counter()
     memory = asyncio.create_task(_memory_after(loop.address, settle + seconds))
     moments = steady(factor * capacity, settle + seconds)
-    end = await asyncio.to_thread(loop.run, moments, outcomes)
+    end = await loop.run(moments, outcomes)
     in_time = [
         took
         for finished, took in outcomes.accepted
         if begin + settle <= finished <= end and took <= deadline + GRACE_SECONDS
     ]
     after = Outcomes(deadline)
-    await asyncio.to_thread(loop.run, steady(capacity / 2, RECOVERY_SECONDS), after)
+    await loop.run(steady(capacity / 2, RECOVERY_SECONDS), after)
     accepted = sorted(took for _, took in outcomes.accepted)
     num_late = sum(took > deadline + GRACE_SECONDS for took in accepted)
     refused_p50 = percentile(sorted(outcomes.refusals), 50)

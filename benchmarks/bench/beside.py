@@ -1,0 +1,263 @@
+"""Measures how much slower translations are beside attention requests, and beside long lists.
+
+Latency is measured in periods, called windows. Windows without the other requests alternate with
+windows with them. A reply with attention may have several megabytes. Its client runs in a separate
+process, so that it does not delay the translation clients.
+"""
+
+import asyncio
+import itertools
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from statistics import median
+
+import orjson
+import uvloop
+
+from benchmarks.bench.client import Address, BenchError, Reply, RequestError, send_once
+from benchmarks.bench.load import LoadReport, run_load
+from benchmarks.bench.texts import LIST_TIMEOUT_SECONDS, split_pair, translate_request
+
+ATTENTION, KNOCKOUT = "/attention", "/attention/knockout"
+ATTENTION_WARMUP_SECONDS = 1.0
+LISTS_WARMUP_SECONDS = 3.0
+RETRY_SECONDS = 1.0
+JOB_LIST = 1000
+"""Number of sentences in each list of the additional client that `run_bulk` starts."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Counts of the replies to the attention client."""
+
+    replies: int
+    errors: int  # replies with a status other than 200
+    bytes: int  # total size of the bodies
+
+
+@dataclass(frozen=True)
+class AttentionReport:
+    """Results of one run. Windows without and with attention requests alternate."""
+
+    tokens: tuple[int, int]  # source and target tokens of the attention request
+    values: int  # attention values in a reply; with knock-outs, their number times target tokens
+    alone: list[LoadReport]
+    beside: list[LoadReport]
+    asked: list[Asked]  # in each window with attention requests
+    p99_ratio: float  # median p99 beside attention requests / median p99 alone
+
+
+@dataclass(frozen=True)
+class BulkReport:
+    """Figures of one run. Windows without lists and windows with lists alternate."""
+
+    clients: int  # that send single sentences
+    alone: list[LoadReport]
+    beside: list[LoadReport]
+    p99_ratio: float  # median p99 of single sentences beside lists / median p99 alone
+    lists: int  # lists that were translated
+    statuses: dict[str, int]  # failed lists by status or kind of error
+
+
+def run_attention(
+    url: str,
+    pair: str,
+    sentences: Sequence[str],
+    num_clients: int,
+    num_tokens: int,
+    rounds: int,
+    seconds: float,
+    num_knockouts: int = 0,
+) -> AttentionReport:
+    """Measures translation latency without and with attention requests, in alternating windows.
+
+    The attention client repeats one request: that of `long_question`, or with knock-outs that of
+    `knockout_question`.
+    """
+    body, usage = long_question(url, pair, sentences, num_tokens)
+    path = ATTENTION
+    if num_knockouts:
+        body, path = knockout_question(body, num_knockouts), KNOCKOUT
+        usage["attention_values"] = num_knockouts * usage["target_tokens"]
+
+    def measure() -> LoadReport:
+        load = run_load(url, pair, sentences, num_clients, ATTENTION_WARMUP_SECONDS, seconds)
+        return uvloop.run(load)
+
+    alone, beside, asked = [], [], []
+    for _ in range(rounds):
+        alone.append(measure())
+        with attention_client(url, body, path) as replies:
+            beside.append(measure())
+        asked.append(replies[0])
+    tokens = usage["source_tokens"], usage["target_tokens"]
+    ratio = median_p99(beside) / median_p99(alone)
+    return AttentionReport(tokens, usage["attention_values"], alone, beside, asked, ratio)
+
+
+def median_p99(reports: Sequence[LoadReport]) -> float:
+    """Returns the median of the p99 latencies of the windows, in milliseconds."""
+    values = [report.p99_ms for report in reports]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        raise BenchError("no translation finished in a window; give longer windows with --duration")
+    return median(known)
+
+
+def long_question(
+    url: str, pair: str, sentences: Sequence[str], num_tokens: int
+) -> tuple[bytes, dict[str, int]]:
+    """Returns an attention request for a text, and the counts in the `usage` of its reply.
+
+    The request asks for encoder self-attention and cross-attention, in all layers and heads. The
+    text has at least `num_tokens` source tokens.
+    """
+    source, target = split_pair(pair)
+    words = iter(" ".join(sentences).split())
+    text = ""
+    fields = {"source": source, "target": target, "kinds": ["encoder", "cross"], "layers": "all"}
+    while True:
+        body = orjson.dumps({**fields, "text": text or next(words), "reduce": "none"})
+        reply = post(url, body)
+        if reply.status != 200:
+            raise BenchError(f"/attention answered {reply.status}: {reply.excerpt}")
+        usage: dict[str, int] = orjson.loads(reply.body)["usage"]
+        if usage["source_tokens"] >= num_tokens:
+            return body, usage
+        missing = max(1, (num_tokens - usage["source_tokens"]) // 2)
+        more = [word for _, word in zip(range(missing), words, strict=False)]
+        if not more:
+            raise BenchError(
+                f"the sentences have fewer than {num_tokens} tokens; give more with --source"
+            )
+        text = f"{text} {' '.join(more)}".strip()
+
+
+def knockout_question(body: bytes, number: int) -> bytes:
+    """Returns a knock-out request for the text of an attention request.
+
+    Each knock-out switches off one source word; `number` is at most the number of source words.
+    """
+    fields = orjson.loads(body)
+    asked = {name: fields[name] for name in ("text", "source", "target")}
+    return orjson.dumps({**asked, "knockouts": [{"source_words": [n]} for n in range(number)]})
+
+
+def post(url: str, body: bytes, path: str = ATTENTION) -> Reply:
+    address = Address.parse(url)
+    return uvloop.run(send_once(address, address.request("POST", path, body)))
+
+
+@contextmanager
+def attention_client(url: str, body: bytes, path: str = ATTENTION) -> Iterator[list[Asked]]:
+    """Runs an attention client in its own process.
+
+    The context yields an empty list. When the context ends, the list receives the client's counts.
+    """
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=ask_in_a_loop, args=(url, body, path, theirs), daemon=True
+    )
+    process.start()
+    theirs.close()
+    replies: list[Asked] = []
+    try:
+        with _reporting_death():
+            ours.recv()  # waits until the client has received its first reply
+        yield replies
+        with _reporting_death():
+            ours.send(None)
+            replies.append(ours.recv())
+    finally:
+        process.terminate()
+        process.join()
+
+
+@contextmanager
+def _reporting_death() -> Iterator[None]:
+    """Raises a BenchError if the process at the other end of a pipe is gone."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise BenchError(
+            "the process of the attention client died; is the server running?"
+        ) from error
+
+
+def ask_in_a_loop(url: str, body: bytes, path: str, control: Connection) -> None:
+    """Sends requests until a message arrives on `control`, then sends the counts on `control`.
+
+    After the first reply, the function also sends None on `control`.
+    """
+    replies = errors = num_bytes = 0
+    while not control.poll():
+        reply = post(url, body, path)
+        if not replies:
+            control.send(None)
+        replies += 1
+        errors += reply.status != 200
+        num_bytes += len(reply.body)
+    control.recv()
+    control.send(Asked(replies, errors, num_bytes))
+
+
+class ListClients:
+    """Clients that send long lists in a loop."""
+
+    def __init__(self, address: Address, pair: str, sentences: Sequence[str]) -> None:
+        self.address = address
+        self.pair = pair
+        self.sentences = sentences
+        self.statuses: Counter[str] = Counter()
+
+    async def send_lists(self, size: int) -> None:
+        """Sends lists of `size` sentences until cancellation; waits a second after a failure."""
+        texts = [*itertools.islice(itertools.cycle(self.sentences), size)]
+        request = translate_request(self.address, self.pair, texts, False)
+        while True:
+            try:
+                reply = await send_once(self.address, request, LIST_TIMEOUT_SECONDS)
+                status = str(reply.status)
+            except RequestError as error:
+                status = error.kind
+            self.statuses[status] += 1
+            if status != "200":
+                await asyncio.sleep(RETRY_SECONDS)
+
+
+async def run_bulk(
+    url: str,
+    pair: str,
+    sentences: Sequence[str],
+    num_clients: int,
+    list_clients: int,
+    list_size: int,
+    rounds: int,
+    seconds: float,
+) -> BulkReport:
+    """Measures alternating windows without and with clients that send lists.
+
+    In the windows with lists, one more client sends lists of JOB_LIST sentences.
+    """
+    lists = ListClients(Address.parse(url), pair, sentences)
+    load = (url, pair, sentences, num_clients, LISTS_WARMUP_SECONDS, seconds)
+    alone, beside = [], []
+    for _ in range(rounds):
+        alone.append(await run_load(*load))
+        sizes = [JOB_LIST, *[list_size] * list_clients]
+        tasks = [asyncio.create_task(lists.send_lists(size)) for size in sizes]
+        await asyncio.sleep(LISTS_WARMUP_SECONDS)
+        beside.append(await run_load(*load))
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    ratio = median_p99(beside) / median_p99(alone)
+    done = lists.statuses.pop("200", 0)
+    if any(run.errors for run in alone):
+        raise BenchError("the server refused single sentences while no lists were sent")
+    return BulkReport(num_clients, alone, beside, ratio, done, dict(lists.statuses))

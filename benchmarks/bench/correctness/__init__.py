@@ -1,1 +1,0 @@
-"""Measures of the translations themselves: quality, consistency, alignment and detachment."""

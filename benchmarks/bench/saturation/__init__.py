@@ -1,1 +1,0 @@
-"""Measures a server with more work than it can compute at once."""
