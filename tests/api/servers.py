@@ -25,6 +25,7 @@ from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.processes import Process
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.tasks.documents import DocumentTranslator
 from service.workers.supervisor import StartWorker
 from tests.api.http_workers import fork_http_worker
 from tests.workers import LIMIT_SECONDS, until
@@ -141,6 +142,12 @@ class Server(AnyServer):
         self.app = app
         self.services: Services = app.services
         super().__init__(app.state.core, self.services.catalog)
+
+    @property
+    def documents(self) -> DocumentTranslator:
+        """The task of documents, on a server with files."""
+        assert self.services.documents is not None
+        return self.services.documents
 
     async def open(self) -> httpx.AsyncClient:
         await self.opened.enter_async_context(self.app.router.lifespan_context(self.app))

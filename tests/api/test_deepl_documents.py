@@ -16,6 +16,9 @@ from tests.workers import Script, until
 BOMB = archive({"word/document.xml": bytes(2 * FREE_BYTES)})
 FORMAT = "Invalid request: file format not supported"
 TEXT = "Hello there.\n\nGood day.\n"
+UNREADABLE = "Invalid request: the file cannot be read"
+NO_SOURCE = "Use of a glossary requires the 'source_lang' parameter to be specified"
+FORMALITY = "'formality' is not supported for given 'target_lang'."
 
 
 @pytest.fixture
@@ -93,9 +96,9 @@ def test_progress_is_reported_and_the_result_is_not_ready(files: Server, script:
 def test_late_document_ends_with_an_error(serve: Serve, script: Script) -> None:
     server = serve(files=True, file_timeout_seconds=2)
     script.may_finish.clear()
-    documents = server.services.documents
-    assert documents is not None
-    server.run(documents.reader.read("a.txt", b"Hi."))  # its start takes some of the two seconds
+    server.run(
+        server.documents.reader.read("a.txt", b"Hi.")
+    )  # its start takes some of the two seconds
     handle = Handle(server, "a.txt", TEXT)
     status = handle.until_over()
     assert status["status"] == "error"
@@ -119,57 +122,23 @@ def test_name_and_format_may_be_given(files: Server) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "fields", "status", "message"),
     [
-        (
-            "a.exe",
-            b"a",
-            {"output_format": "out"},
-            400,
-            FORMAT,
-        ),
+        ("a.exe", b"a", {"output_format": "out"}, 400, FORMAT),
         ("a.txt", b"", {}, 400, "Value for 'file' not supported."),
-        ("a.docx", b"a", {}, 400, "Invalid request: the file cannot be read"),
-        (
-            "a.docx",
-            BOMB,
-            {},
-            413,
-            "Invalid request: the file cannot be read",
-        ),
+        ("a.docx", b"a", {}, 400, UNREADABLE),
+        ("a.docx", BOMB, {}, 413, UNREADABLE),
         ("a.txt", b"a", {"target_lang": None}, 400, "Parameter 'target_lang' not specified"),
         ("a.txt", b"a", {"target_lang": "zz"}, 400, "Value for 'target_lang' not supported."),
         ("a.txt", b"a", {"source_lang": "zz"}, 400, "Value for 'source_lang' not supported."),
         ("a.txt", b"a", {"output_format": "pdf"}, 400, "Value for 'output_format' not supported."),
         ("a.txt", b"a", {"glossary_id": "x"}, 404, "Glossary not found"),
-        (
-            "a.txt",
-            b"a",
-            {"glossary_id": "x", "source_lang": None},
-            400,
-            "Use of a glossary requires the 'source_lang' parameter to be specified",
-        ),
-        (
-            "a.txt",
-            b"a",
-            {"formality": "more"},
-            400,
-            "'formality' is not supported for given 'target_lang'.",
-        ),
+        ("a.txt", b"a", {"glossary_id": "x", "source_lang": None}, 400, NO_SOURCE),
+        ("a.txt", b"a", {"formality": "more"}, 400, FORMALITY),
     ],
 )
 def test_wrong_upload_is_refused(
     files: Server, name: str, data: bytes, fields: dict[str, Any], status: int, message: str
 ) -> None:
     assert_refused(upload(files, name, data, **fields), status, message)
-
-
-def test_document_uses_the_terms_of_a_glossary(serve: Serve, tmp_path: Path) -> None:
-    server = serve(files=True, state=str(tmp_path))
-    body = {"name": "a", "source_lang": "en", "target_lang": "pt", "entries": "day\tdia"}
-    glossary = server.post("/v2/glossaries", json=body).json()["glossary_id"]
-    handle = Handle(server, "a.txt", TEXT, glossary_id=glossary)
-    handle.until_over()
-    assert handle.result().text == TEXT.replace("day", "dia")
-    assert_refused(upload(server, "a.txt", TEXT, glossary_id="x"), 404, "Glossary not found")
 
 
 def test_documents_count_for_the_quota(serve: Serve, tmp_path: Path) -> None:
@@ -215,9 +184,7 @@ def test_terms_of_a_glossary_are_used(serve: Serve, tmp_path: Path) -> None:
     assert handle.until_over()["status"] == "done"
     assert handle.result().text == "The felino."
     refused = upload(server, "a.txt", "A", glossary_id=made["glossary_id"], source_lang=None)
-    assert_refused(
-        refused, 400, "Use of a glossary requires the 'source_lang' parameter to be specified"
-    )
+    assert_refused(refused, 400, NO_SOURCE)
 
 
 def test_documents_spend_the_quota_and_failed_ones_do_not(
@@ -228,8 +195,7 @@ def test_documents_spend_the_quota_and_failed_ones_do_not(
     assert Handle(server, "a.txt", "Bad day, all day.").until_over()["status"] == "error"
     until(lambda: server.get("/v2/usage").json()["character_count"] == 0)
     assert Handle(server, "a.txt", "Hello there.").until_over()["status"] == "done"
-    documents = server.services.documents
-    until(lambda: documents is not None and documents.num_open == 0)
+    until(lambda: server.documents.num_open == 0)
     for _ in range(2):  # a refused document frees its place
         assert_refused(upload(server, "a.txt", TEXT), 456, "Quota exceeded", "12 of 20")
     form = {"source": "en", "target": "pt"}

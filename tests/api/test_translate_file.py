@@ -28,7 +28,7 @@ from service.errors import (
     UnsupportedLanguageError,
 )
 from service.tasks import documents as translator
-from service.tasks.documents import DocumentJob, DocumentTranslator
+from service.tasks.documents import DocumentJob
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error
 from tests.archives import archive, docx, members, run
@@ -134,16 +134,11 @@ def test_zip_bomb_is_refused(files: Server) -> None:
     assert_error(send(files, "a.docx", bomb), RequestTooLargeError, "after unpacking", "split the")
 
 
-def documents_of(server: Server) -> DocumentTranslator:
-    assert server.services.documents is not None
-    return server.services.documents
-
-
 def until_reading(server: Server) -> int:
     """Waits until a document is being read, and returns the pid of the reader's child."""
 
     def children() -> list[str]:
-        process = documents_of(server).reader.process
+        process = server.documents.reader.process
         pid = process.child.pid if process else 0
         files = Path(f"/proc/{pid}/task/{pid}/children")
         return files.read_text().split() if process and files.exists() else []
@@ -156,13 +151,13 @@ def test_document_that_needs_too_much_memory_costs_only_itself(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve(files=True, max_files=1)
-    monkeypatch.setattr(documents_of(server).reader, "max_bytes", 2**25)
+    monkeypatch.setattr(server.documents.reader, "max_bytes", 2**25)
     words = ("bytes of memory", "REGARD_MAX_FILE_BYTES")
     for _ in range(2):
         assert_error(send(server, "a.html", SLOW), RequestTooLargeError, *words)
     assert fetch(server, send(server, "a.txt", "Hi.")).text == "Hi."
-    assert (documents_of(server).num_open, documents_of(server).open_bytes) == (0, 0)
-    assert [*documents_of(server).store.folder.glob("*.data")]
+    assert (server.documents.num_open, server.documents.open_bytes) == (0, 0)
+    assert [*server.documents.store.folder.glob("*.data")]
 
 
 def test_reading_ends_with_the_time_of_the_request(serve: Serve) -> None:
@@ -171,7 +166,7 @@ def test_reading_ends_with_the_time_of_the_request(serve: Serve) -> None:
     late = server.post("/translate_file", headers=limit, **form("a.html", SLOW))
     words = ("the document was not translated in 1 s", "raise X-Request-Timeout-Ms")
     assert_error(late, DeadlineExceededError, *words)
-    reader = documents_of(server).reader.process
+    reader = server.documents.reader.process
     assert reader is not None
     assert reader.child.returncode is not None
     assert fetch(server, send(server, "a.txt", "Hi.")).text == "Hi."
@@ -186,7 +181,7 @@ def test_reading_ends_when_the_client_has_gone(serve: Serve, path: str) -> None:
     child = until_reading(server)
     sent.cancel()
     until(lambda: not Path(f"/proc/{child}").exists())
-    until(lambda: documents_of(server).num_open == 0)
+    until(lambda: server.documents.num_open == 0)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +200,7 @@ def test_document_that_cannot_be_written_is_refused(
         raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(documents_of(server).reader, "write", write)
+        patch.setattr(server.documents.reader, "write", write)
         assert_error(send(server, "a.txt", "Hi."), kind, str(fault))
     assert send(server, "a.txt", "Hi.").status_code == 200
 
@@ -213,7 +208,7 @@ def test_document_that_cannot_be_written_is_refused(
 def test_process_that_reads_documents_ends_with_the_server(serve: Serve) -> None:
     server = serve(files=True)
     send(server, "a.txt", "Hi.")
-    reader = documents_of(server).reader.process
+    reader = server.documents.reader.process
     assert reader is not None
     server.run(server.opened.aclose())
     assert reader.child.returncode is not None
@@ -276,8 +271,7 @@ def test_files_are_refused_while_they_are_off(server: Server) -> None:
 
 def test_document_is_deleted_when_its_time_is_over(serve: Serve) -> None:
     server = serve(files=True, file_retention_seconds=0.3)
-    documents = server.services.documents
-    assert documents is not None
+    documents = server.documents
     sent = send(server, "a.txt", "Hi.")
     assert [*documents.store.folder.iterdir()]
     until(lambda: not [*documents.store.folder.iterdir()])
@@ -294,15 +288,13 @@ def test_process_removes_documents_of_one_that_has_ended(
             DocumentStore(self.name).finish(state, b"A")
 
     monkeypatch.setattr(service.server, "TemporaryFolder", WithDocument)
-    documents = serve(files=True).services.documents
-    assert documents is not None
+    documents = serve(files=True).documents
     until(lambda: not [*documents.store.folder.iterdir()])
 
 
 def test_folder_of_the_documents_ends_with_the_server(serve: Serve) -> None:
     server = serve(files=True)
-    documents = server.services.documents
-    assert documents is not None
+    documents = server.documents
     folder = documents.store.folder
     assert folder.stat().st_mode & 0o777 == 0o700
     send(server, "a.txt", "Hi.")
