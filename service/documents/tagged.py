@@ -367,16 +367,11 @@ def _likely_words(
     """Returns the translated words that an element gets if its tag is not in the translation.
 
     The element's own words, such as a name or a number, are taken if the translation has them
-    exactly once. If not, the words at the same relative position are taken.
+    exactly once. If not, the words at the same relative position are taken. `source` and `nodes`
+    are the siblings of the element in the source and in the translation.
 
-    Args:
-        source: The element and its siblings in the source.
-        unit: The element.
-        nodes: The translated siblings.
-
-    Returns:
-        The index of a string in `nodes`, and the bounds of the words in this string; None if
-        `nodes` has no words.
+    Returns the index of a string in `nodes`, and the bounds of the words in this string; None if
+    `nodes` has no words.
     """
     texts = [(n, node) for n, node in enumerate(nodes) if isinstance(node, str) and node.strip()]
     if not texts:

@@ -193,12 +193,9 @@ def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
 
 
 class ArchiveDocument:
-    """An archive with XML files to translate.
+    """An archive with XML files to translate: those of the given names that it has.
 
-    Args:
-        members: All files of the archive.
-        names: Names of the files to translate. Names that are not in the archive are left out.
-        read: Reads one file. Its arguments are the content and the name of the file.
+    `read` reads one file. Its arguments are the content and the name of the file.
     """
 
     is_html = True

@@ -261,13 +261,11 @@ def load(
 ) -> Carriage:
     """Returns the carriage of a text, with a carrier for each sentence that has markers.
 
-    A sentence with more than MAX_TAGS tags has the carrier None even if it has no markers.
+    The token ids of a carrier replace the token ids of its sentence. A sentence with more than
+    MAX_TAGS tags has the carrier None even if it has no markers.
 
     Args:
-        chunked: Sentences. The token ids of a carrier replace the token ids of its sentence.
-        protected: The text and its spans.
         tags: The inline tags of each sentence that has some, by the index of the sentence.
-        tokenizer: Tokenizer of the source.
         limit: Largest number of tokens of a sentence, without EOS.
     """
     carriage = Carriage(protected)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
+from model.tokenization.tokenizer import WORD_START, Tokenizer
 from service.text.letters import has_letters
 from service.text.segmentation import Segments
 
@@ -63,8 +63,7 @@ def cut_sentence(
     Tokenised alone, a piece may have more tokens than inside the sentence. If these exceed `limit`,
     the piece is shortened, even inside a word, down to a single character.
 
-    Returns:
-        The text of each piece, the white space after it, and its token ids.
+    Returns the text of each piece, the white space after it, and its token ids.
     """
     pieces = []
     start = 0
@@ -92,7 +91,9 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
     window = text[start : start + size]
     encoding = tokenizer.encode_with_offsets(window)
     if len(encoding.ids) > limit:
-        return max(1, encoding.offsets[_last_word(encoding, limit)][0])
+        ends = range(limit, limit // 2, -1)
+        end = next((at for at in ends if encoding.pieces[at][:1] == WORD_START), limit)
+        return max(1, encoding.offsets[end][0])
     if start + len(window) < len(text) and size < WINDOW_CHARS * limit:
         return _place(text, start, tokenizer, limit, WINDOW_CHARS * limit)
     if start + len(window) == len(text) or not encoding.ids:
@@ -102,9 +103,3 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
     # characters, which the tokenizer makes one token.
     last = encoding.offsets[-1][0]
     return last if last > len(window) // 2 else len(window)
-
-
-def _last_word(encoding: Encoding, limit: int) -> int:
-    """Returns the index of the token before which the sentence is cut."""
-    starts = (at for at in range(limit, limit // 2, -1) if encoding.pieces[at][:1] == WORD_START)
-    return next(starts, limit)

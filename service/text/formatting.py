@@ -174,7 +174,9 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
     if is_all_caps(source):
         return _upper(translation, target_code)
     if is_title_case(source) and languages[0].partition("-")[0] not in NOUN_CAPITALS:
-        translation = _title(translation, target_code)
+        translation = _WORD.sub(
+            lambda word: _capitalized(word[0], target_code, MIN_TITLE_CHARS), translation
+        )
     if _begins_with_capital(source) and _begins_with_capital(translation):
         return translation  # as in most sentences
     given, found = _FIRST.search(source), _FIRST.search(translation)
@@ -243,15 +245,8 @@ def _names(language: str) -> frozenset[str]:
     return frozenset(word for word in words if word[0].isupper())
 
 
-def _title(text: str, language: str) -> str:
-    def replaced(word: re.Match[str]) -> str:
-        return word[0] if len(word[0]) < MIN_TITLE_CHARS else _capitalized(word[0], language)
-
-    return _WORD.sub(replaced, text)
-
-
-def _capitalized(word: str, language: str) -> str:
-    return _dotted(word[0], language).title() + word[1:]
+def _capitalized(word: str, language: str, min_chars: int = 1) -> str:
+    return _dotted(word[0], language).title() + word[1:] if len(word) >= min_chars else word
 
 
 def _upper(text: str, language: str) -> str:

@@ -98,9 +98,7 @@ def is_untranslated(attributes: Mapping[str, str | None]) -> bool:
 def protect_html(text: str, unknown: Collection[str]) -> MarkupText:
     """Puts a marker in place of each tag and each protected span of an HTML text.
 
-    Args:
-        text: An HTML document or fragment.
-        unknown: The characters of the text that the model's vocabulary does not have.
+    `unknown` are the characters of the text that the model's vocabulary does not have.
     """
     return protect_markup(read_html(text), unknown)
 

@@ -90,7 +90,7 @@ def _index(offered: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, li
 def _match(
     wanted: str, by_code: Mapping[str, str], variants: Mapping[str, list[str]]
 ) -> str | None:
-    """Matches a canonical code by rules 1 to 4 of `match_language`; an empty code has no match."""
+    """Matches a canonical code by rules 1 to 4; an empty code has no match."""
     tag = wanted
     while tag:
         if tag in by_code:
@@ -113,13 +113,9 @@ def display_name(code: str, accept_language: str | None = None) -> str:
     """Returns the name of a language in a client's own language, such as "Portugais" for "pt".
 
     The function never raises. The name begins with a capital letter. It is English if the client's
-    locale has no name for the language, and the canonical code if English has none either.
-
-    Args:
-        code: A language code in any spelling.
-        accept_language: Value of an Accept-Language header. Only its first 10 entries are read.
-            Malformed entries, and languages without a locale in Babel, are ignored. If no entry is
-            left, the name is English.
+    locale has no name for the language, and the canonical code if English has none either. Of the
+    header Accept-Language, the first 10 entries are read. Malformed entries, and languages without
+    a locale in Babel, are ignored. If no entry is left, the name is English.
     """
     canonical = normalize_code(code)
     for locale in (_preferred_locale(accept_language or ""), Locale("en")):

@@ -7,7 +7,7 @@ model.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -213,17 +213,11 @@ class ProtectedText:
         return replace(self, spans=(*self.spans, *spans))
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a marker at an end of a sentence may move to the separator beside it.
-
-        The marker may move if its span has no letters or digits: for example, an emoji.
-        """
+        """Returns whether a marker, such as that of an emoji, may move out of a sentence."""
         return not has_words(self.span(marker))
 
     def keeps_order(self, text: str) -> bool:
-        """Returns whether the order of the markers in a translated sentence is accepted.
-
-        A plain text accepts every order.
-        """
+        """Returns whether the order of the markers in a translation is accepted: every order."""
         return True
 
 
@@ -281,8 +275,7 @@ def protect(text: str, unknown: Collection[str]) -> ProtectedText:
 def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:
     """Returns the pattern of spans with unknown characters; None if no character is unknown.
 
-    An unknown letter protects its whole word: `Erdoğan`. An unknown symbol protects the letters and
-    digits that touch it: `€50`, `<3`.
+    The letters and digits that touch one belong to its span: `Erdoğan`, `€50`, `<3`.
     """
     letters = "".join(re.escape(char) for char in unknown if not char.isspace())
     if not letters:
@@ -291,15 +284,12 @@ def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:
 
 
 def _find(text: str, rare: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Returns the spans in order.
-
-    The pattern `rare` is applied only to the text between the spans that other patterns match.
-    """
+    """Returns the spans in order; those of `rare` are between the spans of the other patterns."""
     found = [match.span() for match in _FORMS.finditer(text)] if _TRIGGER.search(text) else []
     found += [match.span() for match in _PICTOGRAMS.finditer(text)]
     if _VALUE_TRIGGER.search(text):
         found += _find_values(text)
-    known = list(_merged(sorted(found)))
+    known = _merged(sorted(found))
     if rare is None:
         return known
     starts = [0, *(last for _, last in known)]
@@ -313,8 +303,7 @@ def _find_values(text: str) -> Iterator[tuple[int, int]]:
     """Yields the spans of values.
 
     A search holds the lock of the interpreter. A long text is therefore searched in windows, which
-    overlap by the length of a value. The end of a longer value, such as a number of 1,000 digits,
-    is found apart.
+    overlap by the length of a value. The end of a longer value is found apart.
     """
     begin = 0
     while begin < len(text):
@@ -330,15 +319,12 @@ def _find_values(text: str) -> Iterator[tuple[int, int]]:
             begin = max(end, last)
 
 
-def _merged(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yields the union of spans; spans that overlap or touch become one."""
-    current: tuple[int, int] | None = None
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the union of spans; spans that overlap or touch become one."""
+    merged: list[tuple[int, int]] = []
     for first, last in spans:
-        if current is not None and first <= current[1]:
-            current = current[0], max(current[1], last)
-            continue
-        if current is not None:
-            yield current
-        current = first, last
-    if current is not None:
-        yield current
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
+        else:
+            merged.append((first, last))
+    return merged

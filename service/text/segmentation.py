@@ -64,14 +64,12 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
     Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
     White space (`str.isspace`) around a sentence belongs to a separator, and so does text without a
     letter ("...", "🎉", "12."). But a text that is not split at all is one sentence even if it has
-    digits and no letters.
+    digits and no letters. Lone surrogates are kept.
 
     Args:
-        text: Any text. Lone surrogates are kept.
-        language: ISO 639-1 code of the text's language, with or without a region. `sentencex`
-            splits an unknown language by the rules for English.
-        at_line_breaks: Whether every line break ends a sentence. If false, a line break is white
-            space.
+        language: ISO 639-1 code, with or without a region. `sentencex` splits an unknown language
+            by the rules for English.
+        at_line_breaks: Whether every line break ends a sentence. If false, it is white space.
     """
     lines = text.splitlines(keepends=True) if at_line_breaks else [text]
     pieces = list(_pieces(lines, language.partition("-")[0]))
