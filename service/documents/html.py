@@ -50,8 +50,6 @@ MAX_TOKENS = 2 * MAX_UNITS
 
 _WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
 
-_KINDS = {"text": Kind.TEXT, "comment": Kind.EMPTY}
-
 
 def read_html(data: bytes) -> PassageDocument:
     """Reads a page or a fragment of a page; broken nesting is accepted."""
@@ -93,23 +91,20 @@ def _tokens(page: str) -> list[Token]:
 
 def _kind(piece: Piece, around: OpenElements[bool]) -> Kind | None:
     """Returns the kind of a piece's token; None if the piece is in a kept element."""
+    kind = piece.kind if not piece.name or is_inside(piece.name) else Kind.BLOCK
     is_content = around.inner
-    kind = _KINDS.get(piece.kind, Kind.BLOCK)
-    if piece.kind == "single" and is_inside(piece.name):
-        kind = Kind.EMPTY
-    elif piece.kind == "start":
+    is_innermost = around.name == piece.name
+    if piece.kind is Kind.OPEN:
         is_start_of_kept = is_kept(piece.name, piece.attribute_values())
-        if is_inside(piece.name):
-            kind = Kind.OPAQUE if is_start_of_kept else Kind.OPEN
-        if piece.name in _CLOSED_BY_THE_NEXT and around.name == piece.name:
+        if is_start_of_kept and kind is Kind.OPEN:
+            kind = Kind.OPAQUE
+        if is_innermost and piece.name in _CLOSED_BY_THE_NEXT:
             around.end(piece.name)
         around.begin(piece.name, around.inner or is_start_of_kept)
-    elif piece.kind == "end":
-        is_inner = around.name == piece.name
+    elif piece.kind is Kind.CLOSE:
         around.end(piece.name)
-        if is_inner and is_inside(piece.name):
-            kind = Kind.CLOSE
-        is_content = is_content if is_inner else around.inner
+        if not is_innermost:
+            kind, is_content = Kind.BLOCK, around.inner
     return None if is_content else kind
 
 

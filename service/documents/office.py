@@ -42,6 +42,32 @@ _WORD_PARTS = re.compile(r"word/(header|footer|footnotes|endnotes|comments)\d*\.
 _SLIDES = re.compile(r"ppt/(slides/slide|notesSlides/notesSlide)(\d{1,9})\.xml")
 
 
+# Elements that neither end a block nor become an `Item`.
+_HINTS = frozenset("pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen".split())
+
+_MARKS = frozenset(
+    "bookmarkStart bookmarkEnd commentRangeStart commentRangeEnd permStart permEnd".split()
+)
+_EMPTY = frozenset(
+    "footnoteReference endnoteReference footnoteRef endnoteRef commentReference annotationRef "
+    "sym".split()
+)
+_LEFT_OUT = frozenset(("p", "fld", "oMath", "oMathPara"))
+
+# Names of the fields whose result stays as it is, because Word computes the result again. The
+# result of all other fields is translated.
+_KEPT_FIELDS = frozenset(
+    "ADDIN AUTONUM CITATION DATE EQ FILENAME NOTEREF NUMPAGES PAGE PAGEREF REF SECTION SEQ TIME "
+    "STYLEREF".split()
+)
+
+# Largest number of neighbouring elements that are searched for the end of a field.
+MAX_FIELD_PARTS = 100
+
+_TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
+_TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
+
+
 def read_docx(data: bytes) -> ArchiveDocument:
     """Reads a Word document: body, headers, footers, notes, text boxes and comments."""
     members = read_archive(data)
@@ -71,32 +97,6 @@ def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
         raise DocumentError(f"{name} has a DOCTYPE, which Office documents may not have")
     paragraphs = [element for element in root.iter() if local_name(element) == "p"]
     return XmlDocument(root, [block for each in paragraphs for block in _blocks_of(each)])
-
-
-# Elements that neither end a block nor become an `Item`.
-_HINTS = frozenset("pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen".split())
-
-_MARKS = frozenset(
-    "bookmarkStart bookmarkEnd commentRangeStart commentRangeEnd permStart permEnd".split()
-)
-_EMPTY = frozenset(
-    "footnoteReference endnoteReference footnoteRef endnoteRef commentReference annotationRef "
-    "sym".split()
-)
-_LEFT_OUT = frozenset(("p", "fld", "oMath", "oMathPara"))
-
-# Names of the fields whose result stays as it is, because Word computes the result again. The
-# result of all other fields is translated.
-_KEPT_FIELDS = frozenset(
-    "ADDIN AUTONUM CITATION DATE EQ FILENAME NOTEREF NUMPAGES PAGE PAGEREF REF SECTION SEQ TIME "
-    "STYLEREF".split()
-)
-
-# Largest number of neighbouring elements that are searched for the end of a field.
-MAX_FIELD_PARTS = 100
-
-_TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
-_TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
 
 
 @dataclass(slots=True)

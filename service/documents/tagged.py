@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape, unescape
 from itertools import count, groupby
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from service.text.html_text import VOID, unescaped, without_controls
-from service.text.letters import has_letters, split_margins
+from service.text.letters import has_letters
+from service.text.markup import Kind
 
 T = TypeVar("T")
 
@@ -52,22 +53,16 @@ _ATTRIBUTE = re.compile(
 )
 
 
-PieceKind = Literal["text", "comment", "start", "single", "end", "other"]
-
-
 class Piece(NamedTuple):
-    """A piece of HTML.
+    """A piece of HTML. A script and a style sheet belong to their start tags.
 
-    Attributes:
-        kind: A "comment" may also be a processing instruction. A "single" is a tag without content.
-            "other" is a document type, or a tag that is not closed, with the rest of the text.
-        source: Its characters; those of a script and a style sheet belong to its start tag.
-        name: Name of the tag in lower case.
+    The kind is BLOCK for a document type, and for a tag that is not closed, with the rest of the
+    text. The kind of a tag does not depend on its name.
     """
 
-    kind: PieceKind
+    kind: Kind
     source: str
-    name: str = ""
+    name: str = ""  # of a tag, in lower case
     attributes: str = ""
 
     def attribute_values(self) -> dict[str, str | None]:
@@ -79,18 +74,17 @@ class Piece(NamedTuple):
 def pieces(text: str) -> Iterator[Piece]:
     """Cuts HTML, which may be malformed, into pieces. The pieces, joined, equal the text."""
     place = 0
-    kind: PieceKind
     while match := _PIECE.match(text, place):
         end = match.end()
         if match["tag"] is None:
-            kind = "text" if match["text"] else "comment" if match["comment"] else "other"
+            kind = Kind.TEXT if match["text"] else Kind.EMPTY if match["comment"] else Kind.BLOCK
             yield Piece(kind, match[0])
         else:
             name, attributes = match["name"].lower(), match["attributes"]
             is_single = name in VOID or _is_single(attributes)
-            kind = "end" if match["slash"] else "single" if is_single else "start"
+            kind = Kind.CLOSE if match["slash"] else Kind.EMPTY if is_single else Kind.OPEN
             if (
-                kind == "start"
+                kind is Kind.OPEN
                 and name in _SCRIPT_END
                 and (found := _SCRIPT_END[name].search(text, end))
             ):
@@ -174,12 +168,12 @@ class TaggedText:
         self.keeps_lines = keeps_lines
         core = joined(nodes)
         self.before = self.after = ""
-        if core and isinstance(core[0], str):
-            self.before, words, after = split_margins(core[0])
-            core[0] = words + after
-        if core and isinstance(core[-1], str):
-            before, words, self.after = split_margins(core[-1])
-            core[-1] = before + words
+        if core and isinstance(first := core[0], str):
+            core[0] = words = first.lstrip()
+            self.before = first.removesuffix(words)
+        if core and isinstance(last := core[-1], str):
+            core[-1] = words = last.rstrip()
+            self.after = last.removeprefix(words)
         self.nodes = joined(core)
         self.html = to_html(self.nodes)
         if keeps_lines:
@@ -294,9 +288,9 @@ class _Reader:
         """Returns the translation as a tree."""
         around: OpenElements[Unit | None] = OpenElements(None)
         for piece in pieces(translation):
-            if piece.kind == "text":
+            if piece.kind is Kind.TEXT:
                 self._children(around.inner).append(unescaped(piece.source))
-            elif piece.kind == "end":
+            elif piece.kind is Kind.CLOSE:
                 around.end(piece.name)
             elif piece.name:
                 origin = self._claim(piece, around.inner)
@@ -304,7 +298,7 @@ class _Reader:
                 if origin is not None:
                     self._children(inner).append(self._new(origin))
                     inner = origin.unit if origin.unit.form is Form.WORDS else inner
-                if piece.kind == "start":
+                if piece.kind is Kind.OPEN:
                     around.begin(piece.name, inner)
         for origin in self.origins:
             if origin.unit not in self.found:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.documents.base import Document
 from service.documents.formats import read_document
-from service.documents.tagged import MAX_UNITS, Form, TaggedText, Unit, to_html
+from service.documents.tagged import MAX_UNITS, Form, Node, TaggedText, Unit, to_html
 from tests.archives import archive, docx, epub, members, odt, run
 
 TAG = re.compile(r"<[^>]*>|[^<]+")
@@ -334,6 +334,18 @@ def test_wrong_tags_of_a_reply_lose_nothing(reply: str) -> None:
     assert text.html == SOURCE
     found = text.tree_of(reply)
     assert re.sub(r' id="\d"', "", to_html(found)) == re.sub(r' id="\d"', "", MISSING[reply])
+
+
+def test_white_space_at_the_ends_is_no_part_of_a_text() -> None:
+    mark = Unit(Form.EMPTY, 0)
+    cases: list[tuple[list[Node], tuple[str, str, str]]] = [
+        (["\u00a0a ", mark, "\u00a0"], ("\u00a0", 'a <img id="1">', "\u00a0")),
+        ([" ", mark, " b "], (" ", '<img id="1"> b', " ")),
+        ([" "], (" ", "", "")),
+    ]
+    for nodes, parts in cases:
+        text = TaggedText(nodes)
+        assert (text.before, text.html, text.after) == parts
 
 
 def test_pages_keep_every_byte_of_their_tags() -> None:

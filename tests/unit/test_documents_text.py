@@ -374,6 +374,8 @@ def test_joined_lines_of_subtitles_need_linear_time() -> None:
         (".srt", f"{CUE}hi {'</i>' * 1_000_000}\n"),
         (".html", "<" * 100_000),
         (".html", "<!--a>" * 160_000),
+        (".html", "<a ='>' " * 40_000),
+        (".html", "<b></i>" * 40_000),
     ],
 )
 def test_reading_is_linear(suffix: str, text: str) -> None:
