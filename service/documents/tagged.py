@@ -254,7 +254,7 @@ def to_html(nodes: Sequence[Node]) -> str:
 
 def plain_text(html: str) -> str:
     """Returns the words of the HTML of a `TaggedText`."""
-    return unescape(_TAGS.sub("", html.replace(LINE_BREAK, " ")))
+    return unescape(_TAGS.sub("", without_controls(html).replace(LINE_BREAK, " ")))
 
 
 class _Origin(NamedTuple):
