@@ -1,6 +1,5 @@
 """Reads e-books (.epub): chapters, the table of contents, the title and the description."""
 
-from functools import partial
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
@@ -40,7 +39,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
     if package not in members:
         raise DocumentError(f"the package {package[:80]!r} of the e-book is missing")
     names = _chapters(parser.parse(members[package].data, package), package)
-    return ArchiveDocument(members, [package, *names], partial(_read_part, parser))
+    return ArchiveDocument(members, [package, *names], _read_part, parser)
 
 
 def _chapters(package: Element, name: str) -> list[str]:
@@ -59,8 +58,7 @@ def _chapters(package: Element, name: str) -> list[str]:
     return [*dict.fromkeys(names)]
 
 
-def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
-    root = parser.parse(data, name)
+def _read_part(root: Element, _name: str) -> XmlDocument:
     kind = local_name(root)
     if kind == "html":
         return XmlDocument(root, BlockReader(_page_role).read(root), _set_page_language)

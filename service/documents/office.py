@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, groupby, islice
 
 from lxml import etree
@@ -74,9 +73,7 @@ def read_docx(data: bytes) -> ArchiveDocument:
     if "word/document.xml" not in members:
         raise DocumentError("the archive has no word/document.xml; is it another format?")
     others = sorted(name for name in members if _WORD_PARTS.fullmatch(name))
-    return ArchiveDocument(
-        members, ["word/document.xml", *others], partial(_read_part, XmlParser())
-    )
+    return ArchiveDocument(members, ["word/document.xml", *others], _read_part, XmlParser())
 
 
 def read_pptx(data: bytes) -> ArchiveDocument:
@@ -86,13 +83,10 @@ def read_pptx(data: bytes) -> ArchiveDocument:
         raise DocumentError("the archive has no ppt/presentation.xml; is it another format?")
     found = [match for name in members if (match := _SLIDES.fullmatch(name))]
     ordered = sorted(found, key=lambda match: (match[1] != "slides/slide", int(match[2])))
-    return ArchiveDocument(
-        members, [match[0] for match in ordered], partial(_read_part, XmlParser())
-    )
+    return ArchiveDocument(members, [match[0] for match in ordered], _read_part, XmlParser())
 
 
-def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
-    root = parser.parse(data, name)
+def _read_part(root: Element, name: str) -> XmlDocument:
     if root.getroottree().docinfo.doctype:
         raise DocumentError(f"{name} has a DOCTYPE, which Office documents may not have")
     paragraphs = [element for element in root.iter() if local_name(element) == "p"]

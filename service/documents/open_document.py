@@ -1,7 +1,6 @@
 """Reads OpenDocument text (.odt): paragraphs and headings of the body, headers and footers."""
 
 from collections.abc import Container, Iterator
-from functools import partial
 
 from service.documents.base import DocumentError
 from service.documents.inline import BlockReader, Role
@@ -44,12 +43,10 @@ def read_odt(data: bytes) -> ArchiveDocument:
     kind = members["mimetype"].data.strip() if "mimetype" in members else b""
     if "content.xml" not in members or kind != TYPE:
         raise DocumentError("the archive is no OpenDocument text; is it another format?")
-    read = partial(_read_part, XmlParser())
-    return ArchiveDocument(members, ["content.xml", "styles.xml"], read)
+    return ArchiveDocument(members, ["content.xml", "styles.xml"], _read_part, XmlParser())
 
 
-def _read_part(parser: XmlParser, data: bytes, name: str) -> XmlDocument:
-    root = parser.parse(data, name)
+def _read_part(root: Element, _name: str) -> XmlDocument:
     trivial = {style.get(_STYLE_NAME) for style in root.iter() if _is_trivial(style)}
     reader = BlockReader(lambda element: _role(element, trivial))
     return XmlDocument(root, [block for body in _bodies(root) for block in reader.read(body)])

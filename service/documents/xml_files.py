@@ -195,7 +195,7 @@ def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
 class ArchiveDocument:
     """An archive with XML files to translate: those of the given names that it has.
 
-    `read` reads one file. Its arguments are the content and the name of the file.
+    `read` reads one file. Its arguments are the root and the name of the file.
     """
 
     is_html = True
@@ -204,10 +204,15 @@ class ArchiveDocument:
         self,
         members: Mapping[str, Member],
         names: Sequence[str],
-        read: Callable[[bytes, str], XmlDocument],
+        read: Callable[[Element, str], XmlDocument],
+        parser: XmlParser,
     ) -> None:
         self.members = members
-        self.parts = {name: read(members[name].data, name) for name in names if name in members}
+        self.parts = {
+            name: read(parser.parse(members[name].data, name), name)
+            for name in names
+            if name in members
+        }
 
     def texts(self) -> list[str]:
         return [text for part in self.parts.values() for text in part.texts()]
