@@ -131,15 +131,24 @@ class DocumentTranslator:
         """
         # An unknown extension is refused first, because the other errors suggest another try.
         format_of(name)
-        self._check_number()
+        if self.num_open >= self.settings.max_files:
+            found = f"{self.num_open} documents are being translated"
+            raise _overloaded(found, "raise REGARD_MAX_FILES")
         self.num_open += 1
         size = 0
         try:
-            await self._check_kept()
+            num_bytes, _ = await asyncio.to_thread(self.store.remove_expired)
+            if num_bytes > (limit := KEPT_DOCUMENTS * self.settings.max_file_bytes):
+                found = f"the kept translations have more than {limit} bytes"
+                raise _overloaded(found, "lower REGARD_FILE_RETENTION_SECONDS")
             document = await self._in_time(context, self.reader.read(name, data))
             size = len(data) + 2 * document.num_bytes + BYTES_OF_A_TEXT * len(document.texts)
             self.open_bytes += size
-            self._check_size(size)
+            if size < self.open_bytes > (limit := OPEN_DOCUMENTS * self.settings.max_file_bytes):
+                found = (
+                    f"the documents that are being translated would take more than {limit} bytes"
+                )
+                raise _overloaded(found, "raise REGARD_MAX_FILE_BYTES")
             await self.quota.check(context.account, document.num_chars)
             expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
             state = DocumentState(translated_name(name, target), document.num_chars, expires)
@@ -177,30 +186,6 @@ class DocumentTranslator:
             if state.status != "done" and job.size > COLLECTED_BYTES:
                 # The tracebacks of a TaskGroup refer to the texts, and to themselves.
                 asyncio.get_running_loop().call_later(COLLECTION_SECONDS, gc.collect)
-
-    def _check_number(self) -> None:
-        if self.num_open >= self.settings.max_files:
-            raise _overloaded(
-                f"{self.num_open} documents are being translated, which is the limit; try again "
-                "later, or raise REGARD_MAX_FILES"
-            )
-
-    async def _check_kept(self) -> None:
-        num_bytes, _ = await asyncio.to_thread(self.store.remove_expired)
-        limit = KEPT_DOCUMENTS * self.settings.max_file_bytes
-        if num_bytes > limit:
-            raise _overloaded(
-                f"the kept translations have more than {limit} bytes, which is the limit; try "
-                "again later, or lower REGARD_FILE_RETENTION_SECONDS"
-            )
-
-    def _check_size(self, size: int) -> None:
-        limit = OPEN_DOCUMENTS * self.settings.max_file_bytes
-        if size < self.open_bytes > limit:
-            raise _overloaded(
-                f"the documents that are being translated would take more than {limit} bytes, "
-                "which is the limit; try again later, or raise REGARD_MAX_FILE_BYTES"
-            )
 
     def _keep(self, state: DocumentState) -> None:
         self._save(state)
@@ -354,5 +339,6 @@ class DocumentTranslator:
                 context.release()
 
 
-def _overloaded(message: str) -> OverloadedError:
+def _overloaded(found: str, way_out: str) -> OverloadedError:
+    message = f"{found}, which is the limit; try again later, or {way_out}"
     return OverloadedError(message, RETRY_SECONDS, "requests")
