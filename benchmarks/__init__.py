@@ -14,18 +14,14 @@ The other engines are called peers. A run has sections, each with its own table.
     engines         engines without HTTP, each a subprocess
     servers         servers, each a subprocess
     load            puts a load on a server
-    throughput      section "offline": translates a file of sentences with each engine
-    generate        section "generate": decodes with random weights, in Regard and in transformers
+    throughput      sections "offline" and "generate": engines without HTTP; random weights
     shapes          section "shapes": decodes with random weights, in Regard and in CTranslate2
-    http            section "http": sends one sentence per POST request
-    start           section "start": measures the time until a server is ready, and its memory
+    http            sections "http" and "start": one sentence per POST request; memory of servers
     growth          section "growth": measures cost by source length, clients and resident models
     embedding       section "embed": embeds a file of sentences, without HTTP
     embedding_http  section "embed-http": sends one sentence per POST to embedding servers
     random_weights  models with random weights, for sections "generate" and "shapes"
-    ours            Regard's translation engine alone, a command
-    ours_shape      Regard's engine with random weights, a command
-    ours_embedding  Regard's embedding models alone, a command
+    ours            Regard's engines alone, a command
     gpu             measures a GPU, or the CPU, for section "generate", a command
     attention       measures the rounding errors of attention, a command
     compare         compares two checkouts of Regard, a command

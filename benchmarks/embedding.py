@@ -9,7 +9,6 @@ human scores.
 
 import csv
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import environments, report
-from benchmarks.engines import OURS, Contestant, Engine
+from benchmarks.engines import Contestant, Engine, Prepare
 from benchmarks.environments import WORK, MissingError
 from benchmarks.options import Options
 from benchmarks.peers import vectors
 from benchmarks.peers.protocol import read_lines
-from benchmarks.report import Result, Sample
+from benchmarks.report import OURS, Result, Sample
 from benchmarks.throughput import chosen
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
 from model.errors import CheckpointError
@@ -34,10 +33,10 @@ BATCHES = (32, 64, 128)
 TOLERANCE = 1e-5
 """Allowed difference of a component between Regard's float32 vectors and the peer's."""
 SINGLES = 100
+RATE = "sentences_per_second"
 ALL, ONE = "all at once", "one at a time"
 
 Vectors = NDArray[np.float64]
-Prepare = Callable[[Options], Contestant]
 
 
 def measure(options: Options) -> Result:
@@ -54,14 +53,15 @@ def measure(options: Options) -> Result:
 
 def _measure_case(options: Options, case: str, source: Path, result: Result) -> None:
     """Measures all engines in turn, round by round. Each engine first runs once as a warm-up."""
-    engines = start_all(options, case, source, result)
+    engines = result.started(Engine, contestants(options, case, source), options)
     num_sentences = len(read_lines(str(source)))
     try:
         for engine in engines:
             engine.run()
         for turn in range(1, options.rounds + 1):
             for engine in engines:
-                result.samples.append(_turn(engine, case, turn, num_sentences))
+                figures = engine.figures(num_sentences)
+                result.add(engine.contestant.name, case, turn, figures)
         if case == ALL:
             _compare(engines, result)
     finally:
@@ -69,29 +69,6 @@ def _measure_case(options: Options, case: str, source: Path, result: Result) -> 
             engine.stop()
     if case == ALL and options.sts:
         _score(options, [engine.contestant.name for engine in engines], result)
-
-
-def _turn(engine: Engine, case: str, turn: int, num_sentences: int) -> Sample:
-    run = engine.run()
-    figures = {
-        "sentences_per_second": num_sentences / run.seconds,
-        "milliseconds": 1000 * run.seconds / num_sentences,
-        "cpu_seconds_per_1000": 1000 * run.cpu_seconds / num_sentences,
-        "pss_mib": engine.memory().pss,
-    }
-    print(f"  {case} round {turn} {engine.contestant.name}: {figures}", file=sys.stderr)
-    return Sample(engine.contestant.name, case, turn, figures)
-
-
-def start_all(options: Options, case: str, source: Path, result: Result) -> list[Engine]:
-    """Starts Regard and the chosen peers; adds a note for each peer that cannot start."""
-    engines = []
-    for name, prepare in contestants(options, case, source).items():
-        try:
-            engines.append(Engine(prepare(options)))
-        except MissingError as error:
-            result.notes.append(f"{name} was left out: {error}")
-    return engines
 
 
 def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]:
@@ -117,12 +94,12 @@ def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool)
     """Describes Regard with `--workers` processes, or with one process if `is_single` is True."""
     arguments = {
         "--source": str(source),
-        "--model": options.embedding_model,
+        "--embed": options.embedding_model,
         "--dtype": dtype,
         "--workers": "1" if is_single else str(options.workers),
     }
     words = [word for pair in arguments.items() for word in pair]
-    command = [sys.executable, "-m", "benchmarks.ours_embedding", *words]
+    command = [sys.executable, "-m", "benchmarks.ours", *words]
     environment = {"OMP_NUM_THREADS": "1"}
     return Contestant(name, [*command, *["--one"] * is_single], environment=environment)
 
@@ -201,13 +178,7 @@ def ranks(values: Vectors) -> Vectors:
 
 def best_peer(result: Result, case: str) -> str:
     """Returns the name of the fastest bfloat16 peer in a case, or "" if there is none."""
-    rates = {
-        name: found.median
-        for each, name in report.cases(result)
-        if each == case and name.startswith(f"{PEER}-bfloat16")
-        if (found := report.spread(result, name, case, "sentences_per_second"))
-    }
-    return max(rates, key=lambda name: rates[name], default="")
+    return report.best_of(result, case, RATE, f"{PEER}-bfloat16")
 
 
 def table(result: Result, _options: Options) -> str:
@@ -231,28 +202,28 @@ def _verdict(result: Result) -> list[str]:
 
 
 def _rows(result: Result) -> str:
-    headings = ["case", "engine", "sentences/s", f"× {BEST}", "ms a sentence", "CPU s per 1,000"]
-    headings += ["PSS MiB", "mean cosine", "least", "largest difference", "Spearman"]
-    rows = []
-    for case, name in report.cases(result):
-        figures = ("milliseconds", "cpu_seconds_per_1000", "pss_mib")
-        medians = [report.spread(result, name, case, figure) for figure in figures]
-        cosines = [
-            report.spread(result, name, case, figure) for figure in ("mean_cosine", "least_cosine")
-        ]
-        difference = report.spread(result, name, case, "largest_difference")
-        against = best_peer(result, case)
-        quotient = report.ratio(result, name, case, "sentences_per_second", against)
-        rows.append(
-            [
-                case,
-                f"**{name}**" if name == OURS else name,
-                report.ranged(report.spread(result, name, case, "sentences_per_second")),
-                report.number(quotient),
-                *(report.number(m.median if m else None) for m in medians),
-                *(f"{c.median:.5f}" if c else "–" for c in cosines),
-                f"{difference.median:.1e}" if difference else "–",
-                f"{result.scores[name]:.2f}" if case == ALL and name in result.scores else "–",
-            ]
-        )
-    return report.markdown(headings, rows)
+    columns: report.Columns = {
+        "ms a sentence": "milliseconds",
+        "CPU s per 1,000": "cpu_seconds_per_1000",
+        "PSS MiB": "pss_mib",
+        "mean cosine": (fixed, "mean_cosine"),
+        "least": (fixed, "least_cosine"),
+        "largest difference": (scientific, "largest_difference"),
+        "Spearman": (correlation, ""),
+    }
+    rows = report.comparison(result, RATE, lambda case: best_peer(result, case), columns)
+    return report.markdown(["case", "engine", "sentences/s", f"× {BEST}", *columns], rows)
+
+
+def fixed(result: Result, name: str, case: str, figure: str) -> str:
+    found = report.spread(result, name, case, figure)
+    return f"{found.median:.5f}" if found else "–"
+
+
+def scientific(result: Result, name: str, case: str, figure: str) -> str:
+    found = report.spread(result, name, case, figure)
+    return f"{found.median:.1e}" if found else "–"
+
+
+def correlation(result: Result, name: str, case: str, _figure: str) -> str:
+    return f"{result.scores[name]:.2f}" if case == ALL and name in result.scores else "–"

@@ -18,8 +18,8 @@ from benchmarks import environments, tree
 from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.files import find_pair, write_bergamot_config, write_standin_parts
 from benchmarks.options import Options
+from benchmarks.report import OURS
 
-OURS = "regard"
 LOG_LINES = 5
 STOP_LIMIT_SECONDS = 10.0
 
@@ -35,6 +35,9 @@ class Contestant:
     environment: dict[str, str] = field(default_factory=dict)
     # route that answers 200 as soon as a server's models are loaded
     ready_path: str = "/health/ready"
+
+
+Prepare = Callable[[Options], Contestant]
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,16 @@ class Engine:
         before = tree.cpu_seconds(self.process.pid)
         seconds = self._ask({"run": 1})["seconds"]
         return Run(seconds, tree.cpu_seconds(self.process.pid) - before)
+
+    def figures(self, num_sentences: int) -> dict[str, float]:
+        """Translates the source file once, and returns the figures of this turn."""
+        run = self.run()
+        return {
+            "sentences_per_second": num_sentences / run.seconds,
+            "milliseconds": 1000 * run.seconds / num_sentences,
+            "cpu_seconds_per_1000": 1000 * run.cpu_seconds / num_sentences,
+            "pss_mib": self.memory().pss,
+        }
 
     def outputs(self) -> list[str]:
         outputs: list[str] = self._ask({"outputs": True})["outputs"]
@@ -181,7 +194,7 @@ def build_standin(options: Options) -> Path:
     return folder / "model"
 
 
-PEERS: dict[str, Callable[[Options], Contestant]] = {
+PEERS: dict[str, Prepare] = {
     "bergamot": bergamot,
     "ctranslate2": ctranslate2,
     "ctranslate2-vmap": ctranslate2_vmap,

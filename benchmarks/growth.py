@@ -14,12 +14,12 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.files import find_pair
+from benchmarks.http import loaded
 from benchmarks.load import Shape
 from benchmarks.options import Options
 from benchmarks.peers.protocol import read_lines
-from benchmarks.report import Result, Sample
+from benchmarks.report import Result
 from benchmarks.servers import Server, regard
-from benchmarks.start import loaded
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
 
 LENGTHS = (5, 10, 20, 40, 80, 120, 160, 320, 500)
@@ -71,7 +71,7 @@ def by_length(server: Server, options: Options, turn: int, result: Result) -> No
         for name, point in (("alone_p50_ms", alone), ("busy_p50_ms", busy)):
             if "p50_ms" in point:
                 figures[name] = point["p50_ms"]
-        result.samples.append(Sample("length", str(length), turn, figures))
+        result.add("length", str(length), turn, figures)
 
 
 def by_clients(server: Server, options: Options, turn: int, result: Result) -> None:
@@ -79,7 +79,7 @@ def by_clients(server: Server, options: Options, turn: int, result: Result) -> N
     bodies = load.translate_bodies(read_lines(str(options.source)), options.pair)
     for clients in CLIENTS:
         figures = _run(server, bodies, clients, options)
-        result.samples.append(Sample("clients", str(clients), turn, figures))
+        result.add("clients", str(clients), turn, figures)
 
 
 def by_models(options: Options, turn: int, result: Result) -> None:
@@ -91,12 +91,8 @@ def by_models(options: Options, turn: int, result: Result) -> None:
             pairs = link_models(find_models(options.models), count, Path(folder))
             named = zip(itertools.cycle(pairs), lines, strict=False)
             bodies = [load.translate_bodies([line], pair)[0] for pair, line in named]
-            server = Server(regard(replace(options, models=folder)))
-            try:
-                figures = loaded(server, bodies, shape)
-            finally:
-                server.stop()
-        result.samples.append(Sample("models", str(count), turn, figures))
+            figures = loaded(replace(options, models=folder), bodies, shape)
+        result.add("models", str(count), turn, figures)
 
 
 def link_models(models: Sequence[ModelFiles], count: int, folder: Path) -> list[str]:
@@ -193,6 +189,5 @@ def _table(result: Result, name: str, figures: dict[str, str]) -> str:
     rows = []
     for case, contestant in report.cases(result):
         if contestant == name:
-            spreads = [report.spread(result, name, case, figure) for figure in figures]
-            rows.append([case, *(report.number(s.median if s else None) for s in spreads)])
+            rows.append([case, *(report.median(result, name, case, each) for each in figures)])
     return report.markdown([name, *figures.values()], rows)

@@ -2,19 +2,19 @@
 
 All servers start once and stay up; only one of them gets requests at a time. The section measures
 the CPU use of the idle servers, and notes each server that uses more than MAX_IDLE_SHARE of a core.
+Section "start" measures the time until Regard is ready, and its memory before and after a load. Its
+first start fills the file cache and is not measured.
 """
 
-import sys
 import time
 from dataclasses import replace
 
 from benchmarks import load, report, tree
-from benchmarks.engines import OURS
 from benchmarks.environments import MissingError
 from benchmarks.load import Shape
 from benchmarks.options import Options
 from benchmarks.peers.protocol import read_lines
-from benchmarks.report import Result, Sample
+from benchmarks.report import OURS, Result, Sample
 from benchmarks.servers import PEERS, Server, regard
 from benchmarks.throughput import chosen
 
@@ -22,7 +22,20 @@ MEMORY = "memory"
 IDLE_SECONDS = 2.0
 MAX_IDLE_SHARE = 0.02
 QUALITY_CLIENTS = 32
-OPEN_LOOP_CLIENTS = 1024
+START_CLIENTS = 64
+RATE = "requests_per_second"
+LATENCIES: report.Columns = {
+    "p50 ms": "p50_ms",
+    "p99 ms": "p99_ms",
+    "CPU s per 1,000": "cpu_seconds_per_1000",
+}
+START_FIGURES = {
+    "ready_seconds": "ready after s",
+    "idle_rss_mib": "idle, RSS MiB",
+    "idle_pss_mib": "idle, PSS MiB",
+    "loaded_rss_mib": "after load, RSS MiB",
+    "loaded_pss_mib": "after load, PSS MiB",
+}
 
 
 def measure(options: Options) -> Result:
@@ -30,9 +43,9 @@ def measure(options: Options) -> Result:
     result = Result("http", facts={"seconds a point": options.seconds})
     lines = read_lines(str(options.source))
     bodies = load.translate_bodies([line for line in lines if line.strip()], options.pair)
-    servers = start_all(options, result)
+    servers = result.started(Server, {OURS: regard, **chosen(PEERS, options)}, options)
     try:
-        memory = {server.name: _memory(server) for server in servers}
+        memory = {server.name: idle_figures(server) for server in servers}
         _check_idle(servers, result)
         for server in servers:
             _score(server, options, lines, result)
@@ -40,13 +53,9 @@ def measure(options: Options) -> Result:
             offset = (turn - 1) * len(bodies) // options.rounds
             for shape in shapes(options, offset):
                 for server in servers:
-                    _turn(server, bodies, shape, turn, result)
+                    take_turn(server, bodies, shape, turn, result)
         for server in servers:
-            after = server.memory()
-            figures = memory[server.name] | {
-                "loaded_rss_mib": after.rss,
-                "loaded_pss_mib": after.pss,
-            }
+            figures = memory[server.name] | loaded_figures(server)
             result.samples.append(Sample(server.name, MEMORY, 1, figures))
     finally:
         for server in servers:
@@ -54,34 +63,43 @@ def measure(options: Options) -> Result:
     return result
 
 
-def start_all(options: Options, result: Result) -> list[Server]:
-    """Starts Regard and the chosen peers; adds a note for each peer that cannot start."""
-    servers = [Server(regard(options))]
-    for name, prepare in chosen(PEERS, options).items():
-        try:
-            servers.append(Server(prepare(options)))
-        except MissingError as error:
-            result.notes.append(f"{name} was left out: {error}")
-    return servers
-
-
 def shapes(options: Options, offset: int) -> list[Shape]:
+    """Returns the loads of one round: one for each number of clients, then one for each rate."""
     shape = Shape(1, seconds=options.seconds, warmup=options.warmup, offset=offset)
     closed = [replace(shape, clients=count) for count in options.clients]
-    return closed + [replace(shape, clients=OPEN_LOOP_CLIENTS, rate=r) for r in options.rates]
+    return closed + [replace(shape, rate=rate) for rate in options.rates]
 
 
 def case_of(shape: Shape) -> str:
     return f"{shape.rate:g}/s" if shape.rate else str(shape.clients)
 
 
-def _memory(server: Server) -> dict[str, float]:
+def take_turn(
+    server: Server,
+    bodies: list[str],
+    shape: Shape,
+    turn: int,
+    result: Result,
+    path: str = "/translate",
+) -> None:
+    """Measures one server under one load; adds a note if the load fails."""
+    try:
+        done = load.run(server.port, bodies, shape, server.pid, path)
+    except MissingError as error:
+        result.notes.append(f"{server.name}, {case_of(shape)}, round {turn}: {error}")
+        return
+    result.add(server.name, case_of(shape), turn, done.figures() | {"pss_mib": server.memory().pss})
+
+
+def idle_figures(server: Server) -> dict[str, float]:
     memory = server.memory()
-    return {
-        "ready_seconds": server.ready_seconds,
-        "idle_rss_mib": memory.rss,
-        "idle_pss_mib": memory.pss,
-    }
+    figures = {"idle_rss_mib": memory.rss, "idle_pss_mib": memory.pss}
+    return {"ready_seconds": server.ready_seconds, **figures}
+
+
+def loaded_figures(server: Server) -> dict[str, float]:
+    memory = server.memory()
+    return {"loaded_rss_mib": memory.rss, "loaded_pss_mib": memory.pss}
 
 
 def _check_idle(servers: list[Server], result: Result) -> None:
@@ -105,54 +123,50 @@ def _score(server: Server, options: Options, lines: list[str], result: Result) -
         result.scores[server.name] = report.bleu(load.translations(done), references)
 
 
-def _turn(server: Server, bodies: list[str], shape: Shape, turn: int, result: Result) -> None:
-    try:
-        figures = load.run(server.port, bodies, shape, server.pid).figures()
-    except MissingError as error:
-        result.notes.append(f"{server.name}, {case_of(shape)}, round {turn}: {error}")
-        return
-    print(f"  round {turn} {case_of(shape)} {server.name}: {figures}", file=sys.stderr)
-    result.samples.append(Sample(server.name, case_of(shape), turn, figures))
-
-
 def table(result: Result, options: Options) -> str:
     """Returns a table of the figures under load, and a table of quality, start and memory."""
     against = options.against or "bergamot-batched"
-    headings = ["clients", "server", "requests/s", f"× {against}", "p50 ms", "p99 ms"]
-    rows = []
-    for case, name in report.cases(result):
-        if case == MEMORY:
-            continue
-        figures = ("p50_ms", "p99_ms", "cpu_seconds_per_1000", "errors")
-        medians = [report.spread(result, name, case, figure) for figure in figures]
-        quotient = report.ratio(result, name, case, "requests_per_second", against)
-        rows.append(
-            [
-                case,
-                f"**{name}**" if name == OURS else name,
-                report.ranged(report.spread(result, name, case, "requests_per_second")),
-                report.number(quotient),
-                *(report.number(m.median) if m else "–" for m in medians[:3]),
-                f"{medians[3].high:.0f}" if medians[3] else "–",
-            ]
-        )
-    load_table = report.markdown([*headings, "CPU s per 1,000", "errors, at most"], rows)
-    return f"{load_table}\n\n{_server_table(result)}"
-
-
-def _server_table(result: Result) -> str:
-    figures = (
-        "ready_seconds",
-        "idle_rss_mib",
-        "idle_pss_mib",
-        "loaded_rss_mib",
-        "loaded_pss_mib",
+    columns: report.Columns = {**LATENCIES, "errors, at most": (report.worst, "errors")}
+    rows = report.comparison(result, RATE, lambda _: against, columns, left_out=MEMORY)
+    load_table = report.markdown(
+        ["clients", "server", "requests/s", f"× {against}", *columns], rows
     )
     headings = ["server", "BLEU", "ready s", "idle RSS MiB", "PSS", "loaded RSS", "PSS"]
-    rows = []
+    servers = []
     for case, name in report.cases(result):
         if case == MEMORY:
-            spreads = [report.spread(result, name, case, figure) for figure in figures]
             score = f"{result.scores[name]:.2f}" if name in result.scores else "–"
-            rows.append([name, score, *(report.number(s.median) if s else "–" for s in spreads)])
-    return report.markdown(headings, rows)
+            cells = (report.median(result, name, case, figure) for figure in START_FIGURES)
+            servers.append([name, score, *cells])
+    return f"{load_table}\n\n{report.markdown(headings, servers)}"
+
+
+def measure_start(options: Options) -> Result:
+    """Starts the server and puts a load on it, once in each round."""
+    result = Result("start", facts={"clients of the load": START_CLIENTS})
+    bodies = load.translate_bodies(read_lines(str(options.source)), options.pair)
+    shape = Shape(clients=START_CLIENTS, seconds=options.seconds)
+    Server(regard(options)).stop()
+    for turn in range(1, options.rounds + 1):
+        result.add(OURS, "start", turn, loaded(options, bodies, shape))
+    return result
+
+
+def loaded(options: Options, bodies: list[str], shape: Shape) -> dict[str, float]:
+    """Starts a server, puts a load on it, and returns all figures."""
+    server = Server(regard(options))
+    try:
+        idle = idle_figures(server)
+        done = load.run(server.port, bodies, shape, server.pid)
+        return idle | loaded_figures(server) | done.figures()
+    finally:
+        server.stop()
+
+
+def start_table(result: Result, _options: Options) -> str:
+    cells = [
+        report.ranged(report.spread(result, name, case, figure))
+        for case, name in report.cases(result)
+        for figure in START_FIGURES
+    ]
+    return report.markdown(list(START_FIGURES.values()), [cells])

@@ -53,28 +53,9 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     for name, value in counts.items():
         if value < 1:
             parser.error(f"{name}: {value} is below 1")
-    if args.seconds <= 0 or min(args.rate, default=1) <= 0:
+    if args.seconds <= 0 or min(args.rates, default=1) <= 0:
         parser.error("--seconds and --rate must be above 0")
-    return Options(
-        source=args.source,
-        reference=args.reference,
-        pair=args.pair,
-        models=args.models,
-        only=args.only,
-        rounds=args.rounds,
-        seconds=args.seconds,
-        warmup=args.warmup,
-        clients=args.clients,
-        rates=args.rate,
-        workers=args.workers,
-        peers=args.peers,
-        against=args.against,
-        dtype=args.dtype,
-        python310=args.python310,
-        write=args.write,
-        embedding_model=args.embedding_model,
-        sts=args.sts,
-    )
+    return Options(**vars(args))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--rate",
+        dest="rates",
         type=_rates,
         default=(),
         help="fixed rates for http, in requests/s, separated by commas; none by default",

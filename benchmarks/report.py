@@ -3,12 +3,20 @@
 import json
 import platform
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from benchmarks.environments import MissingError
+
+OURS = "regard"
+T = TypeVar("T")
+C = TypeVar("C")
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,23 @@ class Result:
     scores: dict[str, float] = field(default_factory=dict)
     # notes on the parts that were left out, with the reasons
     notes: list[str] = field(default_factory=list)
+
+    def add(self, contestant: str, case: str, turn: int, figures: dict[str, float]) -> None:
+        """Prints and keeps the figures of one turn."""
+        print(f"  round {turn} {case} {contestant}: {figures}", file=sys.stderr)
+        self.samples.append(Sample(contestant, case, turn, figures))
+
+    def started(
+        self, start: Callable[[C], T], prepares: Mapping[str, Callable[[Given], C]], options: Given
+    ) -> list[T]:
+        """Prepares and starts contestants; adds a note for each one that cannot start."""
+        found = []
+        for name, prepare in prepares.items():
+            try:
+                found.append(start(prepare(options)))
+            except MissingError as error:
+                self.notes.append(f"{name} was left out: {error}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -103,6 +128,61 @@ def ranged(value: Spread | None) -> str:
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def median(result: Result, contestant: str, case: str, figure: str) -> str:
+    found = spread(result, contestant, case, figure)
+    return number(found.median if found else None)
+
+
+def worst(result: Result, contestant: str, case: str, figure: str) -> str:
+    found = spread(result, contestant, case, figure)
+    return f"{found.high:.0f}" if found else "–"
+
+
+def bold(contestant: str) -> str:
+    return f"**{contestant}**" if contestant == OURS else contestant
+
+
+def best_of(result: Result, case: str, rate: str, prefix: str) -> str:
+    """Returns the contestant with a prefix that has the highest median rate; "" without any."""
+    rates = {
+        name: found.median
+        for each, name in cases(result)
+        if each == case and name.startswith(prefix)
+        if (found := spread(result, name, case, rate))
+    }
+    return max(rates, key=rates.__getitem__, default="")
+
+
+Cell = Callable[[Result, str, str, str], str]
+Columns = dict[str, str | tuple[Cell, str]]
+"""Headings with figures, whose medians are shown; a Cell shows a figure in another way."""
+
+
+def comparison(
+    result: Result,
+    rate: str,
+    against: Callable[[str], str],
+    columns: Columns,
+    left_out: str = "",
+) -> list[list[str]]:
+    """Returns a row for each case and contestant.
+
+    A row has the case, the contestant, the spread of the rate, its ratio to the contestant that
+    `against` names for the case, and the medians or other cells of the columns.
+    """
+    rows = []
+    for case, name in cases(result):
+        if case == left_out:
+            continue
+        cells = [case, bold(name), ranged(spread(result, name, case, rate))]
+        cells.append(number(ratio(result, name, case, rate, against(case))))
+        for column in columns.values():
+            cell, figure = (median, column) if isinstance(column, str) else column
+            cells.append(cell(result, name, case, figure))
+        rows.append(cells)
+    return rows
 
 
 def replace_marked(text: str, name: str, block: str) -> str:

@@ -14,13 +14,12 @@ from benchmarks import (
     embedding,
     embedding_http,
     environments,
-    generate,
+    gpu,
     growth,
     http,
     report,
     shapes,
     shapes_http,
-    start,
     throughput,
 )
 from benchmarks import options as command_line
@@ -42,11 +41,11 @@ class Section:
 
 SECTIONS = {
     "offline": Section(throughput.measure, throughput.table),
-    "generate": Section(generate.measure, generate.table),
+    "generate": Section(throughput.measure_generate, lambda result, _: gpu.table(result)),
     "shapes": Section(shapes.measure, shapes.table),
     "shapes-http": Section(shapes_http.measure, shapes_http.table),
     "http": Section(http.measure, http.table, has_picture=True),
-    "start": Section(start.measure, start.table),
+    "start": Section(http.measure_start, http.start_table),
     "growth": Section(growth.measure, growth.table, has_picture=True),
     "embed": Section(embedding.measure, embedding.table),
     "embed-http": Section(embedding_http.measure, embedding_http.table),

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 
 from benchmarks import tree
 from benchmarks.engines import (
-    OURS,
     Contestant,
     bergamot_python,
     build_standin,
@@ -25,6 +24,7 @@ from benchmarks.engines import (
 from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.files import find_pair, write_bergamot_config
 from benchmarks.options import Options
+from benchmarks.report import OURS
 
 READY_LIMIT_SECONDS = 180.0
 STOP_LIMIT_SECONDS = 40.0

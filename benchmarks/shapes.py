@@ -9,11 +9,11 @@ import sys
 from dataclasses import asdict, dataclass
 
 from benchmarks import report
-from benchmarks.engines import OURS, Contestant, Engine, ctranslate2_python
+from benchmarks.engines import Contestant, Engine, ctranslate2_python
 from benchmarks.environments import WORK, MissingError
 from benchmarks.options import Options
 from benchmarks.random_weights import CASES
-from benchmarks.report import Result, Sample
+from benchmarks.report import OURS, Result
 
 PEER = "ctranslate2"
 BATCH_SIZES = (16, 32)
@@ -57,14 +57,8 @@ def _measure_case(case: Case, options: Options, result: Result) -> None:
             engines[-1].run()
         for turn in range(1, options.rounds + 1):
             for engine in engines:
-                run = engine.run()
-                figures = {
-                    "sentences_per_second": case.sentences / run.seconds,
-                    "cpu_seconds_per_1000": 1000 * run.cpu_seconds / case.sentences,
-                }
                 name = engine.contestant.name
-                print(f"  round {turn} {case.name} {name}: {figures}", file=sys.stderr)
-                result.samples.append(Sample(name, case.name, turn, figures))
+                result.add(name, case.name, turn, engine.figures(case.sentences))
     finally:
         for engine in engines:
             engine.stop()
@@ -75,7 +69,7 @@ def contestants(case: Case, options: Options, result: Result) -> list[Contestant
     workers = 1 if case.is_alone else options.workers
     rows = 1 if case.is_alone else 64
     words = [case.shape, "--workers", workers, "--rows", rows, "--sentences", case.sentences]
-    command = [sys.executable, "-m", "benchmarks.ours_shape", *map(str, words)]
+    command = [sys.executable, "-m", "benchmarks.ours", "--shape", *map(str, words)]
     found = [Contestant(OURS, command, environment={"OMP_NUM_THREADS": "1"})]
     try:
         python = ctranslate2_python()
@@ -91,32 +85,12 @@ def contestants(case: Case, options: Options, result: Result) -> list[Contestant
 
 
 def table(result: Result, _options: Options) -> str:
-    """Returns a table with a row for each case and contestant."""
-    headings = ["case", "engine", "sentences/s", f"× best {PEER}", "CPU s per 1,000"]
-    rows = []
-    for case, name in report.cases(result):
-        rate = report.spread(result, name, case, "sentences_per_second")
-        cpu = report.spread(result, name, case, "cpu_seconds_per_1000")
-        best = best_peer(result, case)
-        quotient = report.ratio(result, name, case, "sentences_per_second", best) if best else None
-        rows.append(
-            [
-                case,
-                f"**{name}**" if name == OURS else name,
-                report.ranged(rate),
-                report.number(quotient),
-                report.number(cpu.median if cpu else None),
-            ]
-        )
+    columns: report.Columns = {"CPU s per 1,000": "cpu_seconds_per_1000"}
+    rate = "sentences_per_second"
+    rows = report.comparison(result, rate, lambda case: best_peer(result, case), columns)
+    headings = ["case", "engine", "sentences/s", f"× best {PEER}", *columns]
     return report.markdown(headings, rows)
 
 
-def best_peer(result: Result, case: str) -> str | None:
-    """Returns the peer with the highest median rate in a case; None if there is no peer."""
-    rates = {
-        name: spread.median
-        for other, name in report.cases(result)
-        if other == case and name != OURS
-        if (spread := report.spread(result, name, case, "sentences_per_second"))
-    }
-    return max(rates, key=rates.__getitem__, default=None)
+def best_peer(result: Result, case: str) -> str:
+    return report.best_of(result, case, "sentences_per_second", PEER)

@@ -5,19 +5,18 @@ One sentence is sent per POST. Each source and each target has 30 tokens.
 """
 
 import json
-import sys
 from dataclasses import asdict, replace
 
 from benchmarks import load, report
-from benchmarks.engines import OURS, Contestant, ctranslate2_python
+from benchmarks.engines import Contestant, ctranslate2_python
 from benchmarks.environments import WORK, MissingError
+from benchmarks.http import LATENCIES, RATE
 from benchmarks.load import Shape
 from benchmarks.options import Options
 from benchmarks.peers.words import sentences
-from benchmarks.random_weights import CASES
-from benchmarks.report import Result, Sample
+from benchmarks.random_weights import CASES, PAIR, write_folder
+from benchmarks.report import Result
 from benchmarks.servers import Server, regard
-from benchmarks.shape_folder import PAIR, write
 
 SHAPE = CASES["opus-mt"]
 CLIENTS = (1, 64)
@@ -44,9 +43,7 @@ def measure(options: Options) -> Result:
                 shape = Shape(clients, options.seconds, options.warmup, offset=64 * turn)
                 for server in servers:
                     figures = load.run(server.port, bodies, shape, server.pid).figures()
-                    case = f"{SHAPE.name}, {clients}"
-                    print(f"  round {turn} {case} {server.name}: {figures}", file=sys.stderr)
-                    result.samples.append(Sample(server.name, case, turn, figures))
+                    result.add(server.name, f"{SHAPE.name}, {clients}", turn, figures)
     finally:
         for server in servers:
             server.stop()
@@ -55,8 +52,7 @@ def measure(options: Options) -> Result:
 
 def contestants(options: Options, result: Result) -> list[Contestant]:
     """Describes Regard and both servers of CTranslate2."""
-    folder = WORK / "shapes-http"
-    models = write(folder, SHAPE).parent
+    models = write_folder(WORK / "shapes-http", SHAPE).parent
     ours = regard(replace(options, models=str(models), dtype="int8"), GUARDS_OFF)
     try:
         python = ctranslate2_python()
@@ -66,18 +62,13 @@ def contestants(options: Options, result: Result) -> list[Contestant]:
     sizes = json.dumps(asdict(SHAPE)).replace("{", "{{").replace("}", "}}")
     words = ["--engine", "ctranslate2-shape", sizes, str(WORK / "shapes" / f"{SHAPE.name}-words")]
     module = [python, "-m", "benchmarks.peers.server", "--port", "{port}"]
-    workers = ["--workers", str(options.workers)]
-    return [
-        ours,
-        *(
-            Contestant(f"ctranslate2-{mode}", [*module, "--mode", mode, *workers, *words])
-            for mode in MODES
-        ),
-    ]
+    module += ["--workers", str(options.workers)]
+    peers = [Contestant(f"ctranslate2-{mode}", [*module, "--mode", mode, *words]) for mode in MODES]
+    return [ours, *peers]
 
 
 def _check_lengths(server: Server, bodies: list[str]) -> None:
-    """Translates some sentences, which also warms the server up."""
+    """Translates some sentences, which warms the server up, and checks their lengths."""
     done = load.run(server.port, bodies, Shape(8, requests=len(bodies)), server.pid)
     lengths = {len(text.split()) for text in load.translations(done)}
     if lengths != {SHAPE.tokens}:
@@ -85,21 +76,6 @@ def _check_lengths(server: Server, bodies: list[str]) -> None:
 
 
 def table(result: Result, _options: Options) -> str:
-    """Returns a table with a row for each load and server."""
-    headings = ["case, clients", "server", "requests/s", f"× {AGAINST}", "p50 ms", "p99 ms"]
-    rows = []
-    for case, name in report.cases(result):
-        spreads = [
-            report.spread(result, name, case, figure)
-            for figure in ("p50_ms", "p99_ms", "cpu_seconds_per_1000")
-        ]
-        rows.append(
-            [
-                case,
-                f"**{name}**" if name == OURS else name,
-                report.ranged(report.spread(result, name, case, "requests_per_second")),
-                report.number(report.ratio(result, name, case, "requests_per_second", AGAINST)),
-                *(report.number(each.median if each else None) for each in spreads),
-            ]
-        )
-    return report.markdown([*headings, "CPU s per 1,000"], rows)
+    rows = report.comparison(result, RATE, lambda _: AGAINST, LATENCIES)
+    headings = ["case, clients", "server", "requests/s", f"× {AGAINST}", *LATENCIES]
+    return report.markdown(headings, rows)

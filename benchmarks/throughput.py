@@ -1,26 +1,32 @@
-"""Section "offline": translates a file of sentences with each engine, without HTTP.
+"""Sections "offline" and "generate".
 
-A section is a part of the benchmark that `--only` selects by its name. By default, each engine uses
-all cores.
+Section "offline" translates a file of sentences with each engine, without HTTP. By default, each
+engine uses all cores. Section "generate" compares Regard's engine with transformers' `generate` on
+random weights. `benchmarks.gpu` does this in a process of its own, because transformers is
+installed in `.bench/` and not in the environment of the project.
 """
 
+import importlib.util
+import os
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from benchmarks import report
-from benchmarks.engines import OURS, PEERS, Contestant, Engine, ours
-from benchmarks.environments import MissingError
+from benchmarks import environments, report
+from benchmarks.engines import PEERS, Engine, Prepare, ours
+from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.options import Options
 from benchmarks.peers.protocol import read_lines
-from benchmarks.report import Result, Sample
+from benchmarks.report import OURS, Result
 
 CASE = "offline"
+RATE = "sentences_per_second"
 
 
 def measure(options: Options) -> Result:
     """Measures all engines in turn, round by round. Each engine first runs once as a warm-up."""
     result = Result("offline")
-    engines = start_all(options, result)
+    engines = result.started(Engine, {OURS: ours, **chosen(PEERS, options)}, options)
     lines = read_lines(str(options.source))
     result.facts["sentences"] = len(lines)
     try:
@@ -28,7 +34,7 @@ def measure(options: Options) -> Result:
             engine.run()
         for turn in range(1, options.rounds + 1):
             for engine in engines:
-                result.samples.append(_turn(engine, turn, len(lines)))
+                result.add(engine.contestant.name, CASE, turn, engine.figures(len(lines)))
         references = read_lines(str(options.reference))
         for engine in engines:
             if engine.contestant.has_text:
@@ -40,32 +46,7 @@ def measure(options: Options) -> Result:
     return result
 
 
-def _turn(engine: Engine, turn: int, num_sentences: int) -> Sample:
-    run = engine.run()
-    memory = engine.memory()
-    figures = {
-        "sentences_per_second": num_sentences / run.seconds,
-        "cpu_seconds_per_1000": 1000 * run.cpu_seconds / num_sentences,
-        "pss_mib": memory.pss,
-    }
-    print(f"  round {turn} {engine.contestant.name}: {figures}", file=sys.stderr)
-    return Sample(engine.contestant.name, CASE, turn, figures)
-
-
-def start_all(options: Options, result: Result) -> list[Engine]:
-    """Starts Regard and the chosen peers; adds a note for each peer that cannot start."""
-    engines = [Engine(ours(options))]
-    for name, prepare in chosen(PEERS, options).items():
-        try:
-            engines.append(Engine(prepare(options)))
-        except MissingError as error:
-            result.notes.append(f"{name} was left out: {error}")
-    return engines
-
-
-def chosen(
-    peers: Mapping[str, Callable[[Options], Contestant]], options: Options
-) -> dict[str, Callable[[Options], Contestant]]:
+def chosen(peers: Mapping[str, Prepare], options: Options) -> dict[str, Prepare]:
     """Returns the peers whose names start with a word of `--peers`; `all` chooses every peer."""
     return {
         name: prepare
@@ -74,23 +55,34 @@ def chosen(
     }
 
 
+def score(result: Result, name: str, _case: str, _figure: str) -> str:
+    return f"{result.scores[name]:.2f}" if name in result.scores else "–"
+
+
 def table(result: Result, options: Options) -> str:
-    """Returns a table with a row for each contestant."""
     against = options.against or "bergamot"
-    headings = ["engine", "sentences/s", f"× {against}", "CPU s per 1,000", "PSS MiB", "BLEU"]
-    rows = []
-    for case, name in report.cases(result):
-        cpu = report.spread(result, name, case, "cpu_seconds_per_1000")
-        memory = report.spread(result, name, case, "pss_mib")
-        quotient = report.ratio(result, name, case, "sentences_per_second", against)
-        rows.append(
-            [
-                f"**{name}**" if name == OURS else name,
-                report.ranged(report.spread(result, name, case, "sentences_per_second")),
-                report.number(quotient),
-                report.number(cpu.median if cpu else None),
-                report.number(memory.median if memory else None),
-                f"{result.scores[name]:.2f}" if name in result.scores else "–",
-            ]
-        )
-    return report.markdown(headings, rows)
+    columns: report.Columns = {
+        "CPU s per 1,000": "cpu_seconds_per_1000",
+        "PSS MiB": "pss_mib",
+        "BLEU": (score, ""),
+    }
+    rows = report.comparison(result, RATE, lambda _: against, columns)
+    headings = ["engine", "sentences/s", f"× {against}", *columns]
+    return report.markdown(headings, [row[1:] for row in rows])
+
+
+def measure_generate(options: Options) -> Result:
+    """Measures models of OPUS-MT's sizes, and on a GPU also models of NLLB-600M's sizes."""
+    folder = WORK / "results"
+    arguments = ["--rounds", options.rounds, "--threads", options.workers, "--results", folder]
+    command = [sys.executable, "-m", "benchmarks.gpu", *map(str, arguments)]
+    environment = dict(os.environ)
+    if importlib.util.find_spec("transformers") is None:
+        try:
+            environment["PYTHONPATH"] = environments.library("transformers")
+        except MissingError as error:  # benchmarks.gpu then leaves transformers out, with a note.
+            print(error, file=sys.stderr)
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True)
+    if done.returncode:
+        raise MissingError(done.stderr.decode(errors="replace").strip().splitlines()[-1])
+    return report.load(folder / "generate.json")

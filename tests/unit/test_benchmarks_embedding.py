@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import embedding, embedding_http, ours_embedding
+from benchmarks import embedding, embedding_http, ours
 from benchmarks import options as command_line
 from benchmarks.embedding import ALL, FLOAT32, ONE, PEER, best_peer, contestants, ranks, spearman
-from benchmarks.engines import OURS, Engine
+from benchmarks.engines import Engine
 from benchmarks.environments import MissingError
 from benchmarks.options import Options
 from benchmarks.peers import vectors
-from benchmarks.report import Result, Sample
+from benchmarks.report import OURS, Result, Sample
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from tests.tiny_text import write_model
 
@@ -123,7 +123,7 @@ def test_our_engine_embeds_in_processes(tmp_path: Path, case: str) -> None:
     engine.run()
     found = vectors.unpack(engine.outputs())
     engine.stop()
-    run = ours_embedding.load(find_embedding_models(str(folder))[0], "float32")
+    run = ours.load_embedder(find_embedding_models(str(folder))[0], "float32")
     expected = vectors.unpack(run(["hello world", "a b c ."]))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 

@@ -9,9 +9,8 @@ import torch
 from benchmarks import options, shapes_http
 from benchmarks.environments import MissingError
 from benchmarks.peers.words import sentences, vocabulary, word
-from benchmarks.random_weights import CASES, EOS
+from benchmarks.random_weights import CASES, EOS, write_folder
 from benchmarks.report import Result, Sample
-from benchmarks.shape_folder import write
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import find_models, load_vocabularies
 from model.sequence import EngineLimits, Sequence
@@ -25,7 +24,7 @@ def test_words_are_distinct() -> None:
 
 
 def test_translation_has_the_length_of_its_source(tmp_path: Path) -> None:
-    assert write(tmp_path, SHAPE) == tmp_path / "en-de"
+    assert write_folder(tmp_path, SHAPE) == tmp_path / "en-de"
     (files,) = find_models(str(tmp_path))
     vocabularies = load_vocabularies(files)
     texts = sentences(20, SHAPE.tokens, SHAPE.vocab_size)
@@ -46,18 +45,18 @@ def test_translation_has_the_length_of_its_source(tmp_path: Path) -> None:
 
 
 def test_complete_model_is_kept(tmp_path: Path) -> None:
-    folder = write(tmp_path, SHAPE)
+    folder = write_folder(tmp_path, SHAPE)
     (folder / "model.npz").write_bytes(b"kept")
-    write(tmp_path, SHAPE)
+    write_folder(tmp_path, SHAPE)
     assert (folder / "model.npz").read_bytes() == b"kept"
     (folder / "config.yml").unlink()  # the last file that is written
-    write(tmp_path, SHAPE)
+    write_folder(tmp_path, SHAPE)
     assert (folder / "model.npz").read_bytes() != b"kept"
 
 
 def test_servers_get_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes_http, "ctranslate2_python", lambda: "python")
-    monkeypatch.setattr(shapes_http, "write", lambda folder, shape: folder / "en-de")
+    monkeypatch.setattr(shapes_http, "write_folder", lambda folder, shape: folder / "en-de")
     chosen = options.parse(["--source", __file__, "--reference", __file__])
     ours, *peers = shapes_http.contestants(chosen, Result("shapes-http"))
     assert ours.environment["REGARD_DTYPE"] == "int8"
