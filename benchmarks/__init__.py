@@ -12,6 +12,7 @@ The other engines are called peers. A run has sections, each with its own table.
     report          medians, ratios, Markdown tables, results as JSON
     plots           plots of a results file (needs matplotlib)
     engines         engines without HTTP, each a subprocess
+    processes       ports, readiness and the end of subprocesses
     servers         servers, each a subprocess
     load            puts a load on a server
     throughput      sections "offline" and "generate": engines without HTTP; random weights

@@ -28,10 +28,9 @@ import uvloop
 from benchmarks import tree
 from benchmarks.bench.client import Address, Connection, RequestError
 from benchmarks.engines import Contestant
+from benchmarks.processes import HOST
 from benchmarks.servers import Server
 
-HOST = "127.0.0.1"
-BODY_BYTES = 2 * 1024 * 1024
 PART_SECONDS = 0.5
 """Time between two parts of a body that is sent slowly."""
 
@@ -122,27 +121,38 @@ async def idle(port: int) -> None:
     await repeat(port, 1500, act)
 
 
-async def slow_bodies(port: int) -> None:
+async def slow_bodies(
+    port: int, clients: int = 500, num_bytes: int = 2 * 1024 * 1024, part: int = 65536
+) -> None:
     """Sends bodies of 2 MiB from 500 clients, and withholds the last byte.
 
     Each client sends 64 KiB every 0.5 seconds. It begins after a random delay of up to 0.5 seconds.
+    A client that gets a refusal begins again.
     """
     body = json.dumps(SENTENCE).encode()
-    body += b" " * (BODY_BYTES - 1 - len(body))
+    body += b" " * (num_bytes - 1 - len(body))
 
     async def act(stream: Stream) -> None:
         reader, writer = stream
         await asyncio.sleep(random.uniform(0, PART_SECONDS))
-        writer.write(post("/translate", b"", BODY_BYTES))
-        for begin in range(0, len(body), 65536):
-            writer.write(body[begin : begin + 65536])
+        writer.write(post("/translate", b"", num_bytes))
+        for begin in range(0, len(body), part):
+            writer.write(body[begin : begin + part])
             await writer.drain()
             if reader.at_eof():
                 return
+            received = reader._buffer  # type: ignore[attr-defined]
+            if received.startswith(b"HTTP/1.1 4"):
+                return
             await asyncio.sleep(PART_SECONDS)
-        await reader.read()
+        await reader.read(1)
 
-    await repeat(port, 500, act)
+    await repeat(port, clients, act)
+
+
+async def full_buffer(port: int) -> None:
+    """Fills the buffer of bodies: 400 clients send 1.4 MB each, at 100 KB/s, but the last byte."""
+    await slow_bodies(port, clients=400, num_bytes=1_400_000, part=50_000)
 
 
 async def slow_readers(port: int) -> None:
@@ -185,6 +195,7 @@ ATTACKS: dict[str, Attack] = {
         small_headers,
         idle,
         slow_bodies,
+        full_buffer,
         slow_readers,
         scrapers,
         long_lists,

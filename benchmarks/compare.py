@@ -11,11 +11,8 @@ translates the whole file at once.
 import argparse
 import json
 import os
-import signal
-import socket
 import statistics
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +20,7 @@ from benchmarks import load, tree
 from benchmarks.environments import ROOT
 from benchmarks.load import Shape
 from benchmarks.peers.protocol import read_lines
-
-READY_SECONDS = 180.0
+from benchmarks.processes import free_ports, stop, until_ready
 
 
 @dataclass(frozen=True)
@@ -49,9 +45,7 @@ class Checkout:
 
     def __init__(self, root: Path, source: Path) -> None:
         python = str(root / ".venv" / "bin" / "python")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         environment = {**os.environ, "PYTHONPATH": str(root)}
         self.server = subprocess.Popen(
             [python, "-m", "service", "serve", "--port", str(self.port)],
@@ -74,12 +68,7 @@ class Checkout:
         """Waits until the server and the engine are ready."""
         assert self.engine.stdout
         self.engine.stdout.readline()
-        deadline = time.monotonic() + READY_SECONDS
-        address = f"http://127.0.0.1:{self.port}/health/ready"
-        while subprocess.run(["curl", "-sf", address], capture_output=True, check=False).returncode:
-            if time.monotonic() > deadline:
-                raise TimeoutError(address)
-            time.sleep(0.1)
+        until_ready(self.server, self.port)
 
     def translate(self) -> tuple[float, float]:
         """Returns the wall and CPU seconds of the offline engine for the whole file."""
@@ -95,9 +84,8 @@ class Checkout:
         """Stops the server and the engine."""
         assert self.engine.stdin
         self.engine.stdin.close()
-        self.server.send_signal(signal.SIGTERM)
         self.engine.wait()
-        self.server.wait()
+        stop(self.server)
 
 
 def bodies(case: Case, lines: list[str]) -> list[str]:

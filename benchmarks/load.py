@@ -23,6 +23,8 @@ from benchmarks.environments import MissingError
 
 TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.02
+WINDOW_SECONDS = 2.0  # length of the windows whose rates `Replies` compares
+FULL_SHARE = 0.95
 MAX_STRETCH = 10  # largest factor by which warm-up and window grow
 MAX_FAILURES = 100  # a load ends after more failures without a success
 
@@ -87,6 +89,31 @@ def translate_bodies(sentences: Iterable[str], pair: str) -> list[str]:
 def translations(load: Load) -> list[str]:
     """Returns the translation in each reply; empty for a missing reply."""
     return [json.loads(reply)["translatedText"] if reply else "" for reply in load.replies]
+
+
+@dataclass
+class Replies:
+    """The ends of all requests of a load."""
+
+    # time and status of each request; numbers from 600 are failures without a status
+    ends: list[tuple[float, str]]  # time, and status or kind of error
+
+    def rate(self, begin: float, end: float) -> float:
+        return sum(begin <= at < end for at, status in self.ends if status == "200") / (end - begin)
+
+    def full_from(self, begin: float, rate: float) -> float | None:
+        """Returns the first time from `begin` on with nearly this rate; None if there is none."""
+        last = self.ends[-1][0] - WINDOW_SECONDS
+        steps = int((last - begin) / 0.1)
+        times = [begin + 0.1 * step for step in range(max(0, steps))]
+        return next((t for t in times if self._window(t) >= FULL_SHARE * rate), None)
+
+    def lowest(self, begin: float, end: float) -> float:
+        steps = int((min(end, self.ends[-1][0] - WINDOW_SECONDS) - begin) / 0.1)
+        return min(self._window(begin + 0.1 * step) for step in range(max(1, steps)))
+
+    def _window(self, begin: float) -> float:
+        return self.rate(begin, begin + WINDOW_SECONDS)
 
 
 def run(

@@ -14,7 +14,6 @@ import glob
 import json
 import os
 import shlex
-import signal
 import socket
 import subprocess
 import sys
@@ -27,16 +26,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from benchmarks import load, tree
 from benchmarks.bench.texts import built_in_sentences
 from benchmarks.environments import ROOT, WORK
-from benchmarks.load import Load
+from benchmarks.load import WINDOW_SECONDS, Load, Replies
+from benchmarks.processes import STOP_SECONDS, stop, until_ready
 
 PORT, BARE_PORT = 8350, 8351
 PROXIES = ("haproxy", "python")
-STOP_SECONDS = 60.0
 BASE = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
@@ -54,8 +51,6 @@ PARTS_OF_RAY = {
     "proxy": ("ProxyActor", "haproxy", "HAProxyManager"),
 }
 
-WINDOW_SECONDS = 2.0
-FULL_SHARE = 0.95
 WARMUP_SECONDS = 5.0
 
 Figures = dict[str, Any]
@@ -158,31 +153,6 @@ def haproxy_counts() -> Counter[str]:
     row = next(row for row in rows if row[:2] == ["http-regard", "BACKEND"])
     counts = dict(zip(header, row, strict=False))
     return Counter({name: int(counts[name]) for name in (*RETRIES, "stot")})
-
-
-@dataclass
-class Replies:
-    """The ends of all requests of a load."""
-
-    # time and status of each request; numbers from 600 are failures without a status
-    ends: list[tuple[float, str]]  # time, and status or kind of error
-
-    def rate(self, begin: float, end: float) -> float:
-        return sum(begin <= at < end for at, status in self.ends if status == "200") / (end - begin)
-
-    def full_from(self, begin: float, rate: float) -> float | None:
-        """Returns the first time from `begin` on with nearly this rate; None if there is none."""
-        last = self.ends[-1][0] - WINDOW_SECONDS
-        steps = int((last - begin) / 0.1)
-        times = [begin + 0.1 * step for step in range(max(0, steps))]
-        return next((t for t in times if self._window(t) >= FULL_SHARE * rate), None)
-
-    def lowest(self, begin: float, end: float) -> float:
-        steps = int((min(end, self.ends[-1][0] - WINDOW_SECONDS) - begin) / 0.1)
-        return min(self._window(begin + 0.1 * step) for step in range(max(1, steps)))
-
-    def _window(self, begin: float) -> float:
-        return self.rate(begin, begin + WINDOW_SECONDS)
 
 
 @contextlib.contextmanager
@@ -289,15 +259,10 @@ def bare() -> Iterator[int]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        while True:
-            with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"http://127.0.0.1:{BARE_PORT}/health/ready").status_code == 200:
-                    break
-            time.sleep(0.2)
+        until_ready(process, BARE_PORT)
         yield process.pid
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(STOP_SECONDS)
+        stop(process)
 
 
 def cpu(port: int, root: int, args: argparse.Namespace) -> Figures:

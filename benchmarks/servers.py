@@ -4,10 +4,7 @@ A peer is an engine other than Regard. `benchmarks.peers.server` serves a peer o
 two modes, `naive` or `batched`, and explains both.
 """
 
-import http.client
 import os
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,11 +21,8 @@ from benchmarks.engines import (
 from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.files import find_pair, write_bergamot_config
 from benchmarks.options import Options
+from benchmarks.processes import free_ports, stop, until_ready
 from benchmarks.report import OURS
-
-READY_LIMIT_SECONDS = 180.0
-STOP_LIMIT_SECONDS = 40.0
-POLL_SECONDS = 0.02
 
 
 class Server:
@@ -36,9 +30,7 @@ class Server:
 
     def __init__(self, contestant: Contestant) -> None:
         self.contestant = contestant
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.log = WORK / "logs" / f"{contestant.name}-server.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
@@ -51,10 +43,10 @@ class Server:
                 env={**os.environ, **contestant.environment},
             )
         try:
-            self._wait_until_ready(began + READY_LIMIT_SECONDS)
-        except MissingError:
+            until_ready(self.process, self.port, contestant.ready_path)
+        except MissingError as error:
             self.stop()
-            raise
+            raise MissingError(f"{self.name}: {error}: {log_tail(self.log)}") from None
         self.ready_seconds = time.perf_counter() - began
 
     @property
@@ -69,31 +61,7 @@ class Server:
         return tree.memory(self.pid)
 
     def stop(self) -> None:
-        """Sends SIGTERM; kills a server that does not end within STOP_LIMIT_SECONDS."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(STOP_LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def _wait_until_ready(self, deadline: float) -> None:
-        while not self._is_ready():
-            if self.process.poll() is not None:
-                raise MissingError(f"{self.name} ended: {log_tail(self.log)}")
-            if time.perf_counter() > deadline:
-                raise MissingError(f"{self.name} was not ready in {READY_LIMIT_SECONDS:.0f} s")
-            time.sleep(POLL_SECONDS)
-
-    def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-        try:
-            connection.request("GET", self.contestant.ready_path)
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):  # The server does not listen yet.
-            return False
-        finally:
-            connection.close()
+        stop(self.process)
 
 
 def regard(options: Options, environment: Mapping[str, str] | None = None) -> Contestant:

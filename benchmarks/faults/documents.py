@@ -26,9 +26,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.environments import ROOT
 from benchmarks.faults import files
 from benchmarks.faults.files import FORMATS, PARTS_OF, File
-from benchmarks.faults.server import HOST, ROOT, Others, Server, quantile, run, temporary_folder
+from benchmarks.faults.server import Others, Server, quantile, run, temporary_folder
+from benchmarks.processes import HOST
 
 LIMIT_BYTES = 2 << 30
 SETTINGS = {

@@ -1,11 +1,9 @@
 """A server in a memory group of its own, and a client that measures single sentences."""
 
 import asyncio
-import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench.client import Address, Connection, RequestError
+from benchmarks.environments import MissingError
+from benchmarks.processes import HOST, free_ports, stop, until_ready
 
-HOST = "127.0.0.1"
-ROOT = Path(__file__).resolve().parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
-READY_SECONDS = 120.0
 STOP_SECONDS = 10.0
 REPLY_SECONDS = 60.0
 SENTENCE = {"q": "The cat sat on the mat.", "source": "en", "target": "pt"}
@@ -77,9 +74,7 @@ class Server:
         self, root: Path, limit_bytes: int, settings: Mapping[str, str], folder: Path
     ) -> None:
         self.group = MemoryGroup(limit_bytes)
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            self.port: int = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         python = root / ".venv" / "bin" / "python"
         command = [str(python) if python.exists() else sys.executable, "-m", "service", "serve"]
         kept = {name: text for name, text in os.environ.items() if not name.startswith("REGARD_")}
@@ -95,7 +90,11 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 process_group=0,
             )
-        self._wait_until_ready()
+        try:
+            until_ready(self.process, self.port)
+        except MissingError as error:
+            self.stop()
+            raise SystemExit(str(error)) from None
 
     @property
     def is_alive(self) -> bool:
@@ -111,26 +110,8 @@ class Server:
 
     def stop(self) -> None:
         """Ends the server and all its processes."""
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        stop(self.process, STOP_SECONDS)
         self.group.remove()
-
-    def _wait_until_ready(self) -> None:
-        end = time.monotonic() + READY_SECONDS
-        while time.monotonic() < end and self.is_alive:
-            connection = http.client.HTTPConnection(HOST, self.port, timeout=5)
-            with suppress(OSError, http.client.HTTPException):
-                connection.request("GET", "/health/ready")
-                if connection.getresponse().status == 200:
-                    return
-            connection.close()
-            time.sleep(0.1)
-        self.stop()
-        raise SystemExit("the server did not become ready")
 
 
 def run(attack: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,6 @@ import http.client
 import json
 import os
 import re
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -24,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environments import ROOT
+from benchmarks.processes import HOST, free_ports, stop
 
-HOST = "127.0.0.1"
 FILE = "regard.sqlite3"
 START_SECONDS = 120.0
 REPLY_SECONDS = 60.0
@@ -108,9 +107,7 @@ FAULTS: dict[str, tuple[Change, Change]] = {
 @contextmanager
 def serving(tree: Path, settings: Mapping[str, str], log: Path) -> Iterator[int]:
     """Starts a server and yields its port when a device worker is ready."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "service", "serve", "--port", str(port), "--workers", "1"]
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -124,8 +121,7 @@ def serving(tree: Path, settings: Mapping[str, str], log: Path) -> Iterator[int]
             time.sleep(POLL_SECONDS)
         yield port
     finally:
-        process.terminate()
-        process.wait()
+        stop(process)
 
 
 def ask(port: int, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:

@@ -22,7 +22,9 @@ from html import escape
 from pathlib import Path
 
 from benchmarks.bench.client import Address, Connection, RequestError
-from benchmarks.faults.server import HOST, ROOT, Others, Server, quantile, run, temporary_folder
+from benchmarks.environments import ROOT
+from benchmarks.faults.server import Others, Server, quantile, run, temporary_folder
+from benchmarks.processes import HOST
 
 LIMIT_BYTES = 2 << 30
 HANG_UP_SECONDS = 0.5

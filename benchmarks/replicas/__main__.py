@@ -7,7 +7,6 @@ one core.
 import argparse
 import json
 import os
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,10 +18,11 @@ from benchmarks import load
 from benchmarks.bench.texts import built_in_sentences
 from benchmarks.environments import WORK, MissingError
 from benchmarks.load import Shape
+from benchmarks.processes import READY_SECONDS, free_ports
 from benchmarks.replicas import measure
 from benchmarks.replicas.envoy import CONFIG, Envoy, find_envoy, running
 from benchmarks.replicas.measure import WARMUP_SECONDS, Figures
-from benchmarks.replicas.replica import READY_SECONDS, Plan, Replica
+from benchmarks.replicas.replica import Plan, Replica
 from benchmarks.sleeping.pace import Pace
 
 PARTS = ("even", "kill", "rolling", "scale")
@@ -58,20 +58,6 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if part not in PARTS:
             parser.error(f"there is no part {part!r}; the parts are {', '.join(PARTS)}")
     return args
-
-
-def take_ports(first: int, count: int) -> list[int]:
-    """Returns ports from `first` on, or free ports if it is 0."""
-    if first:
-        return [*range(first, first + count)]
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 @contextmanager
@@ -152,7 +138,9 @@ class Run:
 def measure_all(args: argparse.Namespace) -> dict[str, Figures]:
     """Runs the parts, prints the figures of each, and returns them."""
     bodies = load.translate_bodies(built_in_sentences("en"), "en-pt")
-    client_port, admin_port, *ports = take_ports(args.first_port, 2 + max(args.replicas, *SCALE))
+    count = 2 + max(args.replicas, *SCALE)
+    first = args.first_port
+    client_port, admin_port, *ports = range(first, first + count) if first else free_ports(count)
     run = Run(args, find_envoy(), bodies, (client_port, admin_port), ports)
     found = chain(
         run.faults(args.parts) if {*args.parts} - {"scale"} else (),

@@ -20,7 +20,6 @@ CONFIG = ROOT / "deploy" / "envoy" / "envoy.yaml"
 HOST = "127.0.0.1"
 START_SECONDS = 20.0
 POLL_SECONDS = 0.05
-LISTENED = "http.regard."
 CLUSTER = "cluster.regard."
 
 

@@ -1,24 +1,20 @@
 """The parts of the measurement: an even load, a killed replica, a rolling restart, scaling."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from benchmarks import load
 from benchmarks.environments import MissingError
-from benchmarks.load import Load, Shape
-from benchmarks.replicas.envoy import CLUSTER, LISTENED, Envoy
-from benchmarks.replicas.replica import READY_SECONDS, Replica
+from benchmarks.load import WINDOW_SECONDS, Load, Replies, Shape
+from benchmarks.processes import READY_SECONDS
+from benchmarks.replicas.envoy import CLUSTER, Envoy
+from benchmarks.replicas.replica import Replica
 
 T = TypeVar("T")
 Figures = dict[str, float]
 
-SAMPLE_SECONDS = 0.1
-WINDOW_SECONDS = 2.0
-FULL_SHARE = 0.95
 WARMUP_SECONDS = 3.0
 RETRIES = {
     "retried": f"{CLUSTER}upstream_rq_retry",
@@ -29,65 +25,17 @@ RETRIES = {
 }
 
 
-@dataclass
-class Series:
-    """Numbers of replies with status 2xx at points of time, from Envoy's counters."""
-
-    envoy: Envoy
-    times: list[float] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-
-    def sample(self) -> None:
-        self.counts.append(self.envoy.stats().get(f"{LISTENED}downstream_rq_2xx", 0))
-        self.times.append(time.monotonic())
-
-    def rate(self, begin: float, end: float) -> float:
-        """Returns the replies per second between two times."""
-        inside = [i for i, when in enumerate(self.times) if begin <= when <= end]
-        if len(inside) < 2:
-            return 0.0
-        first, last = inside[0], inside[-1]
-        return (self.counts[last] - self.counts[first]) / (self.times[last] - self.times[first])
-
-    def full_from(self, begin: float, rate: float) -> float | None:
-        """Returns the first time after `begin` from which a window has nearly this rate."""
-        for when in self.times:
-            end = when + WINDOW_SECONDS
-            if (
-                when >= begin
-                and end <= self.times[-1]
-                and self.rate(when, end) >= FULL_SHARE * rate
-            ):
-                return when
-        return None
-
-    def lowest(self, begin: float, end: float) -> float:
-        starts = [when for when in self.times if begin <= when <= end - WINDOW_SECONDS]
-        return min((self.rate(when, when + WINDOW_SECONDS) for when in starts), default=0.0)
-
-
 def under_load(
     envoy: Envoy, bodies: list[str], shape: Shape, act: Callable[[], T]
-) -> tuple[Load, Series, T]:
+) -> tuple[Load, T]:
     """Calls a function while a load runs, after the warm-up of the load."""
-    series, stop = Series(envoy), threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(SAMPLE_SECONDS):
-            series.sample()
-
-    with ThreadPoolExecutor(2) as pool:
-        watching = pool.submit(watch)
+    with ThreadPoolExecutor(1) as pool:
         running = pool.submit(load.run, envoy.port, bodies, shape, envoy.process.pid)
-        try:
-            time.sleep(shape.warmup)
-            result = act()
-            if running.done() and shape.seconds:
-                raise MissingError("the load ended too early; raise --seconds")
-            return running.result(), series, result
-        finally:
-            stop.set()
-            watching.result()
+        time.sleep(shape.warmup)
+        result = act()
+        if running.done():
+            raise MissingError("the load ended too early; raise --seconds")
+        return running.result(), result
 
 
 def even(envoy: Envoy, bodies: list[str], shape: Shape) -> Figures:
@@ -98,7 +46,7 @@ def even(envoy: Envoy, bodies: list[str], shape: Shape) -> Figures:
         time.sleep(shape.seconds - 1)
         return [count - before[port] for port, count in sorted(envoy.answered().items())]
 
-    done, _, counts = under_load(envoy, bodies, shape, measured)
+    done, counts = under_load(envoy, bodies, shape, measured)
     mean = sum(counts) / len(counts)
     return {
         **_summary(done),
@@ -124,17 +72,18 @@ def killed(envoy: Envoy, replicas: Sequence[Replica], bodies: list[str], shape: 
         time.sleep(2 * WINDOW_SECONDS + 1)
         return at, ready, healthy
 
-    done, series, (at, ready, healthy) = under_load(envoy, bodies, shape, kill)
+    done, (at, ready, healthy) = under_load(envoy, bodies, shape, kill)
     answered = envoy.answered()
     twice = sum(each.computed() - answered[each.port] for each in others)
-    rate = series.rate(at - 5, at)
-    full = series.full_from(ready, rate)
+    replies = Replies(done.ends)
+    rate = replies.rate(at - 5, at)
+    full = replies.full_from(ready, rate)
     return {
         **_summary(done),
         **_retries(before, envoy.stats()),
         "computed twice": twice,
         "rate before": rate,
-        "lowest share of the rate %": 100 * series.lowest(at, healthy) / rate,
+        "lowest share of the rate %": 100 * replies.lowest(at, healthy) / rate,
         "ready after s": ready - at,
         "full rate s after ready": -1.0 if full is None else full - ready,
     }
@@ -153,7 +102,7 @@ def rolled(envoy: Envoy, replicas: Sequence[Replica], bodies: list[str], shape: 
             envoy.until_healthy([other.port for other in replicas], READY_SECONDS)
         return statuses, time.monotonic() - began
 
-    done, _, (statuses, seconds) = under_load(envoy, bodies, shape, restart)
+    done, (statuses, seconds) = under_load(envoy, bodies, shape, restart)
     return {
         **_summary(done),
         **_retries(before, envoy.stats()),

@@ -1,23 +1,15 @@
 """A replica: a server that can be killed, and restarted on the same port."""
 
-import http.client
 import os
-import signal
 import subprocess
 import sys
-import time
-from contextlib import closing
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.environments import MissingError
+from benchmarks.processes import get, stop, until_ready
 from benchmarks.sleeping.pace import Pace
 
-HOST = "127.0.0.1"
-READY_SECONDS = 120.0
-STOP_SECONDS = 60.0
-POLL_SECONDS = 0.05
 REQUESTS = "regard_requests_total"
 
 
@@ -59,31 +51,12 @@ class Replica:
             command = ["taskset", "--cpu-list", str(self.core), *command]
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
-    def get(self, path: str) -> tuple[int, bytes]:
-        """Returns status and body of a GET."""
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
-        with closing(connection):
-            connection.request("GET", path)
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-
     def until_ready(self) -> None:
-        """Waits until the server is ready."""
-        deadline = time.monotonic() + READY_SECONDS
-        while not self._is_ready():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise MissingError(f"the replica on port {self.port} was not ready in time")
-            time.sleep(POLL_SECONDS)
-
-    def _is_ready(self) -> bool:
-        try:
-            return self.get("/health/ready")[0] == 200
-        except (OSError, http.client.HTTPException):  # it does not listen yet
-            return False
+        until_ready(self.process, self.port)
 
     def computed(self) -> int:
         """Returns the number of translations that the server has answered since its start."""
-        text = self.get("/metrics")[1].decode()
+        text = get(self.port, "/metrics")[1].decode()
         lines = [line for line in text.splitlines(True) if REQUESTS in line]
         families = text_string_to_metric_families("".join(lines))
         wanted = {"task": "translate", "outcome": "ok"}
@@ -99,10 +72,4 @@ class Replica:
         self.process.wait()
 
     def stop(self) -> int:
-        """Sends SIGTERM, and returns the exit status."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return -signal.SIGKILL
+        return stop(self.process)
