@@ -169,8 +169,8 @@ def comparison(
 ) -> list[list[str]]:
     """Returns a row for each case and contestant.
 
-    A row has the case, the contestant, the spread of the rate, its ratio to the contestant that
-    `against` names for the case, and the medians or other cells of the columns.
+    A row has the case, the contestant, the spread of the rate, and its ratio to the contestant that
+    `against` names for the case. The cells of the columns follow.
     """
     rows = []
     for case, name in cases(result):
