@@ -23,11 +23,16 @@ from benchmarks.bench.texts import built_in_sentences, read_lines
 from benchmarks.capacity import calibration, tables
 from benchmarks.capacity.arrivals import Shape, day_trace
 from benchmarks.capacity.costs import Costs, CostsError
-from benchmarks.capacity.figures import by_kind, comparison_table, figures_table
 from benchmarks.capacity.plan import Demand, Supply, plan_table
 from benchmarks.capacity.replay import Replay
 from benchmarks.capacity.replay import replay as run_replay
-from benchmarks.capacity.replicas import capacity, capacity_of_cores, point, simulate
+from benchmarks.capacity.replicas import (
+    by_kind,
+    capacity,
+    capacity_of_cores,
+    point,
+    simulate,
+)
 from benchmarks.files import find_pair
 
 app = typer.Typer(help="Compute how many machines a load needs.", no_args_is_help=True)
@@ -169,7 +174,7 @@ def model(costs: CostsFile = COSTS, path: TraceFile = TRACE, deadline: Deadline 
     """Simulate a trace."""
     found = Costs.read(costs)
     arrivals = day_trace(Shape.read(path), len(found.sentences))
-    print(figures_table(by_kind(simulate(found, arrivals, deadline), arrivals)))
+    print(tables.figures_table(by_kind(simulate(found, arrivals, deadline), arrivals)))
 
 
 @app.command()
@@ -198,7 +203,7 @@ def compare(result: ReplayFile = REPLAY, costs: CostsFile = COSTS) -> None:
         f"The client took {1e6 * real.client_seconds:.0f} µs of CPU for a request, and was at most "
         f"{1000 * real.most_behind_seconds:.0f} ms behind the trace.\n"
     )
-    print(comparison_table(by_kind(real.outcomes, arrivals), by_kind(outcomes, arrivals)))
+    print(tables.comparison_table(by_kind(real.outcomes, arrivals), by_kind(outcomes, arrivals)))
 
 
 def main() -> None:

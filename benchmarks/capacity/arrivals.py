@@ -5,24 +5,23 @@ times. During a burst, the rate is constant and does not follow the curve. The b
 periods alternate as in a Markov-modulated Poisson process with two states.
 """
 
-import json
 import math
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Self
+from dataclasses import dataclass, replace
 
-from benchmarks.capacity.costs import CostsError
+from benchmarks.capacity.costs import Saved
 
 NIGHT, DAY, BURST = "night", "day", "burst"
 KINDS = (NIGHT, DAY, BURST)
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(Saved):
     """The shape of a trace."""
+
+    content = command = "trace"
 
     seconds: float  # length of the trace
     mean_rate: float  # requests per second outside bursts, averaged over the trace
@@ -35,21 +34,6 @@ class Shape:
     # mean time between two bursts; `math.inf` for a trace without bursts
     calm_seconds: float = math.inf
     seed: int = 1  # seed of the random numbers
-
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self)) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Reads a shape that `write` has written."""
-        try:
-            return cls(**json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError) as error:
-            raise CostsError(
-                f"{path} has no trace of this version ({error}); "
-                "write it with `python -m benchmarks.capacity trace`"
-            ) from error
 
     def daily_rate(self, moment: float) -> float:
         turn = 2 * math.pi * moment / self.seconds

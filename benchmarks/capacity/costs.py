@@ -3,11 +3,43 @@
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 
 class CostsError(ValueError):
     """A file with costs cannot be used."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Values that one command writes as a JSON file, and another command reads."""
+
+    content: ClassVar[str]
+    command: ClassVar[str]
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads values that `write` has written.
+
+        Raises:
+            CostsError: The file is missing or has other fields.
+        """
+        try:
+            return cls(**cls.parsed(json.loads(path.read_text())))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CostsError(
+                f"{path} has no {cls.content} of this version ({error}); "
+                f"write it with `python -m benchmarks.capacity {cls.command}`"
+            ) from error
+
+    @staticmethod
+    def parsed(found: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of the class for the fields of a JSON object."""
+        return found
 
 
 @dataclass(frozen=True)
@@ -40,8 +72,11 @@ class ServerCosts:
 
 
 @dataclass(frozen=True)
-class Costs:
+class Costs(Saved):
     """All measured costs."""
+
+    content = "costs"
+    command = "calibrate"
 
     worker: WorkerCosts = field(default_factory=WorkerCosts)  # costs of a device worker
     server: ServerCosts = field(default_factory=ServerCosts)  # costs of the main process
@@ -60,25 +95,11 @@ class Costs:
     def without_client(self) -> Self:
         return replace(self, client_seconds=0.0, num_cores=float(self.num_workers))
 
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Reads costs that `write` has written."""
-        try:
-            found: dict[str, Any] = json.loads(path.read_text())
-            return cls(
-                **{
-                    **found,
-                    "worker": WorkerCosts(**found["worker"]),
-                    "server": ServerCosts(**found["server"]),
-                    "sentences": tuple((source, target) for source, target in found["sentences"]),
-                }
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CostsError(
-                f"{path} has no costs of this version ({error}); "
-                "write it with `python -m benchmarks.capacity calibrate`"
-            ) from error
+    @staticmethod
+    def parsed(found: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **found,
+            "worker": WorkerCosts(**found["worker"]),
+            "server": ServerCosts(**found["server"]),
+            "sentences": tuple((source, target) for source, target in found["sentences"]),
+        }

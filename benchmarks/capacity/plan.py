@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from benchmarks.capacity.tables import table
+
 SECONDS_OF_DAY = 86_400.0
 HOURS_OF_MONTH = 730.0
 
@@ -66,16 +68,17 @@ def plan(demand: Demand, supply: Supply) -> Plan:
 
 def plan_table(demands: list[Demand], supply: Supply) -> str:
     """Returns a Markdown table of plans."""
-    lines = [
-        "| requests a day | sentences/s at the peak | busy cores | machines | mean utilisation "
-        "| price a month | price for a million sentences |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    heads = ["requests a day", "sentences/s at the peak", "busy cores", "machines"]
+    heads += ["mean utilisation", "price a month", "price for a million sentences"]
+    rows = []
     for demand in demands:
         found = plan(demand, supply)
-        lines.append(
-            f"| {demand.requests_per_day:,.0f} | {found.sentences_per_second:,.3g} "
-            f"| {found.busy_cores:,.3g} | {found.machines:,} | {found.mean_utilisation:.1%} "
-            f"| {found.price_per_month:,.2f} | {found.price_per_million:,.3f} |"
+        rows.append(
+            [
+                f"{demand.requests_per_day:,.0f}",
+                *(f"{each:,.3g}" for each in (found.sentences_per_second, found.busy_cores)),
+                *(f"{found.machines:,}", f"{found.mean_utilisation:.1%}"),
+                *(f"{found.price_per_month:,.2f}", f"{found.price_per_million:,.3f}"),
+            ]
         )
-    return "\n".join(lines)
+    return table(heads, rows)

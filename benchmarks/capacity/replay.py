@@ -1,13 +1,11 @@
 """Sends the requests of a trace to a running server, at the times of the trace."""
 
 import itertools
-import json
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import uvloop
 
@@ -16,7 +14,7 @@ from benchmarks.bench.load import OpenLoop
 from benchmarks.bench.overload import REFUSED
 from benchmarks.bench.texts import translate_request
 from benchmarks.capacity.arrivals import Shape, day_trace
-from benchmarks.capacity.costs import CostsError
+from benchmarks.capacity.costs import Saved
 from benchmarks.capacity.simulation import Outcome
 
 PATIENCE_SECONDS = 10.0
@@ -40,8 +38,11 @@ class Recorder:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Saved):
     """A measured trace."""
+
+    content = "measurement"
+    command = "replay"
 
     shape: Shape  # shape of the trace
     num_texts: int  # number of different sentences
@@ -50,23 +51,10 @@ class Replay:
     client_seconds: float  # CPU seconds of this process for each request
     most_behind_seconds: float  # longest delay of a request after its time in the trace
 
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self)) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Reads a measurement that `write` has written."""
-        try:
-            found = json.loads(path.read_text())
-            found["shape"] = Shape(**found["shape"])
-            found["outcomes"] = [Outcome(*each) for each in found["outcomes"]]
-            return cls(**found)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CostsError(
-                f"{path} has no measurement of this version ({error}); "
-                "write it with `python -m benchmarks.capacity replay`"
-            ) from error
+    @staticmethod
+    def parsed(found: dict[str, Any]) -> dict[str, Any]:
+        outcomes = [Outcome(*each) for each in found["outcomes"]]
+        return {**found, "shape": Shape(**found["shape"]), "outcomes": outcomes}
 
 
 def until_interrupted(moments: Sequence[float]) -> Iterator[float]:

@@ -1,15 +1,92 @@
-"""Gives the requests of a trace to simulated machines behind a load balancer."""
+"""Gives requests to simulated machines: the requests of a trace, or those of waiting clients."""
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from benchmarks.capacity.arrivals import Shape, Trace, day_trace, poisson, record
-from benchmarks.capacity.closed_loop import ClosedLoop, closed_loop
+from benchmarks.bench.load import ERROR_PAUSE_SECONDS, percentile
+from benchmarks.capacity.arrivals import KINDS, Shape, Trace, day_trace, poisson, record
 from benchmarks.capacity.costs import Costs
-from benchmarks.capacity.figures import Figures
 from benchmarks.capacity.simulation import Machine, Outcome, Request
 from benchmarks.capacity.virtual_time import Clock, virtual_time
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of some requests."""
+
+    requests: int
+    p50_ms: float  # median time of the answered requests in milliseconds
+    p99_ms: float  # 99th percentile of this time
+    refused: float  # share of refused requests
+    failed: float  # share of requests that were late or failed
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> "Figures":
+        """Computes the figures of some requests."""
+        ordered = sorted(1000 * each.seconds for each in outcomes if each.name == "ok")
+        counts = Counter(each.name for each in outcomes)
+        total = max(1, len(outcomes))
+        return cls(
+            len(outcomes),
+            percentile(ordered, 50) or 0.0,
+            percentile(ordered, 99) or 0.0,
+            counts["refused"] / total,
+            (len(outcomes) - counts["ok"] - counts["refused"]) / total,
+        )
+
+
+def by_kind(outcomes: Sequence[Outcome], trace: Trace) -> dict[str, Figures]:
+    """Returns the figures of each kind of period, and of all requests."""
+    groups: dict[str, list[Outcome]] = {kind: [] for kind in KINDS}
+    for each in outcomes:
+        groups[trace.kind_at(each.sent)].append(each)
+    found = {kind: Figures.of(group) for kind, group in groups.items() if group}
+    return {**found, ALL: Figures.of(outcomes)}
+
+
+WARMUP_SECONDS = 1.0
+DEADLINE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class ClosedLoop:
+    """Figures of a simulated closed loop."""
+
+    clients: int
+    per_second: float  # sentences per second
+    p50_ms: float  # median latency in milliseconds
+    p99_ms: float  # 99th percentile of the latency in milliseconds
+
+
+def closed_loop(costs: Costs, clients: int, seconds: float) -> ClosedLoop:
+    """Simulates clients that send one sentence after the other."""
+    generator = random.Random(1)
+    found: list[float] = []
+    with virtual_time(Clock()) as clock:
+        machine = Machine(clock, costs)
+
+        def send() -> None:
+            sizes = [generator.choice(costs.sentences)]
+            machine.send(Request(clock.now, sizes, DEADLINE_SECONDS, on_end=end))
+
+        def end(request: Request) -> None:
+            is_ok = request.outcome == "ok"
+            if is_ok and clock.now > WARMUP_SECONDS:
+                found.append(1000 * request.seconds)
+            clock.call_later(0.0 if is_ok else ERROR_PAUSE_SECONDS, send)
+
+        for _ in range(clients):
+            clock.call_later(0.0, send)
+        clock.run_until(WARMUP_SECONDS + seconds)
+    ordered = sorted(found)
+    p50, p99 = percentile(ordered, 50) or 0.0, percentile(ordered, 99) or 0.0
+    return ClosedLoop(clients, len(ordered) / seconds, p50, p99)
+
 
 SATURATING_CLIENTS = 128
 LOOK_AHEAD_SECONDS = 1.0

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.capacity.arrivals import Trace
 from benchmarks.capacity.calibration import Level
-from benchmarks.capacity.closed_loop import ClosedLoop, closed_loop
 from benchmarks.capacity.costs import Costs
-from benchmarks.capacity.replicas import Point
+from benchmarks.capacity.replicas import ClosedLoop, Figures, Point, closed_loop
 
 SIMULATED_SECONDS = 5.0
 
@@ -83,3 +82,39 @@ def curve_table(points: Sequence[Point]) -> str:
             cells += [f"{found.p50_ms:.3g}", f"{found.p99_ms:.3g}", f"{100 * found.refused:.2g}"]
         rows.append(cells)
     return table(heads, rows)
+
+
+def difference(measured: float, simulated: float) -> str:
+    return f"{100 * (simulated / measured - 1):+.0f} %" if measured else "–"
+
+
+def figures_table(found: dict[str, Figures]) -> str:
+    """Returns a Markdown table of the figures."""
+    rows = [
+        [
+            *(kind, f"{each.requests}", f"{each.p50_ms:.3g}", f"{each.p99_ms:.3g}"),
+            *(f"{100 * each.refused:.3g}", f"{100 * each.failed:.2g}"),
+        ]
+        for kind, each in found.items()
+    ]
+    return table(["period", "requests", "p50 ms", "p99 ms", "refused %", "late or failed %"], rows)
+
+
+def comparison_table(measured: dict[str, Figures], simulated: dict[str, Figures]) -> str:
+    """Returns a Markdown table of the measured and the simulated figures, with their deviations."""
+    figures = (
+        ("p50 ms", "p50_ms", 1.0),
+        ("p99 ms", "p99_ms", 1.0),
+        ("refused %", "refused", 100.0),
+    )
+    heads = [name for title, _, _ in figures for name in (title, "simulated", "error")]
+    rows = []
+    for kind, real in measured.items():
+        model = simulated[kind]
+        cells = [kind, f"{real.requests}"]
+        for _, name, scale in figures:
+            one, other = scale * getattr(real, name), scale * getattr(model, name)
+            cells += [f"{one:.3g}", f"{other:.3g}", difference(one, other)]
+        cells += [f"{100 * real.failed:.2g}", f"{100 * model.failed:.2g}"]
+        rows.append(cells)
+    return table(["period", "requests", *heads, "late or failed %", "simulated"], rows)

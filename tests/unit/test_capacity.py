@@ -13,15 +13,20 @@ from typer.testing import CliRunner
 from benchmarks.capacity import calibration
 from benchmarks.capacity.__main__ import app
 from benchmarks.capacity.arrivals import BURST, DAY, NIGHT, Shape, day_trace, poisson, record
-from benchmarks.capacity.closed_loop import closed_loop
 from benchmarks.capacity.costs import Costs, CostsError, ServerCosts, WorkerCosts
-from benchmarks.capacity.figures import Figures, by_kind, comparison_table
 from benchmarks.capacity.plan import Demand, Supply, plan
-from benchmarks.capacity.processors import Processors
 from benchmarks.capacity.replay import Replay, replay, until_interrupted
-from benchmarks.capacity.replicas import capacity_of_cores, point, simulate
+from benchmarks.capacity.replicas import (
+    Figures,
+    by_kind,
+    capacity_of_cores,
+    closed_loop,
+    point,
+    simulate,
+)
 from benchmarks.capacity.simulation import Outcome
-from benchmarks.capacity.virtual_time import Clock, virtual_time
+from benchmarks.capacity.tables import comparison_table
+from benchmarks.capacity.virtual_time import Clock, Processors, virtual_time
 from service.scheduling.forecast.margin import Margin
 from tests.unit.bench_server import FakeTranslator, served
 

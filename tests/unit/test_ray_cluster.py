@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.ray_cluster import Replies, Retries, environment, kind_of
+from benchmarks.load import Replies
+from benchmarks.ray_cluster import Retries, environment, kind_of
 
 
 def replies(rates: list[int]) -> Replies:
