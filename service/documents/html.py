@@ -170,6 +170,8 @@ def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
 def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Passage]:
     """Yields a passage and the white space around it, or one kept string if there are no words."""
     before, source, after = split_margins(_source(tokens))
+    if tokens and tokens[-1].kind is Kind.OPAQUE:  # an element without an end tag may end in space
+        source, after = source + after, ""
     nodes = _nodes(tokens, ends, 0, len(tokens))
     if not is_translated(nodes):
         yield before + source + after

@@ -288,9 +288,9 @@ def _nodes(items: Sequence[Item]) -> list[Node]:
 
 
 def _set_text(items: Sequence[Item], nodes: Sequence[Node]) -> None:
-    """Writes a translation without inline elements into the first text element with the base.
+    """Writes a translation without inline elements.
 
-    All other text elements become empty.
+    The first text element with the base formatting gets it. The others become empty.
     """
     base = _base(items)
     first = next(item.elements[0] for item in items if item.formatting == base)
@@ -314,7 +314,7 @@ def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
 
 
 def _written(unit: Unit) -> list[Element]:
-    """Writes the words of a translated unit, and returns its run, or its elements without run."""
+    """Writes the words of a translated unit, and returns its run, or its elements without one."""
     item: Item = unit.source
     first, *others = item.elements
     run = first.getparent()  # None for elements that were children of the paragraph

@@ -359,6 +359,12 @@ def test_pages_keep_every_byte_of_their_tags() -> None:
     assert written == ("<P CLASS=a><IMG SRC=a> 5 <B\nid='x'>2 &lt; 3</B ><!-- c -->\n")
 
 
+def test_kept_element_without_an_end_tag_keeps_its_white_space() -> None:
+    document = read_document("a.html", b"<p>See <code>two three ")
+    assert document.write(['<code id="1"></code> ver'], "") == b"<p><code>two three  ver"
+    assert document.write(['Ver <code id="1"></code>'], "") == b"<p>Ver <code>two three "
+
+
 def test_unbalanced_pages_are_translated_in_parts() -> None:
     for page in ("<p>One <b>two</p><p>three</b> four</p>", "<b>One<i>two</b>three</i>four"):
         document = read_document("a.html", page.encode())
