@@ -26,6 +26,7 @@ from tests.api.servers import (
     SocketServer,
     make_settings,
 )
+from tests.embedding_reference import Reference
 from tests.tiny_text import write_model
 from tests.workers import LoadTranslationModel, Script, Threads
 
@@ -74,6 +75,11 @@ def embedding_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """
     folder = tmp_path_factory.mktemp("models") / "tiny"
     return str(write_model(folder, hidden_size=32, intermediate_size=64))
+
+
+@pytest.fixture(scope="session")
+def reference(embedding_folder: str) -> Reference:
+    return Reference(embedding_folder)
 
 
 @pytest.fixture
@@ -135,6 +141,11 @@ def serve_any(request: pytest.FixtureRequest) -> ServeAny:
 @pytest.fixture
 def server(serve: Serve) -> Server:
     return serve()
+
+
+@pytest.fixture
+def files(serve: Serve) -> Server:
+    return serve(files=True)
 
 
 @pytest.fixture

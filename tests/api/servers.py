@@ -3,9 +3,9 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,11 +24,12 @@ from service.errors import KINDS, ServiceError
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.processes import Process
 from service.models.catalog import Catalog
+from service.server import create_app
 from service.settings import Settings
 from service.tasks.documents import DocumentTranslator
 from service.workers.supervisor import StartWorker
 from tests.api.http_workers import fork_http_worker
-from tests.workers import LIMIT_SECONDS, until
+from tests.workers import LIMIT_SECONDS, Threads, until
 
 T = TypeVar("T")
 
@@ -199,6 +200,17 @@ class ApartServer(AnyServer):
     def connect(self) -> socket.socket:
         """A connection of a client."""
         return socket.create_connection(("127.0.0.1", self.port), LIMIT_SECONDS)
+
+
+@contextmanager
+def served(settings: Settings, threads: Threads) -> Iterator[AnyServer]:
+    """A server of real workers: in one process, or behind several that answer HTTP."""
+    if settings.http_workers == 1:
+        with Server(create_app(settings, threads)) as alone:
+            yield alone.until_ready()
+    else:
+        with ApartServer(settings, threads) as apart:
+            yield apart.until_ready().until_listening()
 
 
 def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str) -> None:

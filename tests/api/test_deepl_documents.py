@@ -21,11 +21,6 @@ NO_SOURCE = "Use of a glossary requires the 'source_lang' parameter to be specif
 FORMALITY = "'formality' is not supported for given 'target_lang'."
 
 
-@pytest.fixture
-def files(serve: Serve) -> Server:
-    return serve(files=True)
-
-
 def upload(server: AnyServer, name: str, data: bytes | str, **fields: Any) -> httpx.Response:
     form = {"source_lang": "EN", "target_lang": "PT-BR", **fields}
     sent = {key: value for key, value in form.items() if value is not None}

@@ -40,11 +40,6 @@ def server(embedding_folder: str) -> Iterator[LiveServer]:
 
 
 @pytest.fixture(scope="module")
-def reference(embedding_folder: str) -> Reference:
-    return Reference(embedding_folder)
-
-
-@pytest.fixture(scope="module")
 def host(server: LiveServer) -> str:
     return f"http://127.0.0.1:{server.port}"
 

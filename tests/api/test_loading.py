@@ -28,7 +28,7 @@ from tests.api.loading import (
     to_english,
     unload,
 )
-from tests.api.servers import AnyServer, ApartServer, Server, make_settings
+from tests.api.servers import AnyServer, Server, make_settings, served
 from tests.hf_files import SENTENCE, write_pieces
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
 
@@ -80,13 +80,8 @@ def test_embedding_model_is_loaded_and_unloaded(server: AnyServer, embedding_fol
 def embedding_server(request: pytest.FixtureRequest, english: str) -> Iterator[AnyServer]:
     """Embedding models are real: in one process, and behind two that answer HTTP."""
     settings = make_settings(models=(english,), admin_key=KEY, http_workers=request.param)
-    threads = Threads(Script().load)
-    if request.param == 1:
-        with Server(create_app(settings, threads)) as alone:
-            yield alone.until_ready()
-    else:
-        with ApartServer(settings, threads) as apart:
-            yield apart.until_ready().until_listening()
+    with served(settings, Threads(Script().load)) as found:
+        yield found
 
 
 def test_attention_of_an_embedding_model_that_is_loaded(

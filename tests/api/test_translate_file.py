@@ -40,11 +40,6 @@ SLOW = "<p>a <b>b</b>" * 150_000
 SRT = "1\n00:00:01,000 --> 00:00:02,500\n{}\n\n2\n00:00:03,000 --> 00:00:04,000\n{}\n"
 
 
-@pytest.fixture
-def files(serve: Serve) -> Server:
-    return serve(files=True)
-
-
 def send(server: AnyServer, name: str, data: bytes | str, **fields: Any) -> httpx.Response:
     form = {"source": "en", "target": "pt", **fields}
     sent = {key: value for key, value in form.items() if value is not None}

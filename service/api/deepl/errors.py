@@ -22,7 +22,6 @@ from service.errors import (
 )
 from service.tasks.context import RequestContext
 
-DEEPL_PREFIX = "/v2/"  # prefix of the paths of version 2 of DeepL's API
 TRACE_HEADER = "X-Trace-ID"  # header in which DeepL's clients look for the id of a request
 
 

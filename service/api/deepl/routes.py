@@ -13,7 +13,6 @@ from service.api.context import Services, context_of, services_of
 from service.api.deepl import documents, glossaries
 from service.api.deepl.errors import (
     DEEPL_ERRORS,
-    DEEPL_PREFIX,
     GLOSSARY_NEEDS_SOURCE,
     TRACE_HEADER,
     deepl_shape,
@@ -278,7 +277,7 @@ async def usage(request: Request) -> DeepLUsage:
 DIALECT = Dialect(
     (router, documents.router, glossaries.router),
     tasks={"/v2/translate": "translate"},
-    prefix=DEEPL_PREFIX,
+    prefix="/v2/",
     error_shape=deepl_shape,
     id_header=TRACE_HEADER,
 )

@@ -1,7 +1,6 @@
 """The streams of POST /translate: each sentence is sent as soon as it is translated."""
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -15,15 +14,14 @@ from starlette.types import Receive, Scope, Send
 from service.api.context import HttpContext, context_of, services_of
 from service.api.errors import own_shape
 from service.api.libretranslate.schemas import TranslateRequest
+from service.api.middleware import internal
 from service.api.request.parameters import JSON
 from service.api.request.reading import unless_disconnected
 from service.api.responses import preferred
-from service.errors import InternalError, InvalidRequestError, ServiceError, fault, outcome
+from service.errors import InvalidRequestError, ServiceError, outcome
 from service.tasks.context import RequestContext
 from service.tasks.translation.streaming import TranslatedSentence
 from service.text.detection import Detection
-
-logger = logging.getLogger("regard.http")
 
 SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
@@ -102,17 +100,9 @@ async def _events(
 
 
 def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
-    if not isinstance(error, ServiceError):
-        logger.error(
-            "request %s failed: %s",
-            context.request_id,
-            fault(error),
-            extra={"request_id": context.request_id},
-        )
-        error = InternalError("the server failed; the log has this request's id")
-    context.outcome = outcome(error)
-    _, body = own_shape(error, context)
-    return body
+    known = error if isinstance(error, ServiceError) else internal(error, context)
+    context.outcome = outcome(known)
+    return own_shape(known, context)[1]
 
 
 def _body(sentence: TranslatedSentence) -> dict[str, Any]:

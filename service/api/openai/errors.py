@@ -23,8 +23,6 @@ from service.errors import (
 )
 from service.tasks.context import RequestContext
 
-OPENAI_PREFIX = "/v1/"  # prefix of the paths of OpenAI's dialect, except `/embeddings`
-
 
 class OpenAIKind(NamedTuple):
     """The `type` and the `code` of a kind of error; OpenAI has no code for some kinds."""

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.openai import models
-from service.api.openai.errors import OPENAI_ERRORS, OPENAI_PREFIX, openai_shape
+from service.api.openai.errors import OPENAI_ERRORS, openai_shape
 from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse, refuse_ids
 from service.api.request.parameters import request_body
 from service.api.request.reading import read_parameters, unless_disconnected
@@ -49,7 +49,7 @@ async def embeddings(request: Request) -> Response:
 DIALECT = Dialect(
     (router, models.router),
     tasks=dict.fromkeys(("/embeddings", "/v1/embeddings"), "embed"),
-    prefix=OPENAI_PREFIX,
+    prefix="/v1/",
     error_shape=openai_shape,
     scope="embed",
 )
