@@ -12,7 +12,6 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
 
 from service.api import health, page
 from service.api.access import AccessRules, Hosts, Origins
@@ -107,7 +106,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
         Origins(settings.allowed_origins),
         settings.admin_port,
     )
-    served: ASGIApp = RequestMiddleware(
+    served = RequestMiddleware(
         app.build_middleware_stack(),
         services.backend,
         requests,
@@ -118,7 +117,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
         tracing,
     )
     if settings.load_reports:
-        served = LoadReports(served, services.backend)
+        served.reports = LoadReports(services.backend)
     app.serve(served, settings.allowed_origins)
     return app
 

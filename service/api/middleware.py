@@ -44,7 +44,7 @@ from service.errors import (
 from service.http_server.drain import Drain
 from service.http_server.early_refusals import EarlyRefusals
 from service.http_server.loop_load import LoopLoad, account_of, too_many
-from service.http_server.pool import ARRIVAL_KEY, NO_ARRIVAL
+from service.http_server.pool import ARRIVAL_KEY, NO_ARRIVAL, ClientConnection
 from service.metrics.ended import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
 from service.tasks.backend import Admitter, Recorder
@@ -131,6 +131,7 @@ class RequestMiddleware:
         self.access = access
         self.drain = drain
         self.tracing = tracing
+        self.reports: LoadReports | None = None
         self.recorder = recorder
         self.requests = requests
         self.routes = Routes(dialects)
@@ -145,7 +146,7 @@ class RequestMiddleware:
             cors = self.access.origins.response_headers(scope["headers"])
         if scope.get("http_version") == "1.0" and method != "HEAD":
             send = LengthSender(context, send)
-        response = ResponseSender(send, context, self.drain, cors)
+        response = ResponseSender(send, context, self, cors)
         if method == "HEAD":
             scope, response.has_body = {**scope, "method": "GET"}, False
         span = self.tracing.begin(scope, context) if self.tracing and context.task else None
@@ -156,7 +157,7 @@ class RequestMiddleware:
             else:
                 found = await route.endpoint(Request(scope, receive))
                 if type(found).__call__ is Response.__call__:
-                    await response.send_whole(found)
+                    await response.send_whole(found, context.connection)
                 else:  # a stream
                     await found(scope, receive, response)
         except ServiceError as error:
@@ -194,6 +195,8 @@ class RequestMiddleware:
             is_admitted=is_admitted,
         )
         state["context"] = context
+        if self.reports is not None:
+            self.reports.sample_soon()
         if context.task:
             self.recorder.begin(context.task)
             self.requests.begin(context)
@@ -236,40 +239,55 @@ class RequestMiddleware:
 class ResponseSender:
     """Sends the messages of a response, with the headers that every response has."""
 
-    __slots__ = ("context", "cors", "drain", "has_body", "send", "status")
+    __slots__ = ("context", "cors", "has_body", "middleware", "send", "status")
 
     def __init__(
-        self, send: Send, context: HttpContext, drain: Drain, cors: RawHeaders = ()
+        self, send: Send, context: HttpContext, middleware: RequestMiddleware, cors: RawHeaders
     ) -> None:
         self.send = send
-        self.drain = drain
-        self.cors = cors
         self.context = context
-        self.status: int | None = None
-        self.has_body = True
+        self.middleware = middleware
+        self.cors = cors
+        self.status: int | None = None  # None before the response begins
+        self.has_body = True  # False for a response to HEAD
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            context, headers = self.context, message["headers"]
-            headers += self.cors
-            request_id = context.request_id.encode()
-            headers.append((b"x-request-id", request_id))
-            if context.dialect.id_header:
-                headers.append((context.dialect.id_header.lower().encode(), request_id))
-            if self.drain.has_begun:
-                headers.append((b"connection", b"close"))
-            if context.stages:
-                headers.append((b"server-timing", context.server_timing().encode()))
+            self._complete(message["status"], message["headers"])
         elif not self.has_body:
             message = {**message, "body": b""}
         await self.send(message)
 
-    async def send_whole(self, response: Response) -> None:
+    def _complete(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Begins the response, and adds the headers that every response has."""
+        self.status, context = status, self.context
+        headers += self.cors
+        request_id = context.request_id.encode()
+        headers.append((b"x-request-id", request_id))
+        if context.dialect.id_header:
+            headers.append((context.dialect.id_header.lower().encode(), request_id))
+        if self.middleware.drain.has_begun:
+            headers.append((b"connection", b"close"))
+        if context.stages:
+            headers.append((b"server-timing", context.server_timing().encode()))
+        reports = self.middleware.reports
+        if reports is not None and reports.report.value:
+            headers.append((HEADER, reports.report.value))
+
+    async def send_whole(
+        self, response: Response, connection: ClientConnection | None = None
+    ) -> None:
+        """Sends a response that is no stream; if possible, through its connection."""
         status, headers = response.status_code, response.raw_headers
-        await self({"type": "http.response.start", "status": status, "headers": headers})
+        self._complete(status, headers)
         body = response.body if self.has_body else b""
-        await self.send({"type": "http.response.body", "body": body})
+        if connection is None or not self.has_body or self.middleware.drain.has_begun:
+            is_sent = False
+        else:
+            is_sent = connection.reply(status, headers, body)
+        if not is_sent:
+            await self.send({"type": "http.response.start", "status": status, "headers": headers})
+            await self.send({"type": "http.response.body", "body": body})
 
     async def fail(self, error: ServiceError) -> None:
         """Records an error as the outcome, and sends the error if no response has begun."""
@@ -279,27 +297,19 @@ class ResponseSender:
 
 
 class LoadReports:
-    """Adds a header with the load of the server to each response, once the load is known."""
+    """Samples the load of the server, for a header of each response."""
 
-    def __init__(self, app: ASGIApp, backend: Admitter) -> None:
-        self.app = app
+    def __init__(self, backend: Admitter) -> None:
         self.backend = backend
-        self.report = LoadReport()
+        self.report = LoadReport()  # without a value while the load is not known
         self.sampled = -math.inf
         self.sampling: asyncio.Task[None] | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def sample_soon(self) -> None:
         now = time.monotonic()
         if now - self.sampled >= INTERVAL_SECONDS and self.sampling is None:
             self.sampled = now
             self.sampling = asyncio.create_task(self._sample())
-
-        async def send_with_load(message: Message) -> None:
-            if message["type"] == "http.response.start" and self.report.value:
-                message["headers"].append((HEADER, self.report.value))
-            await send(message)
-
-        await self.app(scope, receive, send_with_load)
 
     async def _sample(self) -> None:
         try:

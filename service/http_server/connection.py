@@ -12,10 +12,15 @@ from typing import Any
 import httptools
 import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState
 
-from service.http_server.early_refusals import EarlyRefusals, Template
+from service.http_server.byte_budget import UnreadReply
+from service.http_server.early_refusals import EarlyRefusals, RawHeaders, Template
 from service.http_server.loop_load import account_of, content_length
 from service.http_server.pool import ARRIVAL_KEY, Arrival, ConnectionPool
 from service.http_server.refusals import (
@@ -27,7 +32,6 @@ from service.http_server.refusals import (
     too_many_headers,
     too_slow,
 )
-from service.http_server.reply_writer import ReplyWriter, UnreadReply
 
 HEAD_BYTES = 2048
 """Longer headers are parsed in parts of this many bytes. The limits are checked between the parts.
@@ -106,7 +110,6 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.writer = ReplyWriter(transport, self.loop)
         self.unread = UnreadReply(transport, self.pool.budget)
         self.is_refused = not self.pool.add(self, self.loop)
         if self.is_refused and self.pool.is_flooded:
@@ -139,6 +142,23 @@ class Connection(HttpToolsProtocol):
             on_lost()
         if self.flow.read_paused:  # a large body may have paused the reading
             self.flow.resume_reading()
+
+    def reply(self, status: int, headers: RawHeaders, body: bytes | memoryview) -> bool:
+        """Writes a whole response; returns False if only messages of ASGI can send it.
+
+        uvicorn writes headers and body separately. The client would wake up for the headers alone,
+        and each write is a system call.
+        """
+        cycle = self.running
+        if cycle is None or cycle.disconnected or not cycle.keep_alive or self.flow.write_paused:
+            return False
+        parts = [STATUS_LINE[status]]
+        for name, value in (*self.server_state.default_headers, *headers):
+            parts += (name, b": ", value, b"\r\n")
+        self.transport.write(b"".join((*parts, b"\r\n", body)))
+        cycle.response_started = cycle.response_complete = True
+        self.on_response_complete()
+        return True
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keeps the connection open if the client waits for a reply after it has ended its side.
@@ -311,8 +331,6 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.running = cycle
-        self.writer.is_begun = False
-        cycle.transport = self.writer
         task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -345,8 +363,6 @@ class Connection(HttpToolsProtocol):
         """Begins the next request. The pool checks waiting connections, so they need no timers."""
         self.server_state.total_requests += 1
         self.last_active = self.answered = self.loop.time()
-        if self.writer.first:  # a reply without a body
-            self.writer.flush()
         if self.transport.is_closing():
             return
         if self.flow.read_paused:

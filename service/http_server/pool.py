@@ -6,11 +6,10 @@ The application and the pool know connections only as protocols, without uvicorn
 import asyncio
 import logging
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget
-from service.http_server.reply_writer import UnreadReply
+from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget, UnreadReply
 from service.settings import Settings
 
 logger = logging.getLogger("regard.http")
@@ -66,6 +65,11 @@ class ClientConnection(Protocol):
 
     def take_body(self) -> bytes | None:
         """Returns the body of the running request; None if a part of it has not arrived."""
+
+    def reply(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes | memoryview
+    ) -> bool:
+        """Writes a whole response; returns False if only messages of ASGI can send it."""
 
     def watch(self, on_lost: Callable[[], None]) -> None:
         """Sets `on_lost`, which is called when the connection ends. The body has been read."""
