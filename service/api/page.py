@@ -1,8 +1,7 @@
 """GET /, GET /docs and GET /static/{path}: the web page, and the reference of the API.
 
-Users of the page translate texts and look at attention. The files are part of the package: plain
-HTML, CSS and ES modules that call the public API. The files need no build step and no other host.
-The Content-Security-Policy makes a browser load and run only these files.
+The files are part of the package: plain HTML, CSS and ES modules that call the public API. They
+need no build step and no other host, and a browser loads and runs only these files.
 """
 
 import os

@@ -31,10 +31,7 @@ PART_VALUES values in about 0.5 ms.
 
 
 class JSONResponse(Response):
-    """A JSON response, serialised by orjson.
-
-    orjson cannot serialise lone surrogates. The content of a response never has any.
-    """
+    """A JSON response. orjson cannot serialise lone surrogates; no content has any."""
 
     media_type = JSON
 
@@ -86,9 +83,9 @@ WITHOUT_BODY = (204, 304)  # statuses of responses that have neither a body nor 
 class LengthSender:
     """Sends a response to a client of HTTP/1.0, which knows no chunks.
 
-    A response without a length is kept until it is complete, and is then sent with its length. Its
-    bytes are reserved in the memory budget of the HTTP process. A stream is not kept, so a proxy
-    such as nginx, which sends requests of HTTP/1.0 and knows chunks, passes on each event at once.
+    A response without a length is kept until it is complete, and its bytes are reserved in the
+    memory budget. A stream is not kept, so a proxy such as nginx, which sends requests of HTTP/1.0
+    and knows chunks, passes on each event at once.
     """
 
     def __init__(self, context: HttpContext, send: Send) -> None:
@@ -139,7 +136,6 @@ def json_response(
 
 
 async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields chunks. Before each chunk, the event loop can serve other requests."""
     for chunk in chunks:
         await asyncio.sleep(0)
         yield chunk

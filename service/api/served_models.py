@@ -64,8 +64,7 @@ class ServedModels:
     async def change(self, files: ModelSet) -> None:
         """Replaces the served models, and waits for the running requests of removed models.
 
-        The process serves the models in `files` before the wait begins. If a model is removed, the
-        wait includes the requests with NO_MODEL. The wait lasts at most `timeout_seconds`.
+        The wait includes the requests with NO_MODEL, and lasts at most `timeout_seconds`.
         """
         async with self.turn:
             removed = self.catalog.files.names - files.names

@@ -29,9 +29,7 @@ PROPAGATED = (b"traceparent", b"tracestate")
 class OtlpTracing:
     """Makes the spans of requests. A background thread sends the spans to the collector.
 
-    Args:
-        environment: Environment variables. OpenTelemetry's SDK reads the endpoint, the sampler and
-            the limits from the same variables.
+    OpenTelemetry's SDK reads the endpoint, the sampler and the limits from the environment.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:

@@ -21,7 +21,6 @@ Environment = Mapping[str, str]
 
 
 def is_enabled(environment: Environment) -> bool:
-    """Reports whether the variables name a collector, and no variable disables tracing."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     if environment.get("OTEL_TRACES_EXPORTER") == "none":
@@ -53,7 +52,6 @@ def is_installed(package: str) -> bool:
 
 
 def open_tracing(environment: Environment) -> "OtlpTracing | None":
-    """Returns the tracing that the environment variables configure; None if it is disabled."""
     if not is_enabled(environment):
         return None
     from service.api.spans import OtlpTracing

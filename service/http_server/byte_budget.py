@@ -148,10 +148,7 @@ class UnreadReply:
         self.stalled_since: float | None = None
 
     def hold(self, num_bytes: int) -> None:
-        """Reserves bytes for the values of a reply, such as arrays. `let_go` releases them.
-
-        If the bytes do not fit, stalled transfers are given up. The bytes are reserved in any case.
-        """
+        """Reserves bytes for the values of a reply, such as arrays, even if they do not fit."""
         self.held += num_bytes
         self.budget.make_room(num_bytes)
         reservation = self._reserved()
@@ -163,14 +160,12 @@ class UnreadReply:
             self.reservation.resize(self.reservation.size - num_bytes)
 
     def pause(self) -> None:
-        """Reserves the bytes of the write buffer, which the client does not read fast enough."""
         reservation = self._reserved()
         reservation.resize(self.held + self.transport.get_write_buffer_size())
         reservation.mark_progress()
         self.budget.make_room(0)
 
     def resume(self) -> None:
-        """Releases the bytes of the write buffer."""
         if self.reservation is not None:
             self.reservation.settle()
             self.reservation.resize(self.held)

@@ -221,7 +221,6 @@ class Connection(HttpToolsProtocol):
         return min(max(left, HEAD_BYTES), self.settings.max_header_bytes)
 
     def _parse_held(self) -> None:
-        """Parses the bytes that `_parse` has kept, and reads further ones."""
         if self.transport.is_closing():
             return
         rest, self.unparsed = self.unparsed, b""
@@ -425,7 +424,6 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Stops the reply until the client has read a part, and reserves the bytes of the reply."""
         super().pause_writing()
         self.unread.pause()
 

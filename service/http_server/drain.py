@@ -71,8 +71,7 @@ class Drain:
     def advance(self) -> bool:
         """Begins to refuse work after the delay. Returns whether the sockets can be closed.
 
-        The call that begins to refuse work returns False. Until the next call, the process can
-        accept connections that wait.
+        After the first refusal, the process can still accept connections until the next call.
         """
         if time.monotonic() < self.began + self.delay_seconds:
             return False
@@ -164,10 +163,7 @@ class DrainingServer(uvicorn.Server):
         return Connection(self.config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
-        """Returns whether the server closes its sockets now.
-
-        uvicorn calls this method every 0.1 s.
-        """
+        """Returns whether the sockets can be closed; uvicorn asks this every 0.1 s."""
         if not await super().on_tick(counter):
             return False
         self._begin()

@@ -140,13 +140,11 @@ class LoopLoad:
         self._refused[client] += 1
 
     def _close(self) -> None:
-        """Ends the turn after the callbacks that its requests have scheduled."""
         turn, self._turn = self._turn, None
         assert turn is not None
         asyncio.get_running_loop().call_soon(self._end, turn)
 
     def _end(self, turn: Turn) -> None:
-        """Measures a turn that has ended, and sets the limit of later ones."""
         now = self.clock()
         seconds = now - turn.began
         self._was_long = seconds > LONG_CPU_SECONDS

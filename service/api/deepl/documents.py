@@ -204,7 +204,6 @@ def check_format(body: DocumentRequest, name: str) -> None:
 
 
 async def find(request: Request, document_id: str) -> DocumentState:
-    """Returns the state of the document whose id and key a request contains."""
     services = services_of(request)
     documents = enabled(services)
     body = await read_parameters(request, DocumentKeyRequest)

@@ -110,7 +110,7 @@ async def language_pairs(request: Request) -> Response:
 
 
 async def checked(request: Request) -> Services:
-    """Checks the key of a request without a body, and returns the services."""
+    """Checks the key of a request without a body."""
     services = services_of(request)
     await read_parameters(request, KeyOnly)
     return services
@@ -150,7 +150,6 @@ def _is_single(glossary: Glossary) -> bool:
 
 
 async def _single(services: Services, glossary_id: str) -> Glossary:
-    """Returns a glossary that has exactly one dictionary."""
     glossary = await services.state.call(services.glossaries.get, glossary_id)
     if not _is_single(glossary):
         number = len(glossary.dictionaries)

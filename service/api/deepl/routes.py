@@ -1,7 +1,4 @@
-"""Serves POST /v2/translate, and defines the dialect of version 2 of DeepL's API.
-
-A dialect is one API or one version of an API, with its routes, metric labels and shape of errors.
-"""
+"""Serves POST /v2/translate, and defines the dialect of version 2 of DeepL's API."""
 
 from typing import Any, Literal
 

@@ -192,7 +192,7 @@ def sample(texts: Sequence[str]) -> list[str]:
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
     """Returns up to three languages, with their mean confidence over all texts, best first.
 
-    If all texts are in the same unserved language, the first detection names it in `unserved`.
+    If all texts are in the same unserved language, the first detection names it.
     """
     totals: dict[str, float] = {}
     for detection in (d for found in detections for d in found):

@@ -48,7 +48,6 @@ def wanted_type(context: HttpContext) -> str | None:
 
 
 def check(body: TranslateRequest) -> None:
-    """Refuses a request if it asks for fields that a stream does not have."""
     asked = {
         "alternatives": body.alternatives,
         "return_scores": body.return_scores,
@@ -65,7 +64,6 @@ def check(body: TranslateRequest) -> None:
 async def respond(
     request: Request, media_type: str, sentences: AsyncGenerator[TranslatedSentence, None]
 ) -> Response:
-    """Waits for the first sentence, then returns the response that streams all sentences."""
     context = context_of(request)
     first = await unless_disconnected(request, _first(sentences))
     context.first_sentence_seconds = time.perf_counter() - context.started

@@ -1,7 +1,4 @@
-"""Serves POST /v1/embeddings and POST /embeddings, and defines the dialect of OpenAI.
-
-A dialect is one API, with its routes, metric labels and shape of errors.
-"""
+"""Serves POST /v1/embeddings and POST /embeddings, and defines the dialect of OpenAI."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response

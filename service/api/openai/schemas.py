@@ -19,7 +19,6 @@ EncodingFormat = Literal["float", "base64"]
 
 
 def refuse_ids(inputs: Sequence[Input]) -> None:
-    """Refuses token ids, which clients of OpenAI make with OpenAI's vocabulary."""
     if not all(isinstance(each, str) for each in inputs):
         raise InvalidRequestError(
             "Invalid request: input has token ids. OpenAI's clients make them with tiktoken, and "

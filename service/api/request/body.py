@@ -193,10 +193,7 @@ async def _value(value: str | UploadFile) -> str | Upload:
 
 
 def _normalize(value: str) -> str:
-    """Returns a form value with LF in place of CRLF, and "?" in place of each lone surrogate.
-
-    Some charsets, such as UTF-7, can decode to lone surrogates.
-    """
+    """Replaces CRLF by LF, and lone surrogates, which charsets such as UTF-7 have, by "?"."""
     return value.replace("\r\n", "\n").encode("utf-8", "replace").decode()
 
 
@@ -304,7 +301,6 @@ class BodyReader:
         raise ClientDisconnect
 
     def _count(self) -> None:
-        """Reserves more bytes if the body exceeds its reservation, and marks progress."""
         size = self.buffer.size
         if self.reservation is None or size > self.reservation.size:
             self._reserve(min(2 * size, self.max_bytes))

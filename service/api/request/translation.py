@@ -128,10 +128,7 @@ async def _translate_counted(
 async def stream(
     services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> AsyncGenerator[TranslatedSentence, None]:
-    """Yields translated sentences in order.
-
-    The characters of all texts are counted, unless the request fails before its first sentence.
-    """
+    """Yields translated sentences. A failure before the first one costs no characters."""
     async with aclosing(services.translator.stream(wanted, context)) as sentences:
         async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
             first = await anext(sentences)
@@ -148,10 +145,7 @@ async def open_job(
     terms: Terms | None,
     context: RequestContext,
 ) -> DocumentJob:
-    """Returns the job of an uploaded document. The caller must run the job.
-
-    The job counts against REGARD_MAX_FILES until it has run.
-    """
+    """Returns the job of a document. It counts against REGARD_MAX_FILES until it has run."""
     try:
         job = await documents.open(file.name, file.data, source, target, context)
     except DocumentError as error:

@@ -57,7 +57,6 @@ class TokenBody(BaseModel):
 
 
 def as_ids(value: Any, info: ValidationInfo) -> list[list[int]]:
-    """Returns the lists of token ids of a request; a single list becomes a list of one list."""
     inputs = as_inputs(value, info)
     ids = [each for each in inputs if not isinstance(each, str)]
     if len(ids) < len(inputs):
