@@ -23,6 +23,9 @@ class ErrorText(NamedTuple):
     text: str
     details: str = ""
 
+    def error(self, kind: type[ServiceError], param: str | None = None) -> ServiceError:
+        return kind(self.text, param=param, details=self.details)
+
     @property
     def joined(self) -> str:
         return f"{self.text}; {self.details}" if self.details else self.text

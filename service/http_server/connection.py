@@ -155,7 +155,8 @@ class Connection(HttpToolsProtocol):
         parts = [STATUS_LINE[status]]
         for name, value in (*self.server_state.default_headers, *headers):
             parts += (name, b": ", value, b"\r\n")
-        self.transport.write(b"".join((*parts, b"\r\n", body)))
+        parts.append(b"\r\n")
+        self.transport.writelines((b"".join(parts), body))
         cycle.response_started = cycle.response_complete = True
         self.on_response_complete()
         return True

@@ -39,7 +39,8 @@ def replied(request: bytes, *, is_paused: bool = False) -> tuple[bool, list[byte
             connection.flow.pause_writing()
         is_written = connection.reply(200, HEADERS, b"text")
         connection.connection_lost(None)
-        return is_written, [call.args[0] for call in transport.write.call_args_list]
+        calls = transport.writelines.call_args_list
+        return is_written, [b"".join(call.args[0]) for call in calls]
 
     return asyncio.run(run())
 

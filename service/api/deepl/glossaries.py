@@ -128,7 +128,7 @@ def pairs(catalog: Catalog) -> list[tuple[str, str]]:
 
 def checked_name(name: str) -> str:
     if not name.strip():
-        raise InvalidRequestError(error_texts.missing("name").text, param="name")
+        raise error_texts.missing("name").error(InvalidRequestError, "name")
     if (size := len(name.encode())) > MAX_TERM_BYTES:
         details = f"the name has {size} bytes in UTF-8; the limit is {MAX_TERM_BYTES}"
         raise InvalidRequestError(details, param="name")

@@ -54,7 +54,7 @@ async def create_glossary(request: Request) -> Response:
     services = services_of(request)
     body = await read_parameters(request, GlossariesRequest)
     if not body.dictionaries:
-        raise InvalidRequestError(error_texts.missing("dictionaries").text, param="dictionaries")
+        raise error_texts.missing("dictionaries").error(InvalidRequestError, "dictionaries")
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
     name = checked_name(body.name)
     glossary = await services.state.call(services.glossaries.create, name, dictionaries)

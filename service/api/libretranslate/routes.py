@@ -42,7 +42,6 @@ from service.api.request.translation import (
     enabled,
     find_languages,
     find_terms,
-    missing,
     open_job,
 )
 from service.api.responses import JSONResponse
@@ -305,7 +304,7 @@ async def download_file(request: Request, name: str) -> Response:
     """Returns a translated document. The address cannot be guessed, and it expires."""
     documents = services_of(request).documents
     if documents is None:
-        raise InvalidRequestError(FILES_DISABLED.text, details=FILES_DISABLED.details)
+        raise FILES_DISABLED.error(InvalidRequestError)
     state = documents.store.load(name.partition(".")[0])
     content = None
     if state is not None and state.status == "done":
@@ -325,12 +324,11 @@ async def suggest(request: Request) -> Response:
     """Stores a suggested translation, which the operator can use to improve the models."""
     services = services_of(request)
     if services.suggestions is None:
-        text, details = error_texts.SUGGESTIONS_DISABLED
-        raise ForbiddenError(text, details=details)
+        raise error_texts.SUGGESTIONS_DISABLED.error(ForbiddenError)
     body = await read_parameters(request, SuggestRequest)
     for name, text in (("q", body.q), ("s", body.s)):
         if not text.strip():
-            raise missing(name)
+            raise error_texts.missing(name).error(InvalidRequestError, name)
     source, target = languages_of(services.catalog, body.source, body.target)
     suggestion = Suggestion(body.q, body.s, source or "auto", target)
     await services.suggestions.add(suggestion)

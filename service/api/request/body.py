@@ -106,17 +106,16 @@ async def read_body(
 
 def check_number(texts: Sequence[str], limit: int) -> None:
     if len(texts) > limit:
-        text, details = error_texts.too_many_texts(len(texts), limit)
-        raise RequestTooLargeError(text, details=details)
+        raise error_texts.too_many_texts(len(texts), limit).error(RequestTooLargeError)
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise _invalid_json(error) from None
+        raise error_texts.invalid_json(error).error(InvalidRequestError) from None
     if not isinstance(value, dict):
-        raise _invalid_json("the body must be an object")
+        raise error_texts.invalid_json("the body must be an object").error(InvalidRequestError)
     # Few bodies have more than MAX_DEPTH brackets, so the slow `is_deep` seldom runs.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and is_deep(value):
         raise InvalidRequestError(
@@ -139,11 +138,6 @@ def is_deep(value: dict[str, Any]) -> bool:
         if not level:
             return False
     return True
-
-
-def _invalid_json(reason: object) -> InvalidRequestError:
-    text, details = error_texts.invalid_json(reason)
-    return InvalidRequestError(text, details=details)
 
 
 def _parse_form(body: bytes) -> list[tuple[str, str]]:

@@ -97,17 +97,14 @@ async def permitted(
 def find_key(request: Request, given: str) -> ApiKey:
     """Returns the key of a request, and stores its hash in the context of the request."""
     if not given:
-        text = error_texts.MISSING_KEY
-        raise MissingKeyError(text.text, details=text.details)
+        raise error_texts.MISSING_KEY.error(MissingKeyError)
     key = services_of(request).keys.find(given)
     if key is None:
-        text = error_texts.WRONG_KEY
-        raise InvalidKeyError(text.text, details=text.details)
+        raise error_texts.WRONG_KEY.error(InvalidKeyError)
     context = context_of(request)
     context.account = key.digest
     if context.dialect.scope not in key.scopes:
-        text = error_texts.wrong_scope(key.name, context.dialect.scope)
-        raise ForbiddenError(text.text, details=text.details)
+        raise error_texts.wrong_scope(key.name, context.dialect.scope).error(ForbiddenError)
     return key
 
 

@@ -43,14 +43,14 @@ def as_texts(
     texts = [given] if isinstance(given, str) else [*given]
     context.num_inputs = len(texts)
     if not given:
-        raise missing(name)
+        raise error_texts.missing(name).error(InvalidRequestError, name)
     if len(texts) > settings.max_inputs:
         fault = error_texts.too_many_texts(len(texts), settings.max_inputs)
-        raise InvalidRequestError(fault.text, param=name, details=fault.details)
+        raise fault.error(InvalidRequestError, name)
     longest = max(map(len, texts))
     if longest > settings.max_text_chars > 0:
         fault = error_texts.too_many_chars(longest, settings.max_text_chars)
-        raise InvalidRequestError(fault.text, param=name, details=fault.details)
+        raise fault.error(InvalidRequestError, name)
     return texts
 
 
@@ -66,7 +66,7 @@ def find_languages(
     """
     for name, code in (source, target):
         if code is not None and not code.strip():
-            raise missing(name)
+            raise error_texts.missing(name).error(InvalidRequestError, name)
     name = source[0]
     try:
         found = None if source[1] is None else catalog.language(source[1])
@@ -78,10 +78,6 @@ def find_languages(
         error.param = name
         raise
     return found, wanted
-
-
-def missing(name: str) -> InvalidRequestError:
-    return InvalidRequestError(error_texts.missing(name).text, param=name)
 
 
 @lru_cache(maxsize=256)
@@ -156,17 +152,16 @@ async def open_job(
 
 def enabled(services: Services) -> DocumentTranslator:
     if services.documents is None:
-        raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
+        raise FILES_DISABLED.error(ForbiddenError)
     return services.documents
 
 
 def refusal(error: DocumentError) -> ServiceError:
     if isinstance(error, UnsupportedFormatError):
         return InvalidRequestError(error_texts.FILE_FORMAT, details=str(error))
-    text, details = error_texts.broken_file(error)
-    if isinstance(error, DocumentTooLargeError):
-        return RequestTooLargeError(text, details=details)
-    return InvalidRequestError(text, details=details)
+    is_large = isinstance(error, DocumentTooLargeError)
+    kind = RequestTooLargeError if is_large else InvalidRequestError
+    return error_texts.broken_file(error).error(kind)
 
 
 def download(state: DocumentState, content: bytes) -> Response:
