@@ -118,7 +118,7 @@ async def upload(request: Request) -> Response:
     """Begins the translation of a document, and returns the id and the key of the document."""
     services = services_of(request)
     documents = enabled(services)
-    body = await read_upload(request, DocumentRequest, services.settings)
+    body = await read_upload(request, DocumentRequest)
     source, target = find_languages(
         services.catalog,
         ("source_lang", body.source_lang or None),

@@ -287,7 +287,7 @@ async def translate_file(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     documents = enabled(services)
     with context.stage("validate"):
-        body = await read_upload(request, TranslateFileRequest, services.settings)
+        body = await read_upload(request, TranslateFileRequest)
         source, target = languages_of(services.catalog, body.source, body.target)
         glossaries = glossaries_of(body, source)
         terms = await find_terms(services, glossaries, source, target)

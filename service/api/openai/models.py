@@ -236,7 +236,7 @@ async def load(id: ModelId, request: Request) -> Response:
     """
     services = services_of(request)
     require_admin(request, services)
-    fields = await read_fields(request, services.settings.max_body_bytes)
+    fields = await read_fields(request)
     body = validated(request, fields, LoadRequest)
     state = await services.backend.load_model(id, body.source)
     found = find_model(id, all_models(services, await services.backend.status()))

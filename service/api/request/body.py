@@ -13,7 +13,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from service.api import error_texts
-from service.api.context import HttpContext, context_of
+from service.api.context import HttpContext, context_of, services_of
 from service.api.request.parameters import FORM, JSON, MULTIPART, Upload
 from service.errors import (
     SHOWN_CHARS,
@@ -51,12 +51,13 @@ and left its connection open.
 """
 
 
-async def read_fields(request: Request, max_bytes: int, is_keyless: bool = False) -> dict[str, Any]:
+async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, Any]:
     """Returns the fields of a request: from a JSON body, or from a form and the query.
 
     A field of the query overrides a field of the form. A field that occurs several times in the
     form, or several times in the query, becomes a list. CRLF line ends in a form become LF.
     """
+    max_bytes = services_of(request).settings.max_body_bytes
     body = await read_body(request, max_bytes, is_keyless=is_keyless)
     content_type = media_type(context_of(request))
     # Some clients send Content-Type even with a GET or DELETE request that has no body. The header

@@ -25,7 +25,6 @@ from service.errors import (
     MissingKeyError,
     RequestTooLargeError,
 )
-from service.settings import Settings
 from service.settings.keys import ApiKey
 
 T = TypeVar("T")
@@ -50,14 +49,6 @@ async def read_parameters(request: Request, model: type[Model]) -> Model:
     return validated(request, await read_permitted(request), model)
 
 
-async def read_permitted(request: Request) -> dict[str, Any]:
-    services = services_of(request)
-    max_bytes = services.settings.max_body_bytes
-    if not services.keys.is_required:
-        return await read_fields(request, max_bytes)
-    return await permitted(request, lambda is_keyless: read_fields(request, max_bytes, is_keyless))
-
-
 def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
     try:
         return model.model_validate(fields)
@@ -70,22 +61,26 @@ def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> M
         raise InvalidRequestError(text, param=param, details=details) from None
 
 
-async def permitted(
-    request: Request, read: Callable[[bool], Awaitable[dict[str, Any]]]
+async def read_permitted(
+    request: Request,
+    read: Callable[[Request, bool], Awaitable[dict[str, Any]]] = read_fields,
 ) -> dict[str, Any]:
     """Returns the fields of a request whose key is valid, for this route, and within its limits.
 
     A key in a header is checked before the body is read. Without such a key, the body may have the
     key, and it counts against the share of bodies without a key. The hash of the key is stored in
     the context of the request, where the quota finds it.
+
+    Args:
+        read: Reads the fields; its second argument is whether no header has a key.
     """
     services = services_of(request)
     if not services.keys.is_required:
-        return await read(False)
+        return await read(request, False)
     headers = context_of(request).headers
     given = given_key(headers, {})
     key = find_key(request, given) if given else None
-    fields = await read(key is None)
+    fields = await read(request, key is None)
     if key is None:
         key = find_key(request, given_key(headers, fields))
     if key.limits:
@@ -108,24 +103,24 @@ def find_key(request: Request, given: str) -> ApiKey:
     return key
 
 
-async def read_upload(request: Request, model: type[Model], settings: Settings) -> Model:
+async def read_upload(request: Request, model: type[Model]) -> Model:
+    """Returns the validated parameters of a multipart form with one file."""
+    return validated(request, await read_permitted(request, _read_form), model)
 
-    async def read(is_keyless: bool) -> dict[str, Any]:
-        fields = merge(request.query_params.multi_items())
-        if media_type(context_of(request)) != MULTIPART:
-            return fields
-        limit = settings.max_file_bytes + FORM_BYTES
-        try:
-            body = await read_body(request, limit, UPLOAD_SECONDS, is_keyless)
-        except RequestTooLargeError:
-            raise RequestTooLargeError(
-                f"the file is over the limit of {settings.max_file_bytes} bytes; split it, or "
-                "raise REGARD_MAX_FILE_BYTES"
-            ) from None
-        form = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
-        return {**merge(form), **fields}
 
-    return validated(request, await permitted(request, read), model)
+async def _read_form(request: Request, is_keyless: bool) -> dict[str, Any]:
+    fields = merge(request.query_params.multi_items())
+    if media_type(context_of(request)) != MULTIPART:
+        return fields
+    limit = services_of(request).settings.max_file_bytes
+    try:
+        body = await read_body(request, limit + FORM_BYTES, UPLOAD_SECONDS, is_keyless)
+    except RequestTooLargeError:
+        raise RequestTooLargeError(
+            f"the file is over the limit of {limit} bytes; split it, or raise REGARD_MAX_FILE_BYTES"
+        ) from None
+    form = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
+    return {**merge(form), **fields}
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
