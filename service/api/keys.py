@@ -70,7 +70,6 @@ class KeyRing:
         return any(ADMIN in key.scopes for key in self.keys.values())
 
     def refresh(self) -> None:
-        """Reads the file of keys if it has changed since the last call."""
         if self.file is None:
             return
         stamp: Stamp | None = None

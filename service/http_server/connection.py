@@ -182,7 +182,6 @@ class Connection(HttpToolsProtocol):
         return True
 
     def _check_peer(self, seconds: float) -> None:
-        """Closes the connection if the client has closed it; otherwise checks again later."""
         if self.transport.is_closing() or self.cycle.response_complete:
             return
         peer: socket.socket = self.transport.get_extra_info("socket")

@@ -139,7 +139,6 @@ class ConnectionPool:
 
     @property
     def is_flooded(self) -> bool:
-        """Whether so many connections are over the limit that further ones get no reply."""
         return len(self.refused) > MAX_REFUSED
 
     def discard(self, connection: Watched) -> None:

@@ -20,7 +20,6 @@ class Refusal(httptools.HttpParserError):
         self.message = message
 
     def response(self) -> bytes:
-        """Returns the response, after which the connection is closed."""
         body = json.dumps({"error": self.message, "error_type": self.error_type}).encode()
         lines = [STATUS_LINE[self.status], b"content-type: application/json\r\n"]
         lines.append(b"content-length: %d\r\nconnection: close\r\n" % len(body))

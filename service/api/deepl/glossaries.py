@@ -110,7 +110,6 @@ async def language_pairs(request: Request) -> Response:
 
 
 async def checked(request: Request) -> Services:
-    """Checks the key of a request without a body."""
     services = services_of(request)
     await read_parameters(request, KeyOnly)
     return services

@@ -54,7 +54,6 @@ def _are_valid(inputs: list[Any]) -> bool:
 
 
 def _first_fault(inputs: list[Any]) -> int:
-    """Returns the index of the first input that is not valid, by bisection."""
     low, high = 0, len(inputs)
     while high - low > 1:
         middle = (low + high) // 2

@@ -104,7 +104,6 @@ def find_key(request: Request, given: str) -> ApiKey:
 
 
 async def read_upload(request: Request, model: type[Model]) -> Model:
-    """Returns the validated parameters of a multipart form with one file."""
     return validated(request, await read_permitted(request, _read_form), model)
 
 
