@@ -13,7 +13,6 @@ all layers. z is the output of one attention head. The command prints the larges
 """
 
 import argparse
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,10 +80,10 @@ def translate(model: EncoderDecoder, sources: list[list[int]]) -> Pairs:
 
 def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
     """Returns the largest absolute value of each deviation."""
-    largest: Counter[str] = Counter()
+    largest: dict[str, float] = {}
 
     def note(name: str, deviation: Array) -> None:
-        largest[name] = max(largest[name], float(np.abs(deviation).max()))
+        largest[name] = max(largest.get(name, 0.0), float(np.abs(deviation).max()))
 
     whole = resolve_query(model.config, KINDS)
     rolled = resolve_query(model.config, KINDS[:1], reduce=Reduction.ROLLOUT)
@@ -103,7 +102,7 @@ def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
         if model.precision is not Precision.INT8:
             note("hidden states: fused, less explicit", kernel_deviation(model, batch))
         note("weight on padding", padding_weights(model, batch))
-    return dict(largest)
+    return largest
 
 
 def in_batches(pairs: Pairs) -> Iterator[Pairs]:
@@ -148,7 +147,8 @@ def steps_deviation(model: EncoderDecoder, pair: tuple[list[int], list[int]]) ->
     q, k, v = (x.astype(np.float64) for x in (steps.query, steps.key, steps.value))
     scores = k @ q / np.sqrt(len(q))
     weights = np.exp(scores - scores.max())
-    return steps.z - weights / weights.sum() @ v
+    found: Array = steps.z - weights / weights.sum() @ v
+    return found
 
 
 def padded(sequences: list[list[int]], filler: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -180,8 +180,10 @@ def padding_weights(model: EncoderDecoder, pairs: Pairs) -> Array:
     """Returns the largest weight on a padding column in each layer of a padded pass."""
     source, mask = padded([source for source, _ in pairs], model.config.eos_id)
     target, _ = padded([target for _, target in pairs], model.config.eos_id)
-    tensors = (each.to(model.device) for each in (source, mask, target))
-    _, found = forced_pass(model, *tensors, return_weights=True)
+    device = model.device
+    _, found = forced_pass(
+        model, source.to(device), mask.to(device), target.to(device), return_weights=True
+    )
     layers = [each.float().cpu().numpy() for each in (*found.encoder, *found.cross)]
     is_padding = ~mask.numpy()
     return np.array([(layer * is_padding[:, None, None, :]).max() for layer in layers])

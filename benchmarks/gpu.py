@@ -20,7 +20,6 @@ kernels. `--rows`, `--tokens` and the printed dtype concern the random weights o
 
 import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +29,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import report
+from benchmarks import ours, report
+from benchmarks.files import find_pair
+from benchmarks.peers.protocol import read_lines
 from benchmarks.random_weights import (
     CASES,
     RegardContestant,
@@ -40,12 +41,13 @@ from benchmarks.random_weights import (
     step_bytes,
     synchronize,
 )
-from benchmarks.report import Result, Sample
+from benchmarks.report import OURS, Result
+from model.checkpoints.load import load_vocabularies
 from model.device import select_device
-from model.errors import DeviceError
+from model.errors import CheckpointError, DeviceError
 from service.ipc.machine import freeze_heap
 
-OURS, THEIRS = "regard", "transformers"
+THEIRS = "transformers"
 COPY_BYTES = 2**30
 COPIES = 10
 
@@ -176,21 +178,11 @@ def measure_shape(
                     "kernels_per_step": counts[name],
                     "step_mib": needed / 2**20,
                 }
-                print(f"  round {turn} {shape.case} {name}: {figures}", file=sys.stderr)
-                result.samples.append(Sample(name, shape.case, turn, figures))
+                result.add(name, shape.case, turn, figures)
 
 
 def measure_built_in(args: argparse.Namespace, result: Result) -> None:
     """Measures the built-in model in Regard's engine, in this process."""
-    try:
-        from benchmarks import ours
-        from benchmarks.files import find_pair
-        from benchmarks.peers.protocol import read_lines
-        from model.checkpoints.load import load_vocabularies
-        from model.errors import CheckpointError
-    except ImportError as error:
-        result.notes.append(f"the built-in model was left out: {error}")
-        return
     try:
         files = find_pair(args.models, args.pair)
     except CheckpointError as error:
@@ -216,32 +208,25 @@ def measure_built_in(args: argparse.Namespace, result: Result) -> None:
                 run()
                 rate = len(lines) / (time.perf_counter() - began)
                 case = f"{args.pair}, {rows} rows, {name}"
-                result.samples.append(Sample(OURS, case, turn, {"sentences_per_second": rate}))
+                result.add(OURS, case, turn, {"sentences_per_second": rate})
 
 
 def table(result: Result) -> str:
     """Returns a table with a row for each case and contestant."""
     counted = "operators" if result.facts.get("device") == "cpu" else "kernels"
-    headings = ["case", "engine", "sentences/s", f"× {THEIRS}", "ms a step", f"{counted} a step"]
-    rows = []
-    for case, name in report.cases(result):
-        kernels = report.spread(result, name, case, "kernels_per_step")
-        share = report.spread(result, name, case, "bandwidth_share")
-        size = report.spread(result, name, case, "step_mib")
-        rate = "sentences_per_second"
-        rows.append(
-            [
-                case,
-                f"**{name}**" if name == OURS else name,
-                report.ranged(report.spread(result, name, case, rate)),
-                report.number(report.ratio(result, name, case, rate, THEIRS)),
-                report.ranged(report.spread(result, name, case, "step_ms")),
-                report.number(kernels.median if kernels else None),
-                report.number(size.median if size else None),
-                f"{share.median:.1%}" if share else "–",
-            ]
-        )
-    return report.markdown([*headings, "MiB a step must move", "share of bandwidth"], rows)
+    columns: report.Columns = {
+        "ms a step": (report.ranged_cell, "step_ms"),
+        f"{counted} a step": "kernels_per_step",
+        "MiB a step must move": "step_mib",
+        "share of bandwidth": (percent, "bandwidth_share"),
+    }
+    rows = report.comparison(result, "sentences_per_second", lambda _: THEIRS, columns)
+    return report.markdown(["case", "engine", "sentences/s", f"× {THEIRS}", *columns], rows)
+
+
+def percent(result: Result, name: str, case: str, figure: str) -> str:
+    found = report.spread(result, name, case, figure)
+    return f"{found.median:.1%}" if found else "–"
 
 
 if __name__ == "__main__":

@@ -10,18 +10,17 @@ best batch size.
 
 import argparse
 import random
-import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from benchmarks import report
 from benchmarks.random_weights import synchronize
-from benchmarks.report import Result, Sample
+from benchmarks.report import OURS, Result
 from model.device import select_device
 from model.embedding_config import EmbeddingConfig, NormalizeConfig, TextEncoderConfig
 from model.encoding.embedding import EmbeddingJob, embed
@@ -30,7 +29,7 @@ from model.errors import DeviceError
 from service.ipc.machine import freeze_heap
 from service.workers.batch_sizes import batch_tokens
 
-OURS, THEIRS = "regard", "transformers"
+THEIRS = "transformers"
 SHAPE = TextEncoderConfig(384, 12, 1536, 6, 30522, 512, token_types=2)
 TINY = TextEncoderConfig(32, 2, 64, 2, 100, 128, token_types=2)
 LENGTHS = (8, 64)
@@ -93,8 +92,7 @@ def measure(args: argparse.Namespace, device: torch.device) -> Result:
                 began = time.perf_counter()
                 run(texts)
                 figures = {"texts_per_second": count / (time.perf_counter() - began)}
-                print(f"  round {turn} {name}: {figures}", file=sys.stderr)
-                result.samples.append(Sample(name, "embed", turn, figures))
+                result.add(name, "embed", turn, figures)
     return result
 
 
@@ -126,7 +124,8 @@ def transformers(
         intermediate_size=config.ffn_dim,
         max_position_embeddings=config.max_positions,
     )
-    model = BertModel(options, add_pooling_layer=False).eval().to(device, dtype)
+    model: Any = BertModel(options, add_pooling_layer=False)
+    model = model.eval().to(device, dtype)
 
     def run(texts: Sequence[list[int]]) -> list[torch.Tensor]:
         ordered = sorted(texts, key=len, reverse=True)
@@ -148,21 +147,9 @@ def transformers(
 def table(result: Result) -> str:
     """Returns a table with a row for each engine."""
     rate = "texts_per_second"
-    names = list(dict.fromkeys(sample.contestant for sample in result.samples))
-    rates = {
-        name: statistics.median(s.figures[rate] for s in result.samples if s.contestant == name)
-        for name in names
-    }
-    best = max((name for name in names if name != OURS), key=rates.__getitem__)
-    rows = [
-        [
-            f"**{name}**" if name == OURS else name,
-            report.ranged(report.spread(result, name, "embed", rate)),
-            report.number(report.ratio(result, name, "embed", rate, best)),
-        ]
-        for name in names
-    ]
-    return report.markdown(["engine", "texts/s", f"× best {THEIRS}"], rows)
+    best = report.best_of(result, "embed", rate, THEIRS)
+    rows = report.comparison(result, rate, lambda _: best, {})
+    return report.markdown(["engine", "texts/s", f"× best {THEIRS}"], [row[1:] for row in rows])
 
 
 if __name__ == "__main__":

@@ -135,6 +135,10 @@ def median(result: Result, contestant: str, case: str, figure: str) -> str:
     return number(found.median if found else None)
 
 
+def ranged_cell(result: Result, contestant: str, case: str, figure: str) -> str:
+    return ranged(spread(result, contestant, case, figure))
+
+
 def worst(result: Result, contestant: str, case: str, figure: str) -> str:
     found = spread(result, contestant, case, figure)
     return f"{found.high:.0f}" if found else "–"

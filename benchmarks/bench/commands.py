@@ -17,6 +17,7 @@ import uvloop
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
+from benchmarks.bench import tables
 from benchmarks.bench.beside import run_attention, run_bulk
 from benchmarks.bench.client import Address, BenchError
 from benchmarks.bench.correctness import Scorer, run_alignment, run_consistency, run_detachment
@@ -28,26 +29,7 @@ from benchmarks.bench.overload import (
     parse_numbers,
     run_overload,
 )
-from benchmarks.bench.tables import (
-    alignment_table,
-    attention_table,
-    bulk_table,
-    consistency_table,
-    detachment_table,
-    figure,
-    load_table,
-    mixed_table,
-    overload_table,
-    quality_table,
-)
-from benchmarks.bench.texts import (
-    built_in_sentences,
-    in_lists,
-    read_lines,
-    read_parallel,
-    split_pair,
-    translate,
-)
+from benchmarks.bench.texts import in_lists, read_lines, read_parallel, sentences_of, translate
 from service.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
@@ -106,7 +88,7 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
             translations = uvloop.run(translate(address, pair, lists, split, clients))
             seconds = perf_counter() - began
         report = scorer.report(pair, translations, seconds, others)
-        _show(report, quality_table(report), as_json)
+        _show(report, tables.quality_table(report), as_json)
         if output is not None:
             lines = [translation.replace("\n", " ") for translation in translations]
             output.write_text("\n".join([*lines, ""]), "utf-8")
@@ -129,7 +111,7 @@ def consistency(
         sentences = read_lines(source)
         with _server(url) as base_url:
             report = uvloop.run(run_consistency(base_url, pair, sentences, clients, seed))
-    _show(report, consistency_table(report), as_json)
+    _show(report, tables.consistency_table(report), as_json)
     if report.lists_differ or report.clients_differ:
         raise typer.Exit(1)
 
@@ -152,15 +134,14 @@ def load(
     """
     with _errors_shown():
         counts = parse_clients(clients)
-        language, _ = split_pair(pair)
-        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        sentences = sentences_of(source, pair)
         with _server(url) as base_url:
             runs = [
                 uvloop.run(run_load(base_url, pair, sentences, count, warmup, duration))
                 for count in counts
             ]
     reports = with_ratios(runs)
-    _show({"pair": pair, "runs": reports}, load_table(reports), as_json)
+    _show({"pair": pair, "runs": reports}, tables.load_table(reports), as_json)
     if any(report.errors or not report.sentences for report in reports):
         raise typer.Exit(1)
 
@@ -198,13 +179,12 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
     while attention is requested.
     """
     with _errors_shown():
-        language, _ = split_pair(pair)
-        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        sentences = sentences_of(source, pair)
         with _server(url) as base_url:
             report = run_attention(
                 base_url, pair, sentences, clients, tokens, rounds, duration, knockouts
             )
-    _show(report, attention_table(report), as_json)
+    _show(report, tables.attention_table(report), as_json)
     failed = any(asked.errors for asked in report.asked)
     if failed or report.p99_ratio > limit or any(run.errors for run in report.beside):
         raise typer.Exit(1)
@@ -250,13 +230,12 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
     clients = Clients(translating, short, long, asking, long_model)
     with _errors_shown():
         number = num_rounds(duration, rounds)
-        language, _ = split_pair(pair)
-        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        sentences = sentences_of(source, pair)
         with _server(url) as base_url:
             report = run_mixed(
                 base_url, pair, sentences, clients, tokens, duration, number, _show_interval
             )
-    _show(report, mixed_table(report), as_json)
+    _show(report, tables.mixed_table(report), as_json)
     if report.errors or report.p99_ratio > limit:
         raise typer.Exit(1)
 
@@ -279,7 +258,7 @@ def alignment(
         sentences = read_lines(source)[:lines]
         with _server(url) as base_url:
             report = uvloop.run(run_alignment(base_url, pair, sentences, batch))
-    _show(report, alignment_table(report), as_json)
+    _show(report, tables.alignment_table(report), as_json)
 
 
 @app.command()
@@ -300,7 +279,7 @@ def detachment(
         sentences, translations = read_lines(source), read_parallel(source, reference)
         with _server(url) as base_url:
             report = uvloop.run(run_detachment(base_url, pair, sentences, translations, batch))
-    _show(report, detachment_table(report), as_json)
+    _show(report, tables.detachment_table(report), as_json)
 
 
 @app.command()
@@ -327,13 +306,12 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     above --limit, or if a request with a single sentence fails.
     """
     with _errors_shown():
-        language, _ = split_pair(pair)
-        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        sentences = sentences_of(source, pair)
         with _server(url) as base_url:
             report = uvloop.run(
                 run_bulk(base_url, pair, sentences, clients, lists, size, rounds, duration)
             )
-    _show(report, bulk_table(report), as_json)
+    _show(report, tables.bulk_table(report), as_json)
     if report.p99_ratio > limit or any(run.errors for run in report.beside):
         raise typer.Exit(1)
 
@@ -358,8 +336,7 @@ def overload(
     for any deadline, goodput at the highest offered rate is below 90 % of its largest value.
     """
     with _errors_shown():
-        language, _ = split_pair(pair)
-        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        sentences = sentences_of(source, pair)
         factors, limits = parse_numbers(offered), parse_numbers(deadlines)
         with _server(url) as base_url:
             report = uvloop.run(
@@ -367,7 +344,7 @@ def overload(
                     base_url, pair, sentences, factors, limits, rounds, duration, _show_run
                 )
             )
-    _show(report, overload_table(report), as_json)
+    _show(report, tables.overload_table(report), as_json)
     worst = [run for run in report.runs if run.factor == max(factors)]
     if any(run.share_of_peak < SMALLEST_SHARE for run in worst):
         raise typer.Exit(1)
@@ -389,7 +366,7 @@ def _show(report: object, table: RenderableType, as_json: bool) -> None:
 
 
 def _show_interval(each: Interval) -> None:
-    p99s = f"{figure(each.alone_p99_ms)} and {figure(each.beside_p99_ms)} ms"
+    p99s = f"{tables.figure(each.alone_p99_ms)} and {tables.figure(each.beside_p99_ms)} ms"
     typer.echo(
         f"{each.seconds:.0f} s: {each.requests} requests, p99 of short embeddings {p99s} "
         f"(without and with long embeddings), {each.errors} errors, {each.memory_mib:.0f} MiB",

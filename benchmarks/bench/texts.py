@@ -108,6 +108,11 @@ def built_in_sentences(language: str) -> Sequence[str]:
     return SENTENCES[language]
 
 
+def sentences_of(source: Path | None, pair: str) -> Sequence[str]:
+    """Returns the lines of a file, or the built-in sentences of the source language."""
+    return built_in_sentences(split_pair(pair)[0]) if source is None else read_lines(source)
+
+
 def read_lines(path: Path) -> list[str]:
     r"""Reads one sentence per line. Only `\n` and `\r\n` end a line, as in sacreBLEU."""
     try:

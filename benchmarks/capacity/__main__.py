@@ -19,7 +19,7 @@ import uvloop
 
 from benchmarks.bench.client import BenchError
 from benchmarks.bench.overload import parse_numbers
-from benchmarks.bench.texts import built_in_sentences, read_lines
+from benchmarks.bench.texts import sentences_of
 from benchmarks.capacity import calibration, tables
 from benchmarks.capacity.arrivals import Shape, day_trace
 from benchmarks.capacity.costs import Costs, CostsError
@@ -51,12 +51,6 @@ ReplayFile = Annotated[Path, typer.Option("--result", help="file with a measured
 Deadline = Annotated[float, typer.Option(help="deadline of each request in seconds")]
 
 
-def sentences_of(source: Path | None, pair: str) -> list[str]:
-    if source is None:
-        return list(built_in_sentences(pair.partition("-")[0]))
-    return [line for line in read_lines(source) if line.strip()]
-
-
 @app.command()
 def calibrate(
     url: Url,
@@ -68,7 +62,7 @@ def calibrate(
     costs: CostsFile = COSTS,
 ) -> None:
     """Measure the costs of a running server, and write them to a file."""
-    sentences = sentences_of(source, pair)
+    sentences = [line for line in sentences_of(source, pair) if line.strip()]
     files = find_pair(models, pair)
     sizes = uvloop.run(calibration.sentence_sizes(url, pair, sentences, files))
     levels = [
@@ -189,7 +183,8 @@ def replay(
 ) -> None:
     """Send a trace to a running server, and simulate it too."""
     shape = Shape.read(path)
-    run_replay(url, pair, sentences_of(source, pair), shape, deadline).write(result)
+    sentences = [line for line in sentences_of(source, pair) if line.strip()]
+    run_replay(url, pair, sentences, shape, deadline).write(result)
     compare(result, costs)
 
 

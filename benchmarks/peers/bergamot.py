@@ -37,7 +37,7 @@ def _stub_model_list() -> None:
         def json(self) -> Any:
             return {"models": []}
 
-    requests.get = lambda *_args, **_kwargs: Empty()
+    requests.get = lambda *_args, **_kwargs: Empty()  # type: ignore[assignment]
 
 
 def main() -> None:
