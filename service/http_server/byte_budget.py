@@ -1,7 +1,6 @@
 """Limits the bytes that an HTTP process buffers for all of its connections.
 
-The limit covers the bodies of requests, and the replies that clients have not read yet. A small
-body does not count, because the number of connections bounds the memory of small bodies.
+The limit covers the bodies of requests, and the replies that clients have not read yet.
 """
 
 import asyncio
@@ -18,6 +17,13 @@ STALLED_SECONDS = 2.0
 """A transfer without progress for this time is ended if another transfer needs its bytes."""
 
 LEAST_RATE = 32 * 1024  # bytes a second below which the arrival of a body is no progress
+
+SMALL_BYTES = 16 * 1024
+"""Largest size of a body that reserves no bytes.
+
+The number of connections bounds the memory of small bodies. The server can thus read single
+sentences while large bodies use the whole budget.
+"""
 
 RESERVE_BYTES = 64 * 1024
 """Size of the bodies that may use the whole budget. Larger ones leave RESERVE_SHARE of it."""

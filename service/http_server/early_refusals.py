@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from service.http_server.loop_load import LARGE_BYTES, LoopLoad
+from service.http_server.byte_budget import SMALL_BYTES
+from service.http_server.loop_load import LoopLoad
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -76,7 +77,7 @@ class EarlyRefusals:
         if self.is_draining() or any(name in NEEDS_APPLICATION for name, _ in headers):
             return False
         size = next((value for name, value in headers if name == b"content-length"), b"")
-        return size.isdigit() and int(size) <= LARGE_BYTES
+        return size.isdigit() and int(size) <= SMALL_BYTES
 
     def add(self, template: Template) -> None:
         if not self.refused:

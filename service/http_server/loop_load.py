@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
 from service.errors import OverloadedError
+from service.http_server.byte_budget import SMALL_BYTES
 
 TARGET_SECONDS = 0.02
 """The limit on the requests of a turn is chosen so that a turn takes about this time.
@@ -47,7 +48,6 @@ refused because of another limit after its body has been read. Such a late refus
 times as long as an early one.
 """
 
-LARGE_BYTES = 16 * 1024  # size above which a body counts as large
 SMOOTHING = 0.25  # weight of the last turn in the mean number of useful requests of a client
 
 
@@ -68,7 +68,7 @@ def account_of(address: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
     """
     for name, value in headers:
         if name == b"content-length":
-            return address if len(value) < 6 and int(value) <= LARGE_BYTES else address + " large"
+            return address if len(value) < 6 and int(value) <= SMALL_BYTES else address + " large"
         if name == b"transfer-encoding":
             return address + " large"
     return address

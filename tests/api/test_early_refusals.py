@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from service.http_server.byte_budget import SMALL_BYTES
 from service.http_server.connection import Connection
-from service.http_server.loop_load import LARGE_BYTES
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
 from tests.ports import free_ports
@@ -191,9 +191,9 @@ def test_client_that_reads_no_responses_gets_no_early_refusals(refusing: Refusin
         HEAD + b"Origin: https://example.org\r\n\r\n" + BODY,
         HEAD.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
         + b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY),
-        HEAD.replace(b"%d" % len(BODY), b"%d" % (LARGE_BYTES + 1))
+        HEAD.replace(b"%d" % len(BODY), b"%d" % (SMALL_BYTES + 1))
         + b"\r\n"
-        + BODY.ljust(LARGE_BYTES + 1),
+        + BODY.ljust(SMALL_BYTES + 1),
         HEAD.replace(b"/translate", b"/translate?") + b"\r\n" + BODY,
         HEAD.replace(b"POST", b"PUT") + b"\r\n" + BODY,
     ],

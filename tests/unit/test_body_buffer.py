@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.api.request.body import SMALL_BYTES, BodyBuffer
+from service.api.request.body import BodyBuffer
+from service.http_server.byte_budget import SMALL_BYTES
 
 MIB = 2**20
 PART = bytes(range(256)) * 256

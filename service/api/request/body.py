@@ -26,16 +26,10 @@ from service.errors import (
 from service.http_server.byte_budget import (
     LEAST_RATE,
     RETRY_SECONDS,
+    SMALL_BYTES,
     STALLED_SECONDS,
     Reservation,
 )
-
-SMALL_BYTES = 16 * 1024
-"""Largest size of a body that reserves no bytes in the budget of the HTTP process.
-
-The number of connections bounds the memory of small bodies, so they need no reservation. The server
-can thus read single sentences while large bodies use the whole budget.
-"""
 
 CHUNK_BYTES = 256 * 1024
 """Size of the chunks in which a multipart form is parsed. Other requests run between chunks."""
