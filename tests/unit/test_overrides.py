@@ -67,9 +67,9 @@ checker compares their calls."""
 
 READ = {
     "protocol": "app_state cycle expect_100_continue flow headers loop parser pipeline scope "
-    "server_state transport url",
+    "server_state tasks transport url",
     "cycle": "body disconnected keep_alive message_event more_body response_complete "
-    "response_started transport",
+    "response_started run_asgi scope",
     "flow": "pause_reading read_paused resume_reading write_paused",
     "state": "connections default_headers tasks total_requests",
     "server": "force_exit should_exit",
