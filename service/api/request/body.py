@@ -255,9 +255,9 @@ class BodyReader:
         try:
             if declared > SMALL_BYTES:
                 self._reserve(declared)
-            await self._receive()
+            body = await self._receive()
             is_whole = True
-            return self.buffer.take()
+            return body
         except asyncio.CancelledError:
             # If `uncancel` returns 0, only `_interrupt` has cancelled the task.
             if self.failure is not None and self.task.uncancel() == 0:
@@ -277,14 +277,18 @@ class BodyReader:
                 else:
                     reservation.release()
 
-    async def _receive(self) -> None:
+    async def _receive(self) -> bytes:
         receive, buffer = self.request.receive, self.buffer
         while (message := await receive())["type"] != "http.disconnect":
-            buffer.add(message.get("body", b""))
-            if buffer.size > self.max_bytes:
-                raise too_large(buffer.size, self.max_bytes)
-            if not message.get("more_body", False):
-                return
+            body: bytes = message.get("body", b"")
+            is_last = not message.get("more_body", False)
+            if buffer.size + len(body) > self.max_bytes:
+                raise too_large(buffer.size + len(body), self.max_bytes)
+            if is_last and not buffer.size:
+                return body
+            buffer.add(body)
+            if is_last:
+                return buffer.take()
             if buffer.size > SMALL_BYTES:
                 self._count()
         raise ClientDisconnect
