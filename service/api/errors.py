@@ -10,10 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import error_texts
-from service.errors import (
-    KINDS,
-    ServiceError,
-)
+from service.errors import KINDS, ServiceError
 from service.tasks.context import RequestContext
 
 ErrorShape = Callable[[ServiceError, RequestContext], tuple[int, dict[str, Any]]]

@@ -8,12 +8,7 @@ from starlette.responses import Response
 
 from service.api.context import Services, context_of, services_of
 from service.api.deepl import documents, glossaries
-from service.api.deepl.errors import (
-    DEEPL_ERRORS,
-    GLOSSARY_NEEDS_SOURCE,
-    TRACE_HEADER,
-    deepl_shape,
-)
+from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, TRACE_HEADER, deepl_shape
 from service.api.deepl.schemas import AUTH_KEY, DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
 from service.api.request import translation

@@ -10,13 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from service.api import error_texts
 from service.api.context import context_of, services_of
 from service.api.keys import given_key, num_characters
-from service.api.request.body import (
-    media_type,
-    merge,
-    parse_multipart,
-    read_body,
-    read_fields,
-)
+from service.api.request.body import media_type, merge, parse_multipart, read_body, read_fields
 from service.api.request.parameters import JSON, MULTIPART, describe, first_fault
 from service.errors import (
     ForbiddenError,
