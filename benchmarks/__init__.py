@@ -24,7 +24,6 @@ The other engines are called peers. A run has sections, each with its own table.
     random_weights  models with random weights, for sections "generate" and "shapes"
     ours            Regard's engines alone, a command
     gpu             measures a GPU, or the CPU, for section "generate", a command
-    attention       measures the rounding errors of attention, a command
     compare         compares two checkouts of Regard, a command
     values          measures how many amounts, ids and exponents are changed, a command
     faults/         attacks a server with documents and texts, two commands
