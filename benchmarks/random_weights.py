@@ -18,7 +18,7 @@ import torch
 import yaml
 from numpy.typing import NDArray
 
-from benchmarks.peers.words import vocabulary
+from benchmarks.peers.protocol import vocabulary
 from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import new_engine
 from model.checkpoints.families.marian import name_pairs
@@ -274,7 +274,7 @@ def count_kernels(call: Callable[[], object], device: torch.device) -> float:
 def write_folder(folder: Path, shape: Shape) -> Path:
     """Writes a Marian model whose translations have as many tokens as their sources.
 
-    Each word of `benchmarks.peers.words` is a token.
+    Each word of `benchmarks.peers.protocol` is a token.
     """
     path = folder / PAIR
     if (path / "config.yml").exists():

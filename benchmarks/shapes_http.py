@@ -13,7 +13,7 @@ from benchmarks.environments import WORK, MissingError
 from benchmarks.http import LATENCIES, RATE
 from benchmarks.load import Shape
 from benchmarks.options import Options
-from benchmarks.peers.words import sentences
+from benchmarks.peers.protocol import sentences
 from benchmarks.random_weights import CASES, PAIR, write_folder
 from benchmarks.report import Result
 from benchmarks.servers import Server, regard

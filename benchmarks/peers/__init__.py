@@ -2,7 +2,6 @@
 
     protocol               JSON lines between the harness and an engine
     vectors                vectors as text, for the protocol
-    batcher                batches the sentences of many requests for a few worker processes
     server                 an HTTP server around an engine, with or without the batcher
     bergamot               the native Bergamot engine
     ctranslate2            CTranslate2 with a stand-in model of the same shape

@@ -16,7 +16,7 @@ import ctranslate2
 import numpy as np
 
 from benchmarks.peers import protocol
-from benchmarks.peers.words import sentences, vocabulary
+from benchmarks.peers.protocol import sentences, vocabulary
 
 EOS, UNK = 0, 1
 EOS_BIAS = -1e4

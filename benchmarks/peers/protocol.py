@@ -7,10 +7,14 @@ writes `{"ready": true}` once. Then it answers each line on stdin:
 - `{"outputs": true}`: it writes `{"outputs": [...]}`, the output of the last run.
 
 The engine ends when stdin is closed.
+
+The module also makes the words of models with random weights, so that every engine gets the same
+texts.
 """
 
 import json
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -51,3 +55,30 @@ def claim_stdout() -> Any:
 def read_lines(path: str) -> list[str]:
     with open(path, encoding="utf-8", newline="\n") as file:
         return [line.rstrip("\r\n") for line in file]
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def word(number: int) -> str:
+    """Returns the word of a number from 0 on: `a`, `b`, ... `z`, `ba`, `bb` and so on."""
+    digits = ""
+    while True:
+        number, digit = divmod(number, len(LETTERS))
+        digits = LETTERS[digit] + digits
+        if not number:
+            return digits
+
+
+def vocabulary(size: int) -> list[str]:
+    return ["</s>", "<unk>", *map(word, range(size - 2))]
+
+
+def sentences(count: int, tokens: int, vocab_size: int) -> list[str]:
+    """Returns random sentences of `tokens - 1` words, each a token.
+
+    The engine adds EOS as the last token.
+    """
+    generator = random.Random(1)
+    words = vocabulary(vocab_size - 1)[2:]
+    return [" ".join(generator.choices(words, k=tokens - 1)) for _ in range(count)]

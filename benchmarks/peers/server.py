@@ -5,25 +5,91 @@
     python -m benchmarks.peers.server --port P --mode naive --engine ctranslate2-shape SHAPE FOLDER
 
 `naive` calls the engine once for each request, from a pool of threads. `batched` collects the
-sentences of many requests with `benchmarks.peers.batcher`. With `vmap`, CTranslate2 uses its
+sentences of many requests with `benchmarks.peers.server`. With `vmap`, CTranslate2 uses its
 lexical shortlist. `ctranslate2-shape` has random weights (`benchmarks.peers.ctranslate2_shape`).
 Requests and replies have LibreTranslate's format, so all servers get the same load.
+
+The batcher is one that a user could write in a day. A free worker process takes up to 32 of the
+waiting sentences at once. It waits neither for more sentences nor for the batches of other workers.
 """
 
 import argparse
+import asyncio
 import functools
 import json
+import multiprocessing
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
 
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
 from benchmarks.peers import bergamot, ctranslate2
-from benchmarks.peers.batcher import MAX_BATCH, Batcher, Load
 from benchmarks.peers.protocol import Translate
+
+MAX_BATCH = 32
+
+Load = Callable[[], Translate]
+Waiting = asyncio.Queue[tuple[str, "asyncio.Future[str]"]]
+
+
+class Batcher:
+    """Batches the sentences of many requests for worker processes."""
+
+    def __init__(self, load: Load, workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connections = []
+        for _ in range(workers):
+            here, there = context.Pipe()
+            context.Process(target=work, args=(there, load), daemon=True).start()
+            self.connections.append(here)
+        for connection in self.connections:
+            connection.recv()  # The worker has loaded its model.
+        self.pool = ThreadPoolExecutor(workers)
+        self.waiting: Waiting = asyncio.Queue()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self.tasks = [asyncio.create_task(self._serve(c)) for c in self.connections]
+
+    async def translate(self, text: str) -> str:
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.waiting.put_nowait((text, future))
+        return await future
+
+    async def _serve(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            batch = [await self.waiting.get()]
+            while len(batch) < MAX_BATCH and not self.waiting.empty():
+                batch.append(self.waiting.get_nowait())
+            texts = [text for text, _ in batch]
+            outputs = await loop.run_in_executor(self.pool, exchange, connection, texts)
+            for (_, future), output in zip(batch, outputs):  # noqa: B905 - equal lengths
+                if not future.done():
+                    future.set_result(output)
+
+
+def exchange(connection: Connection, texts: list[str]) -> list[str]:
+    connection.send(texts)
+    outputs: list[str] = connection.recv()
+    return outputs
+
+
+def work(connection: Connection, load: Load) -> None:
+    """Runs a worker process until the server process has ended."""
+    translate = load()
+    connection.send([])
+    while True:
+        try:
+            texts = connection.recv()
+        except EOFError:
+            return
+        connection.send(translate(texts))
+
 
 ENGINES = ("bergamot", "ctranslate2", "ctranslate2-shape")
 

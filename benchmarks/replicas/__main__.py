@@ -21,8 +21,7 @@ from benchmarks.load import Shape
 from benchmarks.processes import READY_SECONDS, free_ports
 from benchmarks.replicas import measure
 from benchmarks.replicas.envoy import CONFIG, Envoy, find_envoy, running
-from benchmarks.replicas.measure import WARMUP_SECONDS, Figures
-from benchmarks.replicas.replica import Plan, Replica
+from benchmarks.replicas.measure import WARMUP_SECONDS, Figures, Plan, Replica
 from benchmarks.sleeping.pace import Pace
 
 PARTS = ("even", "kill", "rolling", "scale")

@@ -216,14 +216,6 @@ def job_options(
     name = layout.output_format or ("parquet" if form == "parquet" else "jsonl")
     if name not in OUTPUTS:
         raise JobError(f"--format {name} is unknown; choose jsonl or parquet")
-    given = {
-        "source": None,
-        "target": "",
-        "model": None,
-        "prompt_name": None,
-        "dimensions": None,
-        "is_normalized": True,
-    }
     changing = [f"{each}={getattr(settings, each)}" for each in RESULT_SETTINGS]
     return JobOptions(
         input_format=form,
@@ -233,7 +225,7 @@ def job_options(
         settings=(f"regard={version('regard')}", *changing),
         shard_rows=layout.shard_rows,
         chunk_rows=min(layout.chunk_rows, layout.shard_rows),
-        **(given | wanted),
+        **wanted,
     )
 
 

@@ -13,6 +13,7 @@ the second file replaces the first with the same content.
 """
 
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,6 @@ import shutil
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -227,39 +227,33 @@ class Journal:
             file.write(json.dumps(fields).encode() + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over all runs of a job."""
-
-    rows_computed: int  # a row whose result was lost is computed and counted again
-    cpu_seconds: float  # of the engines, their device workers, and `regard bulk` itself
-    machine_seconds: float  # duration of each run, multiplied by its number of machines
-    num_runs: int
-    num_actors: int  # engines that were started
-    failed_rows: int
-
-
-def read_totals(folder: Path) -> Totals:
-    """Returns the sums over all files of a journal.
+def read_totals(folder: Path) -> dict[str, Any]:
+    """Returns the sums over all runs of a job, for its manifest.
 
     In the lines of one file, `cpu` and `machine_seconds` are running totals, so the largest value
-    counts. If several lines give the failed rows of the same chunk, the newest line counts.
+    counts. If several lines give the failed rows of the same chunk, the newest line counts. A row
+    whose result was lost is computed and counted again.
     """
-    rows, cpu, machine, runs, actors = 0, 0.0, 0.0, 0, 0
+    files = {path: [*read_lines(path)] for path in sorted(folder.glob("*.jsonl"))}
     failed: dict[tuple[int, int], tuple[float, int]] = {}
-    for path in sorted(folder.glob("*.jsonl")):
-        lines = list(read_lines(path))
-        for line in lines:
-            if "failed" in line:
-                key, found = (line["shard"], line["chunk"]), (line.get("at", 0.0), line["failed"])
-                failed[key] = max(found, failed.get(key, found))
-        rows += sum(line.get("begun", 0) for line in lines)
-        cpu += max((line.get("cpu", 0.0) for line in lines), default=0.0)
-        machine += max((line.get("machine_seconds", 0.0) for line in lines), default=0.0)
-        runs += path.name.startswith("run-")
-        actors += path.name.startswith("actor-")
-    num_failed = sum(number for _, number in failed.values())
-    return Totals(rows, cpu, machine, runs, actors, num_failed)
+    for line in itertools.chain(*files.values()):
+        if "failed" in line:
+            key, found = (line["shard"], line["chunk"]), (line.get("at", 0.0), line["failed"])
+            failed[key] = max(found, failed.get(key, found))
+
+    def largest(field: str) -> float:
+        return sum(
+            max((line.get(field, 0.0) for line in each), default=0.0) for each in files.values()
+        )
+
+    return {
+        "rows_computed": sum(line.get("begun", 0) for each in files.values() for line in each),
+        "cpu_seconds": largest("cpu"),
+        "machine_seconds": largest("machine_seconds"),
+        "num_runs": sum(path.name.startswith("run-") for path in files),
+        "num_actors": sum(path.name.startswith("actor-") for path in files),
+        "failed_rows": sum(number for _, number in failed.values()),
+    }
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -271,13 +265,13 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         yield fields
 
 
-def costs(totals: Totals, num_rows: int, price_per_hour: float | None) -> dict[str, Any]:
+def costs(totals: dict[str, Any], num_rows: int, price_per_hour: float | None) -> dict[str, Any]:
     """Returns the figures of a complete job for its manifest. Prices are in any currency."""
-    figures: dict[str, Any] = asdict(totals)
-    figures["recomputed_share"] = max(0.0, totals.rows_computed / num_rows - 1)
-    figures["cpu_seconds_per_million"] = totals.cpu_seconds * MILLION / num_rows
+    figures = totals | {
+        "recomputed_share": max(0.0, totals["rows_computed"] / num_rows - 1),
+        "cpu_seconds_per_million": totals["cpu_seconds"] * MILLION / num_rows,
+    }
     if price_per_hour is not None:
-        price = price_per_hour * totals.machine_seconds / SECONDS_PER_HOUR
-        figures["price"] = price
-        figures["price_per_million"] = price * MILLION / num_rows
+        price = price_per_hour * totals["machine_seconds"] / SECONDS_PER_HOUR
+        figures |= {"price": price, "price_per_million": price * MILLION / num_rows}
     return figures

@@ -25,16 +25,16 @@ class JobOptions:
     input_format: str
     output_format: str
     columns: Columns
-    source: str | None  # of each row without a language in its column; None to detect it
-    target: str  # "" if a column has the target language, or if the job embeds texts
-    model: str | None  # served name of the embedding model; None for the first one
-    prompt_name: str | None
-    dimensions: int | None
-    is_normalized: bool
     models: tuple[str, ...]  # as in REGARD_MODELS
     settings: tuple[str, ...]  # other settings that change results, and the version of Regard
     shard_rows: int
     chunk_rows: int
+    source: str | None = None  # of each row without a language in its column; None to detect it
+    target: str = ""  # "" if a column has the target language, or if the job embeds texts
+    model: str | None = None  # served name of the embedding model; None for the first one
+    prompt_name: str | None = None
+    dimensions: int | None = None
+    is_normalized: bool = True
 
 
 @dataclass(frozen=True, slots=True)

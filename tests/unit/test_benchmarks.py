@@ -12,8 +12,8 @@ from benchmarks import growth, http, options, report, shapes, throughput, tree
 from benchmarks.engines import Contestant, Engine
 from benchmarks.environments import MissingError, find_interpreter
 from benchmarks.load import Load, translate_bodies, translations
-from benchmarks.peers.batcher import MAX_BATCH, Batcher
 from benchmarks.peers.protocol import Translate
+from benchmarks.peers.server import MAX_BATCH, Batcher
 from benchmarks.random_weights import CASES, step_bytes
 from benchmarks.report import Result, Sample, Spread
 from model.checkpoints.load import ModelFiles, find_models

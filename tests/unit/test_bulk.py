@@ -454,7 +454,7 @@ def test_vectors_are_written_as_parquet(source: Path, output: Path) -> None:
         None if number == 7 else [float(number)] * 3 for number in range(250)
     ]
     assert table.column("error").to_pylist()[7] == "bad"
-    assert read_totals(folder.journal).failed_rows == 1
+    assert read_totals(folder.journal)["failed_rows"] == 1
 
 
 def test_failing_row_does_not_fail_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -531,7 +531,7 @@ def test_newest_number_of_failed_rows_counts(tmp_path: Path) -> None:
     killed, later = (Journal(tmp_path, "actor") for _ in range(2))
     killed.add(shard=0, chunk=0, failed=3, at=1.0)
     later.add(shard=0, chunk=0, failed=0, at=2.0)
-    assert read_totals(tmp_path).failed_rows == 0
+    assert read_totals(tmp_path)["failed_rows"] == 0
 
 
 def test_manifest_of_another_version_is_refused(source: Path, output: Path) -> None:

@@ -57,7 +57,7 @@ def kill_at_work(pid: int, folder: OutputFolder) -> None:
     while True:
         os.kill(pid, signal.SIGSTOP)
         until(lambda: state(pid) == "T")
-        if read_totals(folder.journal).rows_computed > num_done(folder):
+        if read_totals(folder.journal)["rows_computed"] > num_done(folder):
             os.kill(pid, signal.SIGKILL)
             return
         os.kill(pid, signal.SIGCONT)

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks import options, shapes_http
 from benchmarks.environments import MissingError
-from benchmarks.peers.words import sentences, vocabulary, word
+from benchmarks.peers.protocol import sentences, vocabulary, word
 from benchmarks.random_weights import CASES, EOS, write_folder
 from benchmarks.report import Result, Sample
 from model.checkpoints.build import load_engine
