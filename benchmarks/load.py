@@ -95,7 +95,6 @@ def translations(load: Load) -> list[str]:
 class Replies:
     """The ends of all requests of a load."""
 
-    # time and status of each request; numbers from 600 are failures without a status
     ends: list[tuple[float, str]]  # time, and status or kind of error
 
     def rate(self, begin: float, end: float) -> float:

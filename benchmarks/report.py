@@ -35,13 +35,9 @@ class Result:
     """Results of one section of the benchmarks, such as `http`."""
 
     section: str  # name of the section
-    # samples, one for each contestant, case and round
     samples: list[Sample] = field(default_factory=list)
-    # conditions of the run, such as versions and options
     facts: dict[str, Any] = field(default_factory=dict)
-    # maps each contestant to the BLEU or Spearman's correlation of its output
     scores: dict[str, float] = field(default_factory=dict)
-    # notes on the parts that were left out, with the reasons
     notes: list[str] = field(default_factory=list)
 
     def add(self, contestant: str, case: str, turn: int, figures: dict[str, float]) -> None:

@@ -273,7 +273,7 @@ def find_files(sources: Sequence[Path]) -> tuple[str, list[Path]]:
         raise JobError(f"the files have different formats: {named}; start one job for each format")
     (name,) = formats
     if name == "parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise JobError("Parquet files need pyarrow: pip install 'regard[ray]'")
+        raise JobError("Parquet files need pyarrow: pip install 'regard[parquet]'")
     return name, [file.resolve() for file in files]
 
 
