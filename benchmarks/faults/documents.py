@@ -29,10 +29,9 @@ from pathlib import Path
 from benchmarks.environments import ROOT
 from benchmarks.faults import files
 from benchmarks.faults.files import FORMATS, PARTS_OF, File
-from benchmarks.faults.server import Others, Server, quantile, run, temporary_folder
+from benchmarks.faults.server import Measured, Server, quantile, run, temporary_folder
 from benchmarks.processes import HOST
 
-LIMIT_BYTES = 2 << 30
 SETTINGS = {
     "REGARD_FILES": "true",
     "REGARD_MAX_FILE_BYTES": "32000000",
@@ -41,7 +40,6 @@ SETTINGS = {
     "REGARD_WORKERS": "2",
 }
 PAUSE_SECONDS = 0.1
-ALONE_SECONDS = 15.0
 SHORTEST_SECONDS = 2.0
 """Shortest time in which the other requests are measured."""
 
@@ -109,52 +107,34 @@ def upload(port: int, file: File) -> str:
         connection.close()
 
 
-class Attack:
+class Attack(Measured):
     """Sends groups of files to servers of one checkout, and prints a line for each group."""
 
     def __init__(self, root: Path, folder: Path, seconds: float) -> None:
-        self.root = root
-        self.folder = folder
+        super().__init__(root, folder, PAUSE_SECONDS)
         self.seconds = seconds
-        self.server: Server | None = None
-        self.others: Others | None = None
-        self.alone: list[float] = []
         self.pool = ThreadPoolExecutor(8)
 
     async def run(self, chosen: Iterable[Group]) -> None:
         """Sends all groups."""
         try:
             for group in chosen:
-                if self.server is None or not self.server.is_alive:
-                    await self._start()
+                if not self.alone:
+                    await self.start(SETTINGS)
+                    self._show_alone()
+                elif self.server is None or not self.server.is_alive:
+                    await self.start(SETTINGS)
                 await self._measure(group)
         finally:
-            await self._stop()
+            await self.stop()
 
-    async def _start(self) -> None:
-        await self._stop()
-        self.server = Server(self.root, LIMIT_BYTES, SETTINGS, self.folder)
-        self.others = Others(self.server.port, PAUSE_SECONDS)
-        await asyncio.sleep(2.0)  # the first requests are slower
-        if not self.alone:
-            begin = time.perf_counter()
-            await asyncio.sleep(ALONE_SECONDS)
-            self.alone, _ = self.others.between(begin, time.perf_counter())
-            p50, p99 = (quantile(self.alone, share) for share in (0.5, 0.99))
-            print(f"alone: p50 {p50:.0f} ms, p99 {p99:.0f} ms\n")
-            print(f"{HEADINGS[0]:16}" + "".join(f"{name:>9}" for name in HEADINGS[1:] + LATENCIES))
-
-    async def _stop(self) -> None:
-        if self.others is not None:
-            await self.others.stop()
-        if self.server is not None:
-            self.server.stop()
-        self.others = self.server = None
+    def _show_alone(self) -> None:
+        p50, p99 = (quantile(self.alone, share) for share in (0.5, 0.99))
+        print(f"alone: p50 {p50:.0f} ms, p99 {p99:.0f} ms\n")
+        print(f"{HEADINGS[0]:16}" + "".join(f"{name:>9}" for name in HEADINGS[1:] + LATENCIES))
 
     async def _measure(self, group: Group) -> None:
-        server, others = self.server, self.others
-        assert server is not None
-        assert others is not None
+        server, others = self.running()
         found = await asyncio.to_thread(lambda: [*group.files()])
         before, kills = server.group.used_mib(), server.group.num_kills()
         watch = asyncio.create_task(self._watch(server))

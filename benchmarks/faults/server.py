@@ -19,6 +19,9 @@ from benchmarks.processes import HOST, free_ports, stop, until_ready
 
 CGROUPS = Path("/sys/fs/cgroup")
 STOP_SECONDS = 10.0
+LIMIT_BYTES = 2 << 30
+ALONE_SECONDS = 15.0
+SAMPLE_SECONDS = 0.02
 REPLY_SECONDS = 60.0
 SENTENCE = {"q": "The cat sat on the mat.", "source": "en", "target": "pt"}
 
@@ -173,6 +176,45 @@ class Others:
         await asyncio.gather(*tasks, return_exceptions=True)
         for connection in self.idle:
             connection.close()
+
+
+class Measured:
+    """A server that is attacked beside other clients. The first server is measured alone."""
+
+    def __init__(self, root: Path, folder: Path, pause_seconds: float) -> None:
+        self.root = root
+        self.folder = folder
+        self.pause_seconds = pause_seconds
+        self.server: Server | None = None
+        self.others: Others | None = None
+        self.alone: list[float] = []  # milliseconds of the other requests without an attack
+        self.alone_share = 0.0  # share of the samples in which a thread of the main process ran
+
+    async def start(self, settings: Mapping[str, str]) -> None:
+        await self.stop()
+        self.server = Server(self.root, LIMIT_BYTES, settings, self.folder)
+        self.others = Others(self.server.port, self.pause_seconds)
+        await asyncio.sleep(2.0)  # the first requests are slower
+        if not self.alone:
+            begin = time.perf_counter()
+            samples: list[bool] = []
+            while time.perf_counter() < begin + ALONE_SECONDS:
+                await asyncio.sleep(SAMPLE_SECONDS)
+                samples.append(self.server.is_busy())
+            self.alone, _ = self.others.between(begin, time.perf_counter())
+            self.alone_share = sum(samples) / len(samples)
+
+    async def stop(self) -> None:
+        if self.others is not None:
+            await self.others.stop()
+        if self.server is not None:
+            self.server.stop()
+        self.others = self.server = None
+
+    def running(self) -> tuple[Server, Others]:
+        assert self.server is not None
+        assert self.others is not None
+        return self.server, self.others
 
 
 def quantile(values: list[float], share: float) -> float:

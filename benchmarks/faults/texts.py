@@ -23,17 +23,21 @@ from pathlib import Path
 
 from benchmarks.bench.client import Address, Connection, RequestError
 from benchmarks.environments import ROOT
-from benchmarks.faults.server import Others, Server, quantile, run, temporary_folder
+from benchmarks.faults.server import (
+    SAMPLE_SECONDS,
+    Measured,
+    Server,
+    quantile,
+    run,
+    temporary_folder,
+)
 from benchmarks.processes import HOST
 
-LIMIT_BYTES = 2 << 30
 HANG_UP_SECONDS = 0.5
 DEADLINE_SECONDS = 1.0
 IDLE_LIMIT_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
-ALONE_SECONDS = 15.0
 NUM_SAMPLES = 25
-SAMPLE_SECONDS = 0.02
 BUSY_SHARE = 0.3
 """The main process is idle if a thread runs in at most this share of NUM_SAMPLES samples, above the
 share beside single sentences alone. Its CPU seconds would be few on a busy machine."""
@@ -93,47 +97,14 @@ class Result:
         return f"{cells}{self.failed:>8}  {replies}"
 
 
-class Attack:
+class Attack(Measured):
     """Sends texts to servers of one checkout."""
-
-    def __init__(self, root: Path, folder: Path) -> None:
-        self.root = root
-        self.folder = folder
-        self.server: Server | None = None
-        self.others: Others | None = None
-        self.alone: list[float] = []
-        self.alone_share = 0.0
-
-    async def start(self) -> None:
-        """Starts a server; the first one is measured without an attack."""
-        await self.stop()
-        self.server = Server(self.root, LIMIT_BYTES, {}, self.folder)
-        self.others = Others(self.server.port, PAUSE_SECONDS)
-        await asyncio.sleep(2.0)  # the first requests are slower
-        if not self.alone:
-            begin = time.perf_counter()
-            samples: list[bool] = []
-            while time.perf_counter() < begin + ALONE_SECONDS:
-                await asyncio.sleep(SAMPLE_SECONDS)
-                samples.append(self.server.is_busy())
-            self.alone, _ = self.others.between(begin, time.perf_counter())
-            self.alone_share = sum(samples) / len(samples)
-
-    async def stop(self) -> None:
-        """Ends the server and the other requests."""
-        if self.others is not None:
-            await self.others.stop()
-        if self.server is not None:
-            self.server.stop()
-        self.others = self.server = None
 
     async def measure(self, unit: str, number: int, form: str, result: Result) -> None:
         """Sends the text of a unit in one format, and adds the figures to `result`."""
         if self.server is None:
-            await self.start()
-        server, others = self.server, self.others
-        assert server is not None
-        assert others is not None
+            await self.start({})
+        server, others = self.running()
         texts = [start + unit * number for start in BEGINNINGS]
         timeout_ms = int(1000 * DEADLINE_SECONDS)
         latencies: list[float] = []
@@ -190,11 +161,11 @@ class Attack:
 
 async def measure_all(options: argparse.Namespace, folder: Path) -> None:
     """Measures all chosen units, and prints a line for each."""
-    attack = Attack(options.server_root.resolve(), folder)
+    attack = Attack(options.server_root.resolve(), folder, PAUSE_SECONDS)
     forms = options.formats.split(",")
     chosen = [UNITS[int(each)] for each in options.only.split(",")] if options.only else UNITS
     try:
-        await attack.start()
+        await attack.start({})
         p50, p99 = (quantile(attack.alone, share) for share in (0.5, 0.99))
         print(
             f"alone: p50 {p50:.1f} ms, p99 {p99:.1f} ms, a thread runs in {attack.alone_share:.0%}"
