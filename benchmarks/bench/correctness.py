@@ -29,18 +29,14 @@ class Scores:
 class QualityReport:
     """Figures of one run over a file."""
 
-    pair: str  # source and target language, such as `en-pt`
+    pair: str
     sentences: int
-    seconds: float  # duration of the run
-    sentences_per_second: float  # rate of the run
-    scores: Scores  # scores of the server's translations
-    # sacreBLEU's signatures of BLEU and chrF; only scores with equal signatures can be compared
-    signatures: tuple[str, str]
-    # scores of another system's translations; None if no such translations were given
-    compared: Scores | None
-    # number of lines to which both systems give exactly the same translation; None if no
-    # translations of another system were given
-    equal: int | None
+    seconds: float
+    sentences_per_second: float
+    scores: Scores
+    signatures: tuple[str, str]  # of BLEU and chrF; only scores with equal ones can be compared
+    compared: Scores | None  # scores of another system's translations
+    equal: int | None  # lines to which both systems give exactly the same translation
 
 
 class Scorer:
@@ -89,13 +85,12 @@ class ConsistencyReport:
     gets when it is sent alone.
     """
 
-    pair: str  # source and target language, such as `en-pt`
+    pair: str
     sentences: int
-    clients: int  # number of clients that send at random times
-    seed: int  # seed of the random order of the lines and of the clients' pauses
-    lists_differ: list[int]  # lines that are translated differently when they are sent in a list
-    # lines that are translated differently when many clients send the lines at random times
-    clients_differ: list[int]
+    clients: int
+    seed: int  # of the order of the lines and of the clients' pauses
+    lists_differ: list[int]  # when they are sent in a list
+    clients_differ: list[int]  # when many clients send them at random times
 
 
 async def run_consistency(

@@ -52,11 +52,9 @@ class Traffic:
     """Requests of one kind of clients."""
 
     kind: str  # name of the kind
-    # encoded requests. The clients together send them in this order, again and again.
-    requests: Sequence[bytes]
+    requests: Sequence[bytes]  # sent in this order by all clients together, again and again
     sign: bytes  # text that every good reply contains
-    # numbers of tokens of the shortest and the longest text; None if the tokens are not counted
-    tokens: tuple[int, int] | None = None
+    tokens: tuple[int, int] | None = None  # of the shortest and the longest text
 
 
 async def all_traffic(
@@ -180,8 +178,7 @@ class KindFigures:
     clients: int
     requests: int  # number of requests that succeeded in the measured seconds of the windows
     per_second: float  # number of these requests per measured second
-    p50_ms: float | None  # median latency in milliseconds; None if no request succeeded
-    # 99th percentile of the latency in milliseconds; None if no request succeeded
+    p50_ms: float | None  # None if no request succeeded
     p99_ms: float | None
 
 
@@ -204,33 +201,22 @@ class MixedReport:
     pair: str  # language pair of translations and attention requests
     seconds: float  # time from the start of the first window to the end of the last
     rounds: int  # number of pairs of windows: one without long embeddings, then one with them
-    # numbers of tokens of the shortest and the longest of the short texts
-    short_tokens: tuple[int, int] | None
-    # numbers of tokens of the shortest and the longest of the long texts, before truncation
-    long_tokens: tuple[int, int] | None
-    # maps each kind of client to its figures in windows without long embeddings
-    alone: dict[str, KindFigures]
-    # maps each kind of client to its figures in windows with long embeddings
-    beside: dict[str, KindFigures]
-    # p99 of short embeddings in windows with long embeddings, divided by their p99 in the other
-    # windows
-    p99_ratio: float
-    # for each kind of client that had errors, maps the name of an error to its count
-    errors: dict[str, dict[str, int]]
-    # memory of workers and main process in MiB, after the first round and at the end; 0 if the
-    # metrics do not report the memory
-    memory_mib: tuple[float, float]
+    short_tokens: tuple[int, int] | None  # of the shortest and the longest of the short texts
+    long_tokens: tuple[int, int] | None  # of the long texts, before truncation
+    alone: dict[str, KindFigures]  # by kind of client, in windows without long embeddings
+    beside: dict[str, KindFigures]  # in windows with long embeddings
+    p99_ratio: float  # p99 of short embeddings beside long embeddings / their p99 alone
+    errors: dict[str, dict[str, int]]  # by kind of client, and by the name of the error
+    memory_mib: tuple[float, float]  # after the first round and at the end; 0 without such metrics
 
 
 @dataclass(frozen=True)
 class Round:
     """A window without long embeddings, then a window with them."""
 
-    # latencies and errors in the window without long embeddings, by kind of client
-    alone: Mapping[str, Window]
-    # latencies and errors in the window with long embeddings, by kind of client
+    alone: Mapping[str, Window]  # by kind of client
     beside: Mapping[str, Window]
-    memory_mib: float  # memory of workers and main process after both windows, in MiB
+    memory_mib: float  # of workers and main process, after both windows
 
 
 def num_rounds(seconds: float, wanted: int | None) -> int:
@@ -248,12 +234,11 @@ def num_rounds(seconds: float, wanted: int | None) -> int:
 class Clients:
     """Number of clients of each kind, and the model of the long texts."""
 
-    translating: int  # clients that translate
-    short: int  # clients that embed short texts
-    long: int  # clients that embed long texts
+    translating: int
+    short: int
+    long: int
     asking: int  # clients that request attention
-    # name of the model that embeds the long texts; None for the server's first embedding model
-    long_model: str | None = None
+    long_model: str | None = None  # None for the server's first embedding model
 
     @property
     def by_kind(self) -> dict[str, int]:

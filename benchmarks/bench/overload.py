@@ -58,24 +58,17 @@ class OverloadRun:
     """
 
     factor: float  # offered rate divided by the capacity
-    deadline_seconds: float  # deadline of each request
-    offered_per_second: float  # number of requests per second that the client sends
-    # translations per second that arrived before their deadline, or at most GRACE_SECONDS later
-    in_time_per_second: float
-    # `in_time_per_second` divided by its largest value for this deadline; 1 until the report is
-    # made
-    share_of_peak: float
-    # p99 latency of accepted requests; None if no request was accepted. The latency of a request
-    # that got 504 counts as infinite.
-    accepted_p99_seconds: float | None
-    # number of late replies and replies with status 504, divided by the number of accepted requests
-    late_share: float
-    refused: int  # number of refused requests
-    # median time until a refusal, in milliseconds; None without a refusal
-    refused_p50_ms: float | None
-    without_retry_after: int  # number of refusals without the header Retry-After
-    errors: dict[str, int]  # number of other failures by name
-    memory_mib: float  # memory of workers and main process at the end of the overload, in MiB
+    deadline_seconds: float
+    offered_per_second: float
+    in_time_per_second: float  # translations that came before their deadline or GRACE_SECONDS later
+    share_of_peak: float  # `in_time_per_second` / its largest value for this deadline
+    accepted_p99_seconds: float | None  # a reply with status 504 counts as infinite
+    late_share: float  # share of late replies and replies with 504 among the accepted requests
+    refused: int
+    refused_p50_ms: float | None  # time until a refusal
+    without_retry_after: int  # refusals without the header Retry-After
+    errors: dict[str, int]  # other failures by name
+    memory_mib: float  # of workers and main process, at the end of the overload
     # seconds from the end of the overload to the end of the last bad second; 0 if there is no bad
     # second. In a bad second, more than BAD_SHARE of the requests were refused, late or failed. The
     # overload ends when its last request is sent. The client waits for the remaining replies, at
@@ -87,25 +80,21 @@ class OverloadRun:
 class OverloadReport:
     """Figures of all runs."""
 
-    pair: str  # language pair
-    capacity_per_second: float  # sentences per second of a closed loop of CLIENTS clients
-    # one entry for each deadline and offered rate. All rates of one deadline follow each other.
-    runs: list[OverloadRun]
+    pair: str
+    capacity_per_second: float  # sentences of a closed loop of CLIENTS clients
+    runs: list[OverloadRun]  # all rates of one deadline follow each other
 
 
 @dataclass
 class Outcomes:
     """Replies and failures of the requests of one phase."""
 
-    deadline: float  # deadline of each request, in seconds
-    # for each accepted request, the time of its reply and the seconds until the reply. The seconds
-    # are infinite for a reply with status 504.
-    accepted: list[tuple[float, float]] = field(default_factory=list)
-    refusals: list[float] = field(default_factory=list)  # seconds until each refusal
-    without_retry_after: int = 0  # number of refusals without Retry-After
-    errors: Counter[str] = field(default_factory=Counter)  # number of other failures by name
-    # times at which refused, late and failed requests were sent
-    bad: list[float] = field(default_factory=list)
+    deadline: float  # of each request, in seconds
+    accepted: list[tuple[float, float]] = field(default_factory=list)  # time, seconds or infinity
+    refusals: list[float] = field(default_factory=list)  # seconds
+    without_retry_after: int = 0
+    errors: Counter[str] = field(default_factory=Counter)  # other failures by name
+    bad: list[float] = field(default_factory=list)  # when bad requests were sent
 
     def record(self, sent: float, now: float, reply: Reply) -> None:
         """Counts a reply."""

@@ -74,13 +74,11 @@ def request_of(port: int, form: str, text: str, timeout_ms: int | None = None) -
 class Result:
     """Figures of one unit, with an entry for each format."""
 
-    # median of the other requests' latency, as a multiple of that alone
+    # latencies of the other requests, as multiples of those alone
     p50: list[float] = field(default_factory=list)
-    # 99th percentile of the latency, as a multiple of that alone
     p99: list[float] = field(default_factory=list)
-    # seconds from the hang-up until the main process is idle
+    # seconds until the main process is idle
     hang_up: list[float] = field(default_factory=list)
-    # seconds from the deadline until the main process is idle
     deadline: list[float] = field(default_factory=list)
     failed: int = 0  # number of other requests that failed
     statuses: Counter[str] = field(default_factory=Counter)  # number of replies, by status
