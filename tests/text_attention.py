@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.architectures.text_encoder import TextEncoder
-from model.encoding.text_attention import TextCapturePass
+from model.encoding.capture_pass import TextCapturePass
 from model.inspection.captures.capture import Result
 from model.inspection.query import (
     AttentionJob,

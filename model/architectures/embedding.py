@@ -1,15 +1,30 @@
 """Implements token embeddings with sinusoid positions."""
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.architectures.token_parts import TokenParts
-from model.config import ModelConfig
-from model.layers.positions import sinusoid_table
+from model.config import ModelConfig, Sinusoids
 from model.layers.row_kernels import PLAIN, RowKernels, scaled
-from model.quantization.int8 import QuantizedMatrix
-from model.quantization.packing import Int8Matrix
+from model.quantization.int8 import Int8Matrix, QuantizedMatrix
+
+
+@dataclass(frozen=True, slots=True)
+class TokenParts:
+    """The summands of the embeddings, and the sum, which some models normalise.
+
+    Attributes:
+        token: Vectors of the tokens (B, T, D), scaled as the model scales them.
+        position: Vectors of the positions (B, T, D); None if the model does not add any.
+        embedded: Input (B, T, D) of the first layer.
+    """
+
+    token: Tensor
+    position: Tensor | None
+    embedded: Tensor
+
 
 NO_TOKEN = -1
 """Id whose token vector is all zeros. It is the first input of Marian's decoders."""
@@ -78,3 +93,18 @@ class Embedding(nn.Module):
             start, length = self.config.position_offset, max(128, 2 * position)
             table = sinusoid_table(start + length, self.config.d_model, self.config.sinusoids)
             self.table: Tensor = table[start:].to(self.weight)
+
+
+def sinusoid_table(length: int, d_model: int, convention: Sinusoids) -> Tensor:
+    """Returns position embeddings (length, d_model), float32: sines first, then cosines.
+
+    There are n = d_model / 2 frequencies. Frequency k is 10000^(-k/(n-1)) in Marian, and
+    10000^(-k/n) in the Hugging Face port of Marian.
+
+    Source: Vaswani et al. 2017, section 3.5; marian-dev, src/graph/node_initializers.cpp.
+    """
+    n = d_model // 2
+    divisor = n - 1 if convention is Sinusoids.MARIAN else n
+    frequencies = 10000.0 ** (-torch.arange(n, dtype=torch.float64) / divisor)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies  # (length, n)
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).float()

@@ -8,8 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from model.architectures.embedding import Embedding
-from model.architectures.token_parts import TokenParts
+from model.architectures.embedding import Embedding, TokenParts
 from model.config import LayerConfig, ModelConfig
 from model.layers.attention import Heads, MultiHeadAttention
 from model.layers.feed_forward import FeedForward

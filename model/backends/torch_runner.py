@@ -21,7 +21,7 @@ from model.backends.base import (
     Searcher,
     first_token,
 )
-from model.backends.padded_encoder import encode_padded
+from model.backends.torch_encoder import encode_padded
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence

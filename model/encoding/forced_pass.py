@@ -15,8 +15,7 @@ from torch import Tensor
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import run_layers
-from model.backends.padded_encoder import PaddedBatch
-from model.backends.torch_encoder import PackableEncoder
+from model.backends.torch_encoder import PackableEncoder, PaddedBatch
 from model.inspection.captures.capture import Slices
 from model.layers.attention import attention_weights, mask_bias
 from model.layers.cache import DecodingCache

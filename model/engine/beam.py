@@ -1,4 +1,8 @@
-"""Implements beam search over the hypotheses of one sentence."""
+"""Implements the searches over the hypotheses of one sentence: beam, and greedy with scores.
+
+A search turns log-probabilities into ids. Sequences that need no log-probabilities are decoded
+without a search, by `model.engine.engine.GreedyRows`.
+"""
 
 import math
 from dataclasses import dataclass
@@ -134,3 +138,68 @@ class BeamSearch:
         The best hypothesis comes first.
         """
         return self.finished[: self.options.num_hypotheses]
+
+
+class GreedySearch:
+    """Takes the best token at each decode step, and records its log-probability.
+
+    Args:
+        options: Search options with beam_size 1.
+        eos_id: Id that ends the target.
+        max_tokens: Length limit of the target.
+    """
+
+    num_rows = 1
+
+    def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
+        self.options = options
+        self.eos_id = eos_id
+        self.max_tokens = max_tokens
+        self.tokens: list[int] = []
+        self.log_probs: list[float] = []
+        self.total = 0.0
+
+    @property
+    def is_finished(self) -> bool:
+        """Returns whether the target has reached EOS or the length limit."""
+        return self.tokens[-1:] == [self.eos_id] or len(self.tokens) >= self.max_tokens
+
+    @property
+    def totals(self) -> list[float]:
+        """Returns the sum of the log-probabilities of the only row."""
+        return [self.total]
+
+    @property
+    def length(self) -> int:
+        """Returns the number of tokens so far."""
+        return len(self.tokens)
+
+    @property
+    def next_tokens(self) -> list[int]:
+        """Returns the next decoder input of each row."""
+        return self.tokens[-1:]
+
+    @property
+    def parents(self) -> list[int] | None:
+        """Returns None: a greedy search never reorders its row."""
+        return None
+
+    def take(self, best: Continuations) -> None:
+        """Appends the token of the best continuation."""
+        self.tokens.append(best.ids[0])
+        self.log_probs.append(best.totals[0] - self.total)
+        self.total = best.totals[0]
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """Returns the only hypothesis."""
+        score = normalized_score(self.log_probs, self.options.length_penalty)
+        return [Hypothesis(self.tokens, self.log_probs, score)]
+
+
+Search = GreedySearch | BeamSearch
+
+
+def new_search(options: DecodingOptions, eos_id: int, max_tokens: int) -> Search:
+    """Returns the search for these options."""
+    kind = GreedySearch if options.beam_size == 1 else BeamSearch
+    return kind(options, eos_id, max_tokens)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from model.quantization.int8 import LIMIT, int8_matmul
-from model.quantization.packing import Int8Matrix
+from model.quantization.int8 import LIMIT, Int8Matrix, int8_matmul
 
 FINE = 254
 """Number of fine quantisation steps in one coarse step."""

@@ -14,10 +14,10 @@ from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
 from model.device import select_device
+from model.encoding.capture_pass import TextCapturePass
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
 from model.encoding.pooling import MeanOfMemory
 from model.encoding.teacher_forced import TeacherForcedPass
-from model.encoding.text_attention import TextCapturePass
 from model.engine.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence as SourceSequence

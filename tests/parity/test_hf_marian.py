@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from transformers import MarianConfig, MarianMTModel
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.backends.padded_encoder import encode_padded
+from model.backends.torch_encoder import encode_padded
 from model.checkpoints.build import new_engine
 from model.checkpoints.families.hf_config import read_config
 from model.checkpoints.families.hf_weights import load_weights

@@ -11,7 +11,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.backends.padded_encoder import encode_padded
+from model.backends.torch_encoder import encode_padded
 from model.checkpoints.build import new_engine
 from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import MarianFile

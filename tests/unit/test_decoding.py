@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from model.backends.base import Continuations, Scores
-from model.engine.beam import Beam, BeamSearch, normalized_score
-from model.engine.greedy import GreedySearch
-from model.engine.search import Search, new_search
+from model.engine.beam import Beam, BeamSearch, GreedySearch, Search, new_search, normalized_score
 from model.sequence import DecodingOptions, Hypothesis
 
 EOS = 0

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
-from model.backends.padded_encoder import padded_batch
+from model.backends.torch_encoder import padded_batch
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,

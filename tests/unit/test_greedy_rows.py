@@ -1,6 +1,6 @@
 import numpy as np
 
-from model.engine.greedy_rows import GreedyRows
+from model.engine.engine import GreedyRows
 
 EOS = 0
 

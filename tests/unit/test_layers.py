@@ -5,12 +5,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from model.architectures.embedding import NO_TOKEN, Embedding
+from model.architectures.embedding import NO_TOKEN, Embedding, sinusoid_table
 from model.architectures.seq2seq import EncoderDecoder
 from model.config import Activation, NormPosition, Sinusoids
 from model.encoding.forced_pass import forced_pass
 from model.layers.feed_forward import FeedForward, linear_relu
-from model.layers.positions import sinusoid_table
 from model.layers.residual import Residual
 from model.layers.row_kernels import PLAIN
 from model.layers.ssru import SSRU

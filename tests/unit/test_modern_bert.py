@@ -14,8 +14,8 @@ from model.checkpoints.families.text_encoders import FAMILIES, read_config
 from model.checkpoints.text_weights import normal_names
 from model.config import NormPosition
 from model.embedding_config import Rotary
+from model.encoding.capture_pass import TextCapturePass
 from model.encoding.embedding import EmbeddingJob, embed
-from model.encoding.text_attention import TextCapturePass
 from model.errors import UnsupportedModelError
 from model.inspection.query import AttentionJob, AttentionKind, TraceQuery
 from model.inspection.trace import EXCLUDED, AttentionTrace

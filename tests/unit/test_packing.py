@@ -5,8 +5,15 @@ import torch
 from torch import nn
 
 from model.quantization.asymmetric import AsymmetricInt8Linear
-from model.quantization.int8 import Int8Linear, quantize_matrix
-from model.quantization.packing import PANEL, Int8Matrix, pack, shape_of, unpack
+from model.quantization.int8 import (
+    PANEL,
+    Int8Linear,
+    Int8Matrix,
+    pack,
+    quantize_matrix,
+    shape_of,
+    unpack,
+)
 
 SHAPES = [(PANEL, 8), (PANEL, 64), (3 * PANEL, 128)]
 

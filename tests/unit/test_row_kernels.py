@@ -13,9 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.backends.cuda import row_kernels as selection
-from model.backends.cuda.row_kernels import launch_all, row_kernels
-from model.backends.cuda.runner import CudaRunner
+from model.backends.cuda import runner as selection
+from model.backends.cuda.runner import CudaRunner, launch_all, row_kernels
 from model.backends.torch_runner import TorchRunner
 from model.engine.engine import Engine
 from model.layers.attention import attention, mask_bias

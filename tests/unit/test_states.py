@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.text_encoder import TextEncoder
+from model.encoding.capture_pass import TextCapturePass
 from model.encoding.forced_pass import encode
-from model.encoding.text_attention import TextCapturePass
 from model.inspection.captures.capture import Result
 from model.inspection.query import AttentionJob, AttentionKind, StatesQuery
 from model.inspection.states import Array, TokenStates

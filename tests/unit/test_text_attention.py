@@ -12,10 +12,9 @@ from torch import Tensor
 from model.architectures.encoder import EncoderLayer
 from model.architectures.text_encoder import TextEncoder
 from model.backends.encoder_batch import run_layers
-from model.backends.padded_encoder import encode_padded
-from model.backends.torch_encoder import PackedBatch
+from model.backends.torch_encoder import PackedBatch, encode_padded
 from model.embedding_config import TextEncoderConfig
-from model.encoding.text_attention import TextCapturePass
+from model.encoding.capture_pass import TextCapturePass
 from model.errors import (
     AttentionQueryError,
     EmptySourceError,

@@ -8,8 +8,7 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import run_layers
-from model.backends.padded_encoder import encode_padded
-from model.backends.torch_encoder import PackedBatch
+from model.backends.torch_encoder import PackedBatch, encode_padded
 from model.config import NormPosition
 from model.encoding import embedding as encoding
 from model.encoding.embedding import EmbeddingJob, Vectors

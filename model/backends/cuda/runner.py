@@ -6,10 +6,12 @@ the device computes the next launch. The number of rows is rounded up to one of 
 of these values has its own decoding graphs, which serve sources and targets of all lengths.
 """
 
+import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import chain, product
 from operator import attrgetter
 
@@ -33,11 +35,11 @@ from model.backends.base import (
     first_token,
 )
 from model.backends.cuda.graphs import Function, Graphs, Shape
-from model.backends.cuda.row_kernels import row_kernels
 from model.backends.cuda.staging import Downloads, Slot, Uploads, upload
-from model.backends.padded_encoder import encode_padded
+from model.backends.torch_encoder import encode_padded
 from model.layers.attention import fuse_projections, mask_bias
 from model.layers.cache import DecodingCache
+from model.layers.row_kernels import PLAIN, RowKernels
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
@@ -389,3 +391,50 @@ def fit(allowed: list[int], wanted: int) -> int:
 def round_up(count: int) -> int:
     """Rounds up to a multiple of eight, the alignment of matrix units and masks."""
     return -(-count // 8) * 8
+
+
+logger = logging.getLogger("regard.graphs")
+
+MIN_CAPABILITY = (8, 0)
+"""Compute capability of the oldest GPUs for which Triton compiles kernels (Ampere)."""
+
+
+def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
+    """Returns Triton's kernels if Triton can compile them for the device, else PyTorch's.
+
+    Triton compiles a kernel at its first launch. This function therefore launches each kernel once.
+    Triton needs a C compiler, and a writable folder for the compiled code. The environment variable
+    TRITON_CACHE_DIR can name this folder.
+
+    Raises:
+        torch.OutOfMemoryError: The device has too little memory.
+    """
+    if device.type != "cuda" or find_spec("triton") is None:
+        return PLAIN
+    if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
+        return PLAIN
+    try:
+        from model.backends.cuda.triton_kernels import TritonKernels
+
+        kernels = TritonKernels()
+        launch_all(kernels, device, dtype)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # Triton raises errors of many types
+        logger.warning("Triton cannot compile kernels, so decode steps take longer: %s", error)
+        return PLAIN
+    return kernels
+
+
+def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) -> None:
+    """Launches each kernel on tensors of one row, and `attend` with and without a new key."""
+    heads = torch.zeros(1, 1, 1, 32, device=device, dtype=dtype)
+    vector, ids = heads[0], torch.ones(1, 1, dtype=torch.long, device=device)
+    norm = torch.nn.LayerNorm(32, device=device, dtype=dtype)
+    with torch.inference_mode():
+        for new in (None, (heads, heads)):
+            kernels.attend(heads, heads.clone(), heads.clone(), ids[0], new)
+        kernels.embed(0 * ids, 0 * ids, vector[0], vector[0], 1.0)
+        kernels.add_norm(vector, vector, norm)
+        kernels.recur(vector, vector, torch.zeros_like(vector[0]))
+        kernels.choose(vector[0], ids[0], ids[0].clone())

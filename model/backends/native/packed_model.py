@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from model.architectures.embedding import Embedding
+from model.architectures.embedding import Embedding, sinusoid_table
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends.native.library import (
@@ -24,9 +24,7 @@ from model.backends.native.library import (
     check,
 )
 from model.config import DecoderKind, ModelConfig, NormPosition
-from model.layers.positions import sinusoid_table
-from model.quantization.int8 import Int8Linear
-from model.quantization.packing import shape_of
+from model.quantization.int8 import Int8Linear, shape_of
 from model.sequence import EngineLimits
 
 DECODERS = {DecoderKind.SSRU: 0, DecoderKind.SELF_ATTENTION: 1}

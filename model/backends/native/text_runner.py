@@ -28,7 +28,7 @@ from model.backends.native.runner import LANES
 from model.config import NormPosition
 from model.embedding_config import TextEncoderConfig
 from model.quantization.asymmetric import AsymmetricInt8Linear
-from model.quantization.packing import PANEL, shape_of
+from model.quantization.int8 import PANEL, shape_of
 
 KEPT_TOKENS = 1024
 """Largest batch, in tokens, whose scratch memory is kept for later batches.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from model.architectures.token_parts import TokenParts
+from model.architectures.embedding import TokenParts
 from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import AttentionKind, AttentionMaps
 from model.inspection.states import TokenStates

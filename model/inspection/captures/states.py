@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from model.architectures.token_parts import TokenParts
+from model.architectures.embedding import TokenParts
 from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Slices
 from model.inspection.query import AttentionKind, StatesQuery
 from model.inspection.states import Array, TokenStates
