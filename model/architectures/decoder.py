@@ -242,6 +242,5 @@ class Decoder(nn.Module):
 
 
 def round_to_half(x: Tensor) -> Tensor:
-    """Clamps x to the range of float16 and rounds it; the result keeps the dtype of x."""
     limit = torch.finfo(torch.float16).max
     return x.clamp(-limit, limit).half().to(x.dtype)

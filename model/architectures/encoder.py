@@ -26,26 +26,21 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def project(self, x: Tensor, positions: Tensor | None = None) -> Heads:
-        """Returns queries, keys and values for x (B, S, D); `positions` is not used."""
         inner = self.self_residual.before(x)
         return self.self_attention.project(inner, self.self_residual.key_value_input(x, inner))
 
     def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
-        """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
         return self.self_residual.after(x, self.self_attention.merge(heads))
 
     @property
     def attention_norm(self) -> nn.Module | None:
-        """Returns the layer norm after the sum of x and attention; None in a pre-norm layer."""
         return self.self_residual.norm_after
 
     def run_feed_forward(self, x: Tensor) -> Tensor:
-        """Returns the output (B, S, D) of the feed-forward sublayer, not yet added to x."""
         y: Tensor = self.feed_forward(self.feed_forward_residual.before(x))
         return y
 
     def add_feed_forward(self, x: Tensor) -> Tensor:
-        """Returns x (B, S, D) after the feed-forward sublayer."""
         return self.feed_forward_residual.after(x, self.run_feed_forward(x))
 
 
@@ -60,28 +55,22 @@ class Encoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Returns the device of the weights."""
         return self.embedding.weight.device
 
     @property
     def encoder_layers(self) -> list[EncoderLayer]:
-        """Returns the layers in order."""
         return cast("list[EncoderLayer]", list(self.layers))
 
     def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
-        """Returns the input (B, S, D) of the first layer; see Embedding."""
         embedded: Tensor = self.embedding(tokens, positions, max_position)
         return embedded
 
     def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
-        """Returns the input of the first layer and its summands; see Embedding."""
         return self.embedding.parts(tokens, positions, max_position)
 
     def biases(self, length: int) -> list[None]:
-        """Returns None for each layer: the scores get no bias."""
         return [None] * len(self.layers)
 
     def finish(self, x: Tensor) -> Tensor:
-        """Returns the memory (B, S, D) for the output of the last layer."""
         memory: Tensor = self.norm(x)
         return memory

@@ -55,7 +55,6 @@ class FullOutput:
 
     @property
     def columns(self) -> int:
-        """Returns the number of columns of the logits."""
         return len(self.bias)
 
     def enter(self, row: int, source: list[int]) -> None:
@@ -68,7 +67,6 @@ class FullOutput:
         """Frees nothing: the rows have no state."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns float32 logits (B, columns) for hidden states (B, D)."""
         return self.multiply(hidden, self.weight, self.scales, self.bias)
 
     def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
@@ -79,7 +77,6 @@ class FullOutput:
         torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
 
     def token_ids(self, columns: Ids) -> Ids:
-        """Returns the columns unchanged: column i belongs to token id i."""
         return columns
 
 
@@ -109,12 +106,6 @@ class ShortlistOutput:
     sizes of the shortlists in use.
 
     Each logit is a sum over D for one id, so it does not depend on the other ids of the union.
-
-    Args:
-        decoder: Decoder that owns the output weight.
-        forbidden: Ids that are never generated.
-        shortlist: Candidate ids of each source.
-        max_rows: Number of rows of the batch.
     """
 
     def __init__(
@@ -155,7 +146,6 @@ class ShortlistOutput:
             self._mask(row)
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """Moves the shortlist of row source[i] to row target[i]."""
         moved = [self.row_ids[row] for row in source]
         for row, ids in zip(target, moved, strict=True):
             self.row_ids[row] = ids
@@ -174,7 +164,6 @@ class ShortlistOutput:
         return products + self.mask[: hidden.shape[0], :size]
 
     def token_ids(self, columns: Ids) -> Ids:
-        """Returns the ids of the columns; the columns are in the order in which ids were added."""
         ids: Ids = self.ids[columns]
         return ids
 

@@ -24,12 +24,10 @@ class EncoderDecoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Returns the device of the weights."""
         return self.decoder.output_bias.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Returns the number format of the weights."""
         return self.decoder.output_bias.dtype
 
     def decoder_inputs(self, target: Tensor) -> Tensor:

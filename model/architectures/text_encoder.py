@@ -52,7 +52,6 @@ class GatedFeedForward(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (B, T, D) to (B, T, D)."""
         y: Tensor = self.fc2(self.activation(self.fc1(x)) * self.gate(x))
         return y
 
@@ -75,14 +74,12 @@ class RotaryLayer(nn.Module):
         self.feed_forward = GatedFeedForward(config)
 
     def project(self, x: Tensor, positions: Tensor) -> Heads:
-        """Returns queries, keys and values for x (B, S, D) at positions (B, S)."""
         inner = self.self_norm(x)
         query, key, value = self.self_attention.project(inner, inner)
         cosines, sines = rotations(positions, query.shape[-1], self.theta)
         return rotate(query, cosines, sines), rotate(key, cosines, sines), value
 
     def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
-        """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
         return x + self.self_attention.merge(heads)
 
     @property
@@ -90,12 +87,10 @@ class RotaryLayer(nn.Module):
         """Returns None, because a pre-norm layer has no layer norm after attention."""
 
     def run_feed_forward(self, x: Tensor) -> Tensor:
-        """Returns the output (B, S, D) of the feed-forward sublayer, not yet added to x."""
         y: Tensor = self.feed_forward(self.feed_forward_norm(x))
         return y
 
     def add_feed_forward(self, x: Tensor) -> Tensor:
-        """Returns x (B, S, D) after the feed-forward sublayer."""
         return x + self.run_feed_forward(x)
 
 
@@ -118,13 +113,7 @@ def rotations(positions: Tensor, head_dim: int, theta: float) -> tuple[Tensor, T
 
 
 def rotate(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Rotates queries or keys (B, H, S, K) in float32; the result keeps the dtype of `heads`.
-
-    Args:
-        heads: Queries or keys.
-        cosines: Cosines of the angles, from `rotations`.
-        sines: Sines of the angles, from `rotations`.
-    """
+    """Rotates queries or keys (B, H, S, K) in float32; the result keeps the dtype of `heads`."""
     first, second = heads.float().chunk(2, dim=-1)
     turned = torch.cat([-second, first], dim=-1)
     return (heads.float() * cosines + turned * sines).to(heads.dtype)
@@ -244,21 +233,17 @@ class TextEncoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Returns the device of the weights."""
         return self.embedding.tokens.device
 
     @property
     def encoder_layers(self) -> Sequence[EncoderLayer | RotaryLayer]:
-        """Returns the layers in order."""
         return cast("list[EncoderLayer | RotaryLayer]", list(self.layers))
 
     def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
-        """Returns the input (B, S, D) of the first layer; `max_position` has no effect."""
         embedded: Tensor = self.embedding(tokens, positions)
         return embedded
 
     def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
-        """Returns the input of the first layer and its summands; see `embed`."""
         return self.embedding.parts(tokens, positions)
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
@@ -279,6 +264,5 @@ class TextEncoder(nn.Module):
         return [bias] * len(self.layers)
 
     def finish(self, x: Tensor) -> Tensor:
-        """Applies the final norm to the output x (B, S, D) of the last layer."""
         y: Tensor = self.norm(x)
         return y

@@ -102,11 +102,9 @@ class CompletedStep:
 
     @property
     def num_tokens(self) -> int:
-        """Returns the number of tokens that the call has decoded per row."""
         return int(self.decoded.best.shape[1])
 
     def wait(self) -> Decoded:
-        """Returns the output."""
         return self.decoded
 
 

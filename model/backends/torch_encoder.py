@@ -77,13 +77,7 @@ class PackableEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Adjacent texts of equal length.
-
-    Attributes:
-        first: Number of the first token of the group in the batch.
-        texts: Number of texts.
-        length: Number of tokens of each text.
-    """
+    """Adjacent texts of equal length."""
 
     first: int
     texts: int
@@ -91,7 +85,6 @@ class Group:
 
     @property
     def end(self) -> int:
-        """Returns the number of the first token after the group."""
         return self.first + self.texts * self.length
 
 
@@ -140,7 +133,6 @@ class PackedBatch(EncoderBatch):
         self.heads: Heads | None = None  # of the current layer
 
     def project(self, layer: int, first: int, count: int) -> None:
-        """Computes queries, keys and values (EncoderBatch)."""
         chosen = slice(first, first + count)
         parts = self.layers[layer].project(self.x[:, chosen], self.positions[:, chosen])
         self.bias = self.biases[layer]
@@ -153,19 +145,16 @@ class PackedBatch(EncoderBatch):
         self.heads = query, key, value
 
     def attend(self, layer: int, first: int, count: int) -> None:
-        """Computes the attention sublayer (EncoderBatch)."""
         end = first + count
         attended = torch.cat([*self._attended(layer, first, end)], dim=2)
         part = self.layers[layer].add_attention(self.x[:, first:end], attended)
         self.x = put(self.x, part, first, self.num_tokens, 1)
 
     def feed_forward(self, layer: int, first: int, count: int) -> None:
-        """Computes the feed-forward sublayer (EncoderBatch)."""
         part = self.layers[layer].add_feed_forward(self.x[:, first : first + count])
         self.x = put(self.x, part, first, self.num_tokens, 1)
 
     def read(self) -> Tensor:
-        """Returns the hidden states (N, D) after the last layer (EncoderBatch)."""
         return self.encoder.finish(self.x)[0]
 
     def embedded(self) -> Iterator[TokenParts]:
@@ -321,31 +310,25 @@ class PaddedBatch(EncoderBatch):
         self.heads: Heads | None = None  # of the current layer
 
     def project(self, layer: int, first: int, count: int) -> None:
-        """Computes queries, keys and values (EncoderBatch)."""
         assert count == self.num_tokens
         self.heads = self.layers[layer].project(self.x, self.positions)
 
     def attend(self, layer: int, first: int, count: int) -> None:
-        """Computes the attention sublayer (EncoderBatch)."""
         assert self.heads is not None
         attended, _ = attention(*self.heads, self.biases[layer])
         self.x = self.layers[layer].add_attention(self.x, attended)
 
     def feed_forward(self, layer: int, first: int, count: int) -> None:
-        """Computes the feed-forward sublayer (EncoderBatch)."""
         self.x = self.layers[layer].add_feed_forward(self.x)
 
     def read(self) -> Tensor:
-        """Returns the hidden states (N, D), padding included (EncoderBatch)."""
         return self.encoder.finish(self.x).flatten(0, 1)
 
     def read_texts(self) -> list[HiddenTexts]:
-        """Returns the hidden states of all texts together (EncoderBatch)."""
         return [HiddenTexts(self.encoder.finish(self.x), self.lengths)]
 
 
 def pads_on(device: torch.device) -> bool:
-    """Returns whether `begin_batch` pads texts on a device."""
     return device.type == "cuda"
 
 

@@ -44,13 +44,7 @@ sum in another order. A sentence that is decoded alone would then get other bits
 
 
 class TorchRunner:
-    """Encodes padded batches, and decodes the first rows of a preallocated cache.
-
-    Args:
-        model: Model on its device, in its precision.
-        limits: Limits of the batch.
-        shortlist: Candidate ids of each sentence; None for the whole vocabulary.
-    """
+    """Encodes padded batches, and decodes the first rows of a preallocated cache."""
 
     pipeline_depth = 0
     tokens_per_call = 1
@@ -144,7 +138,6 @@ class TorchRunner:
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> CompletedStep:
-        """Decodes one token of each row."""
         logits = self._logits(rows)
         best = self.output.token_ids(argmax(logits))
         self.tokens[:rows] = best
@@ -173,11 +166,9 @@ class TorchRunner:
         """Returns None: fused attention has no weights to record."""
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Sets the tokens with which these rows continue."""
         self.tokens[rows] = tokens
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows: row target[i] gets the state that row source[i] had before the call."""
         device = self.model.device
         from_rows, to_rows = (torch.tensor(rows, device=device) for rows in (source, target))
         self.cache.copy_rows(from_rows, to_rows, is_same_source)
@@ -187,7 +178,6 @@ class TorchRunner:
             values[target] = values[source]
 
     def leave(self, first: int, end: int) -> None:
-        """Frees rows `first` to `end` - 1."""
         # A free row may be decoded as padding, so its position must be in the position table.
         self.cache.positions[first:end] = 0
         for row in range(first, end):
@@ -195,7 +185,6 @@ class TorchRunner:
 
 
 def round_up(tokens: int) -> int:
-    """Returns the padded length of this many tokens."""
     return max(MIN_WIDTH, -(-tokens // WIDTH_MULTIPLE) * WIDTH_MULTIPLE)
 
 

@@ -39,7 +39,6 @@ class CapturedJob:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Returns the number of source tokens and the number of target tokens."""
         return len(self.job.source), len(self.job.target)
 
     def layers(self, kind: AttentionKind) -> set[int]:
@@ -48,7 +47,6 @@ class CapturedJob:
 
     @property
     def needs_embedding(self) -> bool:
-        """Returns whether a capture needs the input of the first layer."""
         return any(capture.needs_embedding for capture in self.captures)
 
     def show_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
@@ -59,13 +57,7 @@ class CapturedJob:
 
 
 class CapturePass(SlicedPass):
-    """Answers the attention queries of some jobs; each call of `advance` computes one slice.
-
-    Args:
-        jobs: Valid jobs. The queries of the jobs name existing layers and heads.
-        device: Device of the captured tensors.
-        slice_tokens: Approximate number of tokens in a slice.
-    """
+    """Answers the attention queries of some jobs; each call of `advance` computes one slice."""
 
     def __init__(
         self, jobs: Iterable[AttentionJob], device: torch.device, slice_tokens: int
@@ -127,14 +119,7 @@ def run_encoder(
 def show(
     captured: Sequence[CapturedJob], site: AttentionSite, projected: Iterable[ProjectedHeads]
 ) -> Slices[None]:
-    """Shows one attention sublayer to the captures that need it.
-
-    Args:
-        captured: Jobs and their captures.
-        site: The sublayer.
-        projected: Queries, keys and values of each job. An entry for the padding may follow, and
-            is ignored.
-    """
+    """Shows one attention sublayer to the captures that need it."""
     if not any(site.layer in each.layers(site.kind) for each in captured):
         return
     for each, heads in zip(captured, projected, strict=False):
@@ -145,16 +130,7 @@ def show(
 
 
 class TextCapturePass(CapturePass):
-    """Answers attention queries about some texts.
-
-    Args:
-        encoder: Encoder on its device, in any precision.
-        jobs: Texts without targets. Their queries name existing layers and heads.
-        slice_tokens: Approximate number of tokens in a slice.
-
-    Raises:
-        InputError: A job cannot be computed.
-    """
+    """Answers attention queries about some texts."""
 
     def __init__(
         self,
@@ -179,12 +155,6 @@ def check_text_job(config: TextEncoderConfig, job: AttentionJob) -> None:
     """Checks the token ids of a job, and the kinds of attention in its queries.
 
     The indices of layers and heads are not checked here.
-
-    Raises:
-        EmptySourceError: The text has no tokens.
-        SourceTooLongError: The text has more tokens than the model has positions.
-        UnknownTokenError: An id is outside the vocabulary.
-        AttentionQueryError: A query is not about the encoder.
     """
     check_ids("text", job.source, config.vocab_size, config.max_tokens)
     if job.needs_target:

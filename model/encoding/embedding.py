@@ -82,16 +82,8 @@ class Embedder(Protocol):
 class EmbeddingEncode(SlicedPass):
     """Embeds some texts in slices, short texts first; each call of `advance` computes one slice.
 
-    Args:
-        model: Model on its device, in any precision.
-        jobs: Texts to embed.
-        slice_tokens: Approximate number of tokens in a slice.
-
     Attributes:
         padding_tokens: Number of padding tokens computed so far.
-
-    Raises:
-        InputError: A job cannot be computed.
     """
 
     def __init__(
@@ -141,7 +133,6 @@ class EmbeddingEncode(SlicedPass):
         return batches(self.numbered, lambda each: (each.length,), self.slice_tokens)
 
     def _finish(self, batch: list[NumberedJob], texts: HiddenTexts) -> None:
-        """Stores the vectors of jobs whose hidden states have been computed."""
         for is_raw in (False, True):
             rows = [
                 row
@@ -161,11 +152,7 @@ class EmbeddingEncode(SlicedPass):
 def embed(
     model: Embedder, jobs: Sequence[EmbeddingJob], slice_tokens: int = SLICE_TOKENS
 ) -> list[Vectors]:
-    """Returns the vectors of all jobs; computes all slices without a pause.
-
-    Raises:
-        InputError: A job cannot be computed.
-    """
+    """Returns the vectors of all jobs; computes all slices without a pause."""
     embedding = EmbeddingEncode(model, jobs, slice_tokens)
     while embedding.advance():
         pass

@@ -40,7 +40,6 @@ class MaskedTexts:
 
     @classmethod
     def of(cls, texts: HiddenTexts) -> "MaskedTexts":
-        """Prepares hidden states for the poolings."""
         states = texts.states.float()
         width = states.shape[1]
         if min(texts.lengths) == width:
@@ -50,7 +49,6 @@ class MaskedTexts:
         return cls(states.masked_fill(~mask, 0.0), counts, mask)
 
     def max(self) -> Tensor:
-        """Returns the largest value of each dimension (B, D)."""
         if self.mask is None:
             return self.states.amax(dim=1)
         return self.states.masked_fill(~self.mask, float("-inf")).amax(dim=1)
@@ -91,7 +89,6 @@ class Normalize(nn.Module):
     """Divides each vector by its Euclidean norm."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (B, D) to (B, D)."""
         return F.normalize(x, dim=1)
 
 
@@ -104,7 +101,6 @@ class Dense(nn.Module):
         self.is_tanh = config.is_tanh
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (B, inputs) to (B, outputs)."""
         y: Tensor = self.linear(x)
         return y.tanh() if self.is_tanh else y
 
@@ -112,8 +108,8 @@ class Dense(nn.Module):
 class EmbeddingModel(nn.Module):
     """A text encoder, its pooling and the modules after pooling.
 
-    The encoder may be in any precision; pooling and the modules after it are in float32. The
-    members marked (Embedder) belong to the protocol in `model.encoding.embedding`.
+    The encoder may be in any precision; pooling and the modules after it are in float32.
+    `model.encoding.embedding.Embedder` describes the methods.
 
     Attributes:
         precision: Precision of the encoder.
@@ -130,37 +126,26 @@ class EmbeddingModel(nn.Module):
 
     @property
     def vocab_size(self) -> int:
-        """Number of token ids (Embedder)."""
         return self.config.encoder.vocab_size
 
     @property
     def max_tokens(self) -> int:
-        """Largest number of tokens of a text (Embedder)."""
         return self.config.max_tokens
 
     @property
     def pads(self) -> bool:
-        """Whether the texts of a batch are padded to one length (Embedder)."""
         return pads_on(self.encoder.device)
 
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
-        """Returns a batch of texts, given the ids of each text (Embedder)."""
         if self.native is None:
             return begin_batch(self.encoder, sequences)
         return self.native.begin(sequences)
 
     def end(self, batch: EncoderBatch) -> None:
-        """Takes back a batch; native code may use the batch's memory again (Embedder)."""
         if self.native is not None:
             self.native.end(batch)
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
-        """Returns the vectors (B, E) of texts (Embedder).
-
-        Args:
-            texts: Last hidden states of the texts.
-            is_raw: Whether to skip a final Normalize.
-        """
         pooled = pool(texts, self.config.pooling)
         head = self.head[:-1] if is_raw and self.config.is_normalized else self.head
         embedded: Tensor = head(pooled)
@@ -178,17 +163,10 @@ def on_device(model: EmbeddingModel, device: torch.device) -> EmbeddingModel:
 class MeanOfMemory:
     """Embeds a text with a translation model, by the mean of the encoder output over all tokens.
 
-    The members marked (Embedder) belong to the protocol in `model.encoding.embedding`.
-
-    Args:
-        model: Translation model on its device, in any precision.
-
-    Attributes:
-        max_tokens: None, because sinusoid positions can be computed for a text of any length.
-        pads: Whether the texts of a batch are padded to one length.
+    `model.encoding.embedding.Embedder` describes the methods.
     """
 
-    max_tokens = None
+    max_tokens = None  # sinusoid positions can be computed for a text of any length
 
     def __init__(self, model: EncoderDecoder) -> None:
         self.encoder = model.encoder
@@ -196,17 +174,14 @@ class MeanOfMemory:
         self.pads = pads_on(model.encoder.device)
 
     def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
-        """Returns a batch of texts (Embedder)."""
         return begin_batch(self.encoder, sequences)
 
     def end(self, batch: EncoderBatch) -> None:
-        """Keeps no memory: PyTorch allocates and frees it for each batch (Embedder)."""
+        """Keeps no memory: PyTorch allocates and frees it for each batch."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
-        """Returns the means (B, D) of hidden states; `is_raw` has no effect (Embedder)."""
         return pool(texts, (Pooling.MEAN,))
 
 
 def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:
-    """Returns a new module for a config. The weights are loaded later."""
     return Dense(config) if isinstance(config, DenseConfig) else Normalize()

@@ -114,7 +114,6 @@ class TeacherForcedPass(CapturePass):
         return self.forced_decoder is not None and captured.job.knockout is None
 
     def _show_output(self, captured: CapturedJob, hidden: Tensor) -> Slices[None]:
-        """Shows the decoder's output for one sentence to the captures that need it."""
         job = captured.job
         logits = self.model.decoder.logits_of
         output = DecoderOutput(hidden, job.target, self._candidates(job.source), logits)
@@ -141,12 +140,6 @@ class TeacherForcedBatch:
     includes padding, as in `PackedBatch`. The padded cells of an SSRU have a shape (B, ...) for B
     sentences. All other shapes begin with 1. `model.inspection.captures.capture` defines the other
     letters.
-
-    Args:
-        model: The model.
-        captured: Jobs and their captures.
-        slice_tokens: Approximate number of tokens in a slice.
-        needs_output: Whether `run` returns the decoder's hidden states.
     """
 
     def __init__(
@@ -254,13 +247,6 @@ class TeacherForcedBatch:
         """Returns the output (1, N, D) of an attention sublayer.
 
         Each sentence is computed separately.
-
-        Args:
-            site: The sublayer.
-            module: Its module.
-            heads: Queries, keys and values, (1, H, N, K) each.
-            x: Residual stream (1, N, D) before the sublayer.
-            rests: The rest of the layer after the sublayer, for each sentence.
         """
         rows, columns = self.lengths[site.kind]
         sizes = zip(heads, (rows, columns, columns), strict=True)
@@ -321,12 +307,7 @@ class TeacherForcedBatch:
         return residual.after(x, y)
 
     def _rest_after_self(self, layer: DecoderLayer, memory: Tensor) -> LayerRest:
-        """Returns the rest of a layer's computation after self-attention, for one sentence.
-
-        Args:
-            layer: The layer.
-            memory: Encoder output (1, S, D) of the sentence.
-        """
+        """Returns the rest of a layer's computation after self-attention, for one sentence."""
 
         def finish(x: Tensor) -> Tensor:
             query = layer.cross_attention.project_query(layer.cross_residual.before(x[None]))

@@ -21,20 +21,13 @@ def normalized_score(log_probs: list[float], length_penalty: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """A live hypothesis, which has not ended yet.
-
-    Attributes:
-        tokens: Ids of the hypothesis so far.
-        log_probs: Log-probability of each token.
-        total: Sum of the log-probabilities.
-    """
+    """A live hypothesis, which has not ended yet."""
 
     tokens: list[int]
     log_probs: list[float]
     total: float
 
     def extend(self, token: int, total: float) -> "Beam":
-        """Returns this beam plus one token; `total` is the new sum of log-probabilities."""
         return Beam([*self.tokens, token], [*self.log_probs, total - self.total], total)
 
 
@@ -44,11 +37,6 @@ class BeamSearch:
     The search ends at the length limit. It ends earlier if beam_size hypotheses are finished, each
     with at least the score of the best live hypothesis. A live hypothesis is scored at its present
     length.
-
-    Args:
-        options: Search options; beam_size is the number of rows.
-        eos_id: Id that ends a hypothesis.
-        max_tokens: Length limit of every hypothesis.
     """
 
     def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
@@ -64,22 +52,18 @@ class BeamSearch:
 
     @property
     def next_tokens(self) -> list[int]:
-        """Returns the next decoder input of each row."""
         return [beam.tokens[-1] for beam in self.live]
 
     @property
     def totals(self) -> list[float]:
-        """Returns the sum of the log-probabilities of each row's hypothesis."""
         return [beam.total for beam in self.live]
 
     @property
     def length(self) -> int:
-        """Returns the number of tokens of every live hypothesis."""
         return len(self.live[0].tokens)
 
     @property
     def is_finished(self) -> bool:
-        """Returns whether the search has ended; `BeamSearch` describes the two conditions."""
         if self.length >= self.max_tokens:
             return True
         if len(self.finished) < self.num_rows:
@@ -141,15 +125,10 @@ class BeamSearch:
 
 
 class GreedySearch:
-    """Takes the best token at each decode step, and records its log-probability.
-
-    Args:
-        options: Search options with beam_size 1.
-        eos_id: Id that ends the target.
-        max_tokens: Length limit of the target.
-    """
+    """Takes the best token at each decode step, and records its log-probability."""
 
     num_rows = 1
+    parents: list[int] | None = None  # a greedy search never reorders its row
 
     def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
         self.options = options
@@ -161,37 +140,26 @@ class GreedySearch:
 
     @property
     def is_finished(self) -> bool:
-        """Returns whether the target has reached EOS or the length limit."""
         return self.tokens[-1:] == [self.eos_id] or len(self.tokens) >= self.max_tokens
 
     @property
     def totals(self) -> list[float]:
-        """Returns the sum of the log-probabilities of the only row."""
         return [self.total]
 
     @property
     def length(self) -> int:
-        """Returns the number of tokens so far."""
         return len(self.tokens)
 
     @property
     def next_tokens(self) -> list[int]:
-        """Returns the next decoder input of each row."""
         return self.tokens[-1:]
 
-    @property
-    def parents(self) -> list[int] | None:
-        """Returns None: a greedy search never reorders its row."""
-        return None
-
     def take(self, best: Continuations) -> None:
-        """Appends the token of the best continuation."""
         self.tokens.append(best.ids[0])
         self.log_probs.append(best.totals[0] - self.total)
         self.total = best.totals[0]
 
     def hypotheses(self) -> list[Hypothesis]:
-        """Returns the only hypothesis."""
         score = normalized_score(self.log_probs, self.options.length_penalty)
         return [Hypothesis(self.tokens, self.log_probs, score)]
 
@@ -200,6 +168,5 @@ Search = GreedySearch | BeamSearch
 
 
 def new_search(options: DecodingOptions, eos_id: int, max_tokens: int) -> Search:
-    """Returns the search for these options."""
     kind = GreedySearch if options.beam_size == 1 else BeamSearch
     return kind(options, eos_id, max_tokens)

@@ -106,12 +106,10 @@ class Engine:
 
     @property
     def num_rows(self) -> int:
-        """Returns the number of rows in use."""
         return len(self.owners)
 
     @property
     def free_rows(self) -> int:
-        """Returns the number of free rows."""
         return self.limits.max_rows - self.num_rows
 
     @property
@@ -187,7 +185,6 @@ class Engine:
         self._take_rows(waiting)
 
     def _take_rows(self, sequences: SequenceOf[Sequence]) -> None:
-        """Assigns the next free rows to the sequences."""
         first, limits = self.num_rows, list[int]()
         for sequence in sequences:
             options = sequence.options
@@ -396,11 +393,6 @@ class GreedyRows:
     A greedy row takes the most probable token of each step and needs no scores. All other rows
     belong to a search. A Python loop over a thousand rows would take longer than the decode step on
     a GPU.
-
-    Args:
-        max_rows: Number of rows.
-        max_tokens: Largest length limit of a target.
-        eos_id: Id that ends a target.
     """
 
     def __init__(self, max_rows: int, max_tokens: int, eos_id: int) -> None:
@@ -410,12 +402,7 @@ class GreedyRows:
         self.eos_id = eos_id
 
     def enter(self, first: int, limits: SequenceOf[int]) -> None:
-        """Starts targets in row `first` and the rows after it.
-
-        Args:
-            first: Number of the first row.
-            limits: Largest number of tokens of each target; 0 for a row of a search.
-        """
+        """Starts targets in row `first` and the rows after it."""
         rows = slice(first, first + len(limits))
         self.lengths[rows], self.limits[rows] = 0, limits
 
@@ -451,12 +438,10 @@ class GreedyRows:
         return ended
 
     def move(self, source: SequenceOf[int], target: SequenceOf[int]) -> None:
-        """Moves the target of row source[i] to row target[i]."""
         arrays: list[NDArray[np.generic]] = [self.tokens, self.lengths, self.limits]
         for values in arrays:
             values[target] = values[source]
 
     def target(self, row: int) -> list[int]:
-        """Returns the tokens of a row."""
         tokens: list[int] = self.tokens[row, : self.lengths[row]].tolist()
         return tokens

@@ -105,11 +105,6 @@ class MultiHeadAttention(nn.Module):
 
     Keys and values are projected by a separate method, because a decoder projects the encoder
     output of a sentence only once. The decoder then caches the keys and values.
-
-    Args:
-        d_model: Width (D).
-        num_heads: Number of heads (H).
-        has_bias: Whether the four projections have biases.
     """
 
     def __init__(self, d_model: int, num_heads: int, has_bias: bool = True) -> None:
@@ -167,14 +162,6 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Attends from x (B, T, D) to key and value (B, H, S, K).
 
-        Args:
-            x: Vectors (B, T, D), from which queries are computed.
-            key: Keys from `project_key_value`.
-            value: Values from `project_key_value`.
-            bias: Term (B, 1, 1 or T, S) added to the scores, where -inf excludes a key. RowLengths
-                may replace the term. None means that there is no term.
-            return_weights: Whether to return the attention weights.
-
         Returns:
             The output (B, T, D), and the weights (B, H, T, S) or None.
         """
@@ -191,11 +178,7 @@ class MultiHeadAttention(nn.Module):
         return self.merge(weighted), weights
 
     def merge(self, heads: Tensor) -> Tensor:
-        """Returns the output projection (B, T, D) of the concatenated weighted values (B, H, T, K).
-
-        Args:
-            heads: Weighted values (B, H, T, K) of all heads.
-        """
+        """Returns the output projection (B, T, D) of weighted values (B, H, T, K)."""
         y: Tensor = self.out(heads.transpose(1, 2).flatten(2))
         return y
 

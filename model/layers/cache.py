@@ -102,7 +102,6 @@ class DecodingCache:
 
     @property
     def num_bytes(self) -> int:
-        """Returns the size of the cache in bytes."""
         return sum(tensor.nbytes for tensor in vars(self).values())
 
     def clear(self) -> None:
@@ -132,15 +131,7 @@ class DecodingCache:
         self.positions.index_fill_(0, rows, 0)
 
     def copy_rows(self, source: Tensor, target: Tensor, is_same_source: bool) -> None:
-        """Copies whole rows: row target[i] gets the state that row source[i] had before the call.
-
-        Args:
-            source: Row numbers.
-            target: Row numbers without repetition.
-            is_same_source: Whether row source[i] and row target[i] translate the same sentence, as
-                when a beam search reorders its rows. If so, the cross-attention state is not
-                copied.
-        """
+        """Copies rows (`ModelRunner.copy`); with `is_same_source` not their cross-attention."""
         tensors = [self.cell, self.self_key, self.self_value]
         if not is_same_source:
             tensors += [self.memory_key, self.memory_value]
@@ -205,7 +196,6 @@ class DecodingCache:
         return DecoderState(layers, positions)
 
     def advance(self, rows: int, tokens: int = 1) -> None:
-        """Advances the positions of the first `rows` rows by the number of decoded tokens."""
         self.positions[:rows].add_(tokens)
 
 

@@ -45,7 +45,6 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (B, T, D) to (B, T, D)."""
         if x.is_cuda and self.activation is F.relu and linear_relu is not None:
             flat = linear_relu(self.fc1.bias, x.flatten(0, -2), self.fc1.weight.t())
             hidden = flat.view(*x.shape[:-1], -1)

@@ -85,7 +85,6 @@ class PlainKernels:
     def embed(
         self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
     ) -> Tensor:
-        """Returns the sum of token vectors and position vectors (RowKernels)."""
         vectors = F.embedding(tokens.clamp_min(0), weight)
         return scaled(vectors, tokens, scale) + F.embedding(positions, table)
 
@@ -107,17 +106,14 @@ class PlainKernels:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
-        """Returns the sum of x and y, and the layer norm of the sum (RowKernels)."""
         total = x + y
         return total, norm(total)
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
-        """Returns the output of an SSRU for one token; updates the cell (RowKernels)."""
         gate = torch.sigmoid(forget[:, 0])
         return next_output(gate, (1 - gate) * update[:, 0], cell)[:, None]
 
     def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
-        """Writes the id of the largest logit of each row (RowKernels)."""
         ids = logits.max(dim=-1).indices  # takes less time than `argmax` on a GPU
         chosen.copy_(ids)
         tokens.copy_(ids)

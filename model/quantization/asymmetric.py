@@ -58,11 +58,9 @@ class AsymmetricInt8Linear(Int8Matrix):
 
     @property
     def weight(self) -> Tensor:
-        """Returns the float32 matrix (out, in) that the integers represent."""
         return self.integers.float() * self.scales[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps x (..., in) to (..., out)."""
         rows = x.reshape(-1, x.shape[-1])  # (B, in)
         low, high = rows.amin(dim=-1, keepdim=True), rows.amax(dim=-1, keepdim=True)
         midpoint = (low + high) / 2  # (B, 1)
@@ -102,6 +100,5 @@ def quantize(layers: nn.Module) -> list[Replaced]:
 
 
 def restore(replaced: list[Replaced]) -> None:
-    """Puts the replaced float32 layers back."""
     for each in replaced:
         setattr(each.owner, each.name, each.linear)

@@ -62,9 +62,6 @@ class Int8Matrix(nn.Module):
     PyTorch computes the results of attention queries, even if native code computes translations
     with the model. A packed matrix is therefore unpacked when PyTorch first uses it, and the
     unpacked copy is kept. Unpacking at each use made a pass over one sentence a third slower.
-
-    Args:
-        integers: Integers (out, in).
     """
 
     def __init__(self, integers: Tensor) -> None:
@@ -76,7 +73,6 @@ class Int8Matrix(nn.Module):
 
     @property
     def integers(self) -> Tensor:
-        """Returns the integers (out, in)."""
         if self.stored.dim() == 2:
             return self.stored
         if self.ordered is None:
@@ -90,7 +86,6 @@ class Int8Matrix(nn.Module):
         return self.stored[indices // PANEL, :, indices % PANEL].flatten(-2)
 
     def pack(self) -> Tensor:
-        """Packs the integers for native code, and returns the packed matrix."""
         self.stored = pack(self.stored)
         return self.stored
 
@@ -160,10 +155,6 @@ def int8_matmul(x: Tensor, weight: Tensor) -> Tensor:
 class Int8Linear(Int8Matrix):
     """A linear layer with an int8 weight: quantises x, multiplies exactly, scales the products.
 
-    Args:
-        weight: Int8 weight.
-        bias: Float32 bias (out), or None.
-
     Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6, with a scale
     for each row: x_q = round(x · 127 / max|x|).
     """
@@ -175,16 +166,13 @@ class Int8Linear(Int8Matrix):
 
     @property
     def weight(self) -> Tensor:
-        """Returns the integers (out, in)."""
         return self.integers
 
     @property
     def float_weight(self) -> Tensor:
-        """Returns the float32 matrix (out, in) that the integers represent."""
         return self.weight.float() * self.scales[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps x (..., in) to (..., out)."""
         rows = x.reshape(-1, x.shape[-1])  # (B, in)
         y = self.multiply(rows, self.weight, self.scales, self.bias)
         return y.view(*x.shape[:-1], -1)

@@ -114,7 +114,6 @@ def captured(function: Function, shape: Shape, pool: Any) -> torch.cuda.CUDAGrap
 
 
 def pool_bytes(pool: Any) -> int:
-    """Returns the size of a memory pool of CUDA graphs, in bytes."""
     segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     return sum(
         segment["total_size"]

@@ -132,10 +132,6 @@ class CudaRunner:
 
     The runner also works on a CPU, with the same results. Graphs and asynchronous copies are not
     used there.
-
-    Args:
-        model: Model on its device, in its precision.
-        limits: Limits of the batch.
     """
 
     pipeline_depth = 1
@@ -279,7 +275,6 @@ class CudaRunner:
         return CompletedStep(replace(step.wait(), scores=self._scores(scored)))
 
     def _decode(self, rows: int, tokens: int) -> None:
-        """Decodes `tokens` tokens of each of the first `rows` rows, in use or not."""
         for chosen in self.chosen[: tokens * rows].view(tokens, rows):
             self._step(rows, chosen)
 
@@ -311,13 +306,11 @@ class CudaRunner:
         """Returns None: fused attention has no weights to record."""
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Sets the tokens with which these rows continue."""
         self.uploads.send(np.array([rows, tokens]))
         places, values = self.uploads.arrived[: 2 * len(rows)].view(2, -1)
         self.tokens.index_copy_(0, places, values)
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows: row target[i] gets the state that row source[i] had before the call."""
         count = next((size for size in MOVES if size >= len(source)), len(source))
         filler = [self.padding_row] * (count - len(source))
         self.uploads.send(np.array([source + filler, target + filler]))
@@ -338,11 +331,6 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
 
     If the number is above FEWEST_ROWS, the rows take at most a quarter of the memory that remains
     free beside the graphs.
-
-    Args:
-        model: Model on its device, in its precision.
-        limits: Limits of the batch; `max_rows` is not used.
-        free_bytes: Free memory of the device, in bytes.
     """
     config = model.config
     source, target = round_up(limits.max_source_tokens), max_target_tokens(model, limits)

@@ -25,13 +25,7 @@ def upload(numbers: list[int] | Integers, device: torch.device) -> Tensor:
 
 
 class Slot:
-    """A pinned buffer on the host, with an event for its last copy.
-
-    Args:
-        size: Number of integers.
-        device: Device at the other end of the copies. If it is the CPU, there is no event, because
-            copies are synchronous.
-    """
+    """A pinned buffer on the host, with an event for its last copy."""
 
     def __init__(self, size: int, device: torch.device) -> None:
         is_cuda = device.type == "cuda"

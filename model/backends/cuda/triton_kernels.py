@@ -44,7 +44,6 @@ class TritonKernels:
     def embed(
         self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
     ) -> Tensor:
-        """Returns the sum of token and position vectors, for one token per row (RowKernels)."""
         rows, width = len(tokens), weight.shape[1]
         assert tokens.shape[1] == 1
         out = weight.new_empty(rows, 1, width)
@@ -105,7 +104,6 @@ class TritonKernels:
         return out.transpose(1, 2)
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
-        """Returns the sum of x and y, and the layer norm of the sum (RowKernels)."""
         width = x.shape[-1]
         assert isinstance(norm, nn.LayerNorm)
         assert x.is_contiguous()
@@ -127,7 +125,6 @@ class TritonKernels:
         return total, normed
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
-        """Returns the output of an SSRU for one token; updates the cell (RowKernels)."""
         rows, width = cell.shape
         assert forget.is_contiguous()
         assert update.is_contiguous()
@@ -146,7 +143,6 @@ class TritonKernels:
         return out
 
     def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
-        """Writes the id of each row's largest logit to `chosen` and `tokens` (RowKernels)."""
         rows, columns = logits.shape
         parts = triton.cdiv(columns, PART)
         assert chosen.is_contiguous()

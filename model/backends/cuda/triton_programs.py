@@ -51,18 +51,8 @@ def attend_kernel(
         new_key: Last key of each row (B, H, 1, K), if `has_new`.
         new_value: Last value of each row (B, H, 1, K), if `has_new`.
         out: Receives the attention (B, 1, H, K); a contiguous tensor.
-        query_row: Distance in memory between two rows of the queries, in elements.
-        query_head: Distance in memory between two heads of the queries, in elements.
-        key_row: Distance in memory between two rows of the keys, in elements.
-        key_head: Distance in memory between two heads of the keys, in elements.
-        key_position: Distance in memory between two keys of a head, in elements.
-        value_row: Distance in memory between two rows of the values, in elements.
-        value_head: Distance in memory between two heads of the values, in elements.
-        value_position: Distance in memory between two values of a head, in elements.
-        new_key_row: Distance in memory between two rows of the new keys, in elements.
-        new_key_head: Distance in memory between two heads of the new keys, in elements.
-        new_value_row: Distance in memory between two rows of the new values, in elements.
-        new_value_head: Distance in memory between two heads of the new values, in elements.
+        query_row: Distance in memory between two rows of the queries, in elements. The arguments
+            after it give the other distances: between rows, heads, or keys of one head.
         scale: Factor of the scores.
         heads: Number of heads (H).
         head_dim: Size of a head (K).
@@ -136,20 +126,7 @@ def embed_kernel(
     width: tl.constexpr,
     padded_width: tl.constexpr,
 ):
-    """Adds the vector of a token to the vector of its position, for one row.
-
-    Args:
-        tokens: Ids (B,). The vector of a negative id is zero.
-        positions: Positions (B,).
-        weight: Vectors of all ids (V, D); a contiguous tensor.
-        table: Vectors of all positions, one row for each; a contiguous tensor.
-        out: Receives the sums (B, D); a contiguous tensor.
-        token_row: Distance in memory between two tokens, in elements.
-        position_row: Distance in memory between two positions, in elements.
-        scale: Factor of the vectors of tokens.
-        width: Size of a vector (D).
-        padded_width: The smallest power of two that is at least D.
-    """
+    """Adds the vector of a token to the vector of its position, for one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
     has_dim = dims < width
@@ -174,19 +151,7 @@ def add_norm_kernel(
     width: tl.constexpr,
     padded_width: tl.constexpr,
 ):
-    """Computes the sum of two vectors, and its layer norm, for one row.
-
-    Args:
-        x: Vectors (B, D); a contiguous tensor.
-        y: Vectors (B, D); a contiguous tensor.
-        weight: Weight of the layer norm (D,).
-        bias: Bias of the layer norm (D,).
-        total: Receives the sums (B, D); a contiguous tensor.
-        normed: Receives the layer norm of the sums (B, D); a contiguous tensor.
-        epsilon: Number that is added to the variance.
-        width: Size of a vector (D).
-        padded_width: The smallest power of two that is at least D.
-    """
+    """Computes the sum of two vectors, and its layer norm, for one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
     has_dim = dims < width
@@ -207,16 +172,7 @@ def add_norm_kernel(
 
 @triton.jit
 def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: tl.constexpr):
-    """Computes the new cell of an SSRU and its output for one row.
-
-    Args:
-        forget: Forget gates before the sigmoid (B, D); a contiguous tensor.
-        update: Product of the input x and the weight W (B, D); a contiguous tensor.
-        cell: Cells (B, D), which are updated; a contiguous tensor.
-        out: Receives the outputs (B, D); a contiguous tensor.
-        width: Size of a cell (D).
-        padded_width: The smallest power of two that is at least D.
-    """
+    """Computes the new cell of an SSRU and its output for one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
     has_dim = dims < width
@@ -258,16 +214,7 @@ def part_maximum_kernel(logits, largest, ids, columns, parts, logits_row, part: 
 
 @triton.jit
 def choice_kernel(largest, ids, chosen, tokens, parts, padded_parts: tl.constexpr):
-    """Writes the id of the largest logit of one row to `chosen` and to `tokens`.
-
-    Args:
-        largest: Largest logit of each part of each row (B, P).
-        ids: Ids of these logits (B, P).
-        chosen: Receives the ids (B,).
-        tokens: Receives the same ids (B,).
-        parts: Number of parts of a row (P).
-        padded_parts: The smallest power of two that is at least P.
-    """
+    """Writes the id of the largest logit of one row to `chosen` and to `tokens`."""
     row = tl.program_id(0).to(tl.int64)
     numbers = tl.arange(0, padded_parts)
     is_part = numbers < parts

@@ -205,12 +205,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def check(status: int) -> None:
-    """Raises an error for a failed call of the native code.
-
-    Raises:
-        MemoryError: The native code could not allocate memory.
-        RuntimeError: The native code refused the arguments, or failed for another reason.
-    """
+    """Raises an error for a failed call of the native code."""
     if status == OUT_OF_MEMORY:
         raise MemoryError("the native code could not allocate memory")
     if status:
@@ -223,12 +218,7 @@ def address(array: NDArray[Any]) -> int:
 
 
 class Library:
-    """One build of the library.
-
-    Args:
-        shared: Loaded shared object.
-        name: Instruction set of the build.
-    """
+    """One build of the library."""
 
     def __init__(self, shared: ctypes.CDLL, name: str) -> None:
         self.name = name
@@ -238,7 +228,6 @@ class Library:
             setattr(self, function, entry)
 
     def has_structures(self) -> bool:
-        """Returns whether the structures of the build have the sizes of STRUCTURES."""
         found = np.zeros(2 * len(STRUCTURES), np.int32)
         count: int = self.structures(address(found))
         sizes: list[int] = found[:count].tolist()
@@ -270,11 +259,7 @@ def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
 
 
 def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Library]:
-    """Returns every build that matches its sources and that this processor can run, best first.
-
-    Args:
-        folder: Folder of the sources, as in `is_of_sources`.
-    """
+    """Returns every build that matches its sources and that this processor can run, best first."""
     found = []
     for name in INSTRUCTION_SETS:
         spec = find_spec(f"model.backends.native._{name}")
@@ -297,12 +282,7 @@ LIBRARIES = load_libraries()
 
 
 def warn_without_build(dtype: str, device: torch.device) -> None:
-    """Warns if native int8 code would compute a model, but no build of that code is usable.
-
-    Args:
-        dtype: Requested precision, or `auto`.
-        device: Device of the model.
-    """
+    """Warns if native int8 code would compute a model, but no build of that code is usable."""
     if not LIBRARIES and select_precision(dtype, device, is_int8=True) is Precision.INT8:
         log_missing_build()
 
@@ -324,5 +304,4 @@ def log_missing_build() -> None:
 
 
 def int32(values: Any) -> NDArray[np.int32]:
-    """Returns the values as a contiguous int32 array."""
     return np.ascontiguousarray(values, dtype=np.int32)

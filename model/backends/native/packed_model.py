@@ -125,12 +125,10 @@ class PackedModel:
 
 
 def max_positions(config: ModelConfig, limits: EngineLimits) -> int:
-    """Returns the largest number of positions that a source or a target can have."""
     return max(limits.max_source_tokens, config.max_target_tokens(limits.max_source_tokens)) + 1
 
 
 def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
-    """Returns the config as a structure of the native code."""
     return Sizes(
         config.d_model,
         config.num_heads,
@@ -153,7 +151,6 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
 
 
 def native_shortlist(shortlist: Shortlist | None) -> ShortlistSpec:
-    """Returns the shortlist as a structure whose arrays the native code reads in place."""
     if shortlist is None:
         return ShortlistSpec(None, None, 0, 0)
     places = address(shortlist.offsets), address(shortlist.candidates)

@@ -103,11 +103,9 @@ class NativeRunner:
 
     @property
     def searcher(self) -> Searcher:
-        """Returns this runner, which decodes the rows of searches."""
         return self
 
     def clear(self) -> None:
-        """Clears every row."""
         if self.finalizer is not None:
             self.finalizer()  # frees the batch that the new one replaces
         rows = self.limits.max_rows
@@ -173,7 +171,6 @@ class NativeRunner:
     def search(
         self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
     ) -> list[list[Continuations]]:
-        """Decodes `steps` tokens of the rows of searches in one call (`Searcher.search`)."""
         sizes = [len(group) for group in groups]
         beams, rows = int32(sizes), int32(np.concatenate(groups))
         sums, shape = np.concatenate(totals, dtype=np.float64), (steps, 2 * len(rows))
@@ -191,17 +188,14 @@ class NativeRunner:
         ]
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32]:
-        """Returns the recorded cross-attention of a row, (tokens, source tokens)."""
         weights = np.empty((tokens, len(self.sources[row])), np.float32)
         check(self.library.batch_attention(self.batch, row, weights.size, address(weights)))
         return weights
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Sets the tokens with which these rows continue."""
         self.tokens[rows] = tokens
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows: row target[i] gets the state that row source[i] had before the call."""
         from_rows, to_rows = int32(source), int32(target)
         check(
             self.library.batch_copy(self.batch, len(source), address(from_rows), address(to_rows))
@@ -212,7 +206,6 @@ class NativeRunner:
             self.sources[row] = tokens
 
     def leave(self, first: int, end: int) -> None:
-        """Frees rows `first` to `end` - 1, which must be the last rows in use."""
         check(self.library.batch_leave(self.batch, first))
 
 
@@ -243,12 +236,6 @@ class NativeForcedDecoder:
     def hidden(
         self, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
     ) -> Slices[list[Tensor]]:
-        """Returns the hidden states (T, D) from which the T tokens of each target are predicted.
-
-        Args:
-            sources: Source ids of each sentence, EOS included.
-            targets: Target ids of each sentence.
-        """
         found: list[Tensor] = []
         for first in range(0, len(sources), ROWS):
             part = slice(first, first + ROWS)
@@ -281,7 +268,6 @@ class NativeForcedDecoder:
 
     @contextmanager
     def _new_batch(self, rows: int) -> Iterator[ctypes.c_void_p]:
-        """Makes a batch, and frees it at the end."""
         batch = ctypes.c_void_p()
         check(self.packed.library.batch_new(self.packed.handle, rows, ctypes.byref(batch)))
         try:

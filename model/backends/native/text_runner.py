@@ -113,7 +113,6 @@ class NativeTextEncoder:
         return address(array)
 
     def begin(self, sequences: SequenceOf[list[int]]) -> "TextBatch":
-        """Returns a batch of texts, given the ids of each text."""
         batch = self.spare.pop() if self.spare else TextBatch(self)
         batch.encoder = self
         batch.enter(sequences)
@@ -151,7 +150,6 @@ class TextBatch(EncoderBatch):
         self.num_tokens = 0
 
     def enter(self, sequences: SequenceOf[list[int]]) -> None:
-        """Starts a new batch of texts in place of the previous one."""
         self.lengths = [len(ids) for ids in sequences]
         lengths, ids = int32(self.lengths), int32(np.concatenate(sequences))
         self.num_tokens = len(ids)
@@ -159,31 +157,25 @@ class TextBatch(EncoderBatch):
         check(self.library.text_batch_enter(self.handle, len(sequences), *places))
 
     def project(self, layer: int, first: int, count: int) -> None:
-        """Computes queries, keys and values (EncoderBatch)."""
         check(self.library.text_batch_project(self.handle, layer, first, count))
 
     def attend(self, layer: int, first: int, count: int) -> None:
-        """Computes the attention sublayer (EncoderBatch)."""
         check(self.library.text_batch_attend(self.handle, layer, first, count))
 
     def feed_forward(self, layer: int, first: int, count: int) -> None:
-        """Computes the feed-forward sublayer (EncoderBatch)."""
         check(self.library.text_batch_feed_forward(self.handle, layer, first, count))
 
     def read(self) -> Tensor:
-        """Returns the hidden states (N, D) after the last computed layer (EncoderBatch)."""
         hidden = torch.empty(self.num_tokens, self.config.d_model)
         check(self.library.text_batch_read(self.handle, self.num_tokens, hidden.data_ptr()))
         return hidden
 
 
 def relative_length(config: TextEncoderConfig) -> int:
-    """Returns the maximum number of tokens of a text; 0 if the encoder has no relative bias."""
     return config.max_tokens if config.relative_buckets else 0
 
 
 def native_sizes(config: TextEncoderConfig) -> TextSizes:
-    """Returns the config as a structure of the native code."""
     return TextSizes(
         config.d_model,
         config.num_heads,
