@@ -15,9 +15,8 @@ from service.metrics.definitions import Metrics
 from service.metrics.ended import Ended
 from service.metrics.load_report import Load
 from service.models.changes import ModelChanges
-from service.scheduling.admission import Admission, Reservation
+from service.scheduling.admission import Admission, Rates
 from service.scheduling.equal_sentences import SentenceSharing
-from service.scheduling.rates import Rates
 from service.scheduling.scheduler import Scheduler
 from service.scheduling.submission import Submission
 from service.settings import Settings
@@ -42,7 +41,6 @@ class Core:
     changes: ModelChanges
     state: StateWatch
     rates: Rates = field(default_factory=Rates)
-    sharing: SentenceSharing | None = None
 
     def start(self) -> None:
         """Starts the workers without waiting until they are ready."""
@@ -82,24 +80,13 @@ class Core:
         self.metrics.count_call(model, outcome)
 
     async def admit(self, tokens: int, at_once: bool = True, client: str = "") -> "CoreLease":
-        """Admits a request of about `tokens` tokens.
-
-        `at_once` has no effect here, because this implementation always decides immediately.
+        """Admits a request of about `tokens` tokens; `at_once` has no effect here.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
             OverloadedError: The requests in progress leave no room for this one.
         """
-        return self.reserve(tokens, client)
-
-    def reserve(self, tokens: int, client: str = "") -> "CoreLease":
-        """Admits a request of about `tokens` tokens without yielding to the event loop.
-
-        Raises:
-            RequestTooLargeError: The request alone exceeds the token limit.
-            OverloadedError: The requests in progress leave no room for this one.
-        """
-        return CoreLease(self, self.admission.reserve(tokens), client)
+        return CoreLease(self.admission, self.scheduler, tokens, client)
 
     async def take(self, account: str, limits: RateLimits, characters: int) -> None:
         """Counts a request against the limits of its API key.
@@ -154,15 +141,26 @@ class Core:
         return await (metrics.openmetrics if is_openmetrics else metrics.exposition).text()
 
 
-@dataclass(slots=True)
 class CoreLease:
-    """The permission of one request to submit items, in the process that owns the workers."""
+    """The permission of one request to submit items, in the process that owns the workers.
 
-    core: Core
-    reservation: Reservation
-    client: str = ""
-    submissions: list[Submission] = field(default_factory=list)
-    is_released: bool = False
+    Args:
+        admission: Counts the request. It raises a ServiceError if it refuses the request.
+        scheduler: Computes items.
+        tokens: Estimated number of tokens.
+        client: Identity of the client.
+    """
+
+    def __init__(
+        self, admission: Admission, scheduler: Scheduler, tokens: int, client: str = ""
+    ) -> None:
+        admission.admit(tokens)
+        self.admission = admission
+        self.scheduler = scheduler
+        self.tokens = tokens
+        self.client = client
+        self.submissions: list[Submission] = []
+        self.is_released = False
 
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
@@ -172,13 +170,18 @@ class CoreLease:
         Raises:
             ServiceError: The items are refused.
         """
-        tokens = sum([item.num_tokens * item.num_legs for item in items])
-        if self.submissions:
-            self.core.admission.grow(self.reservation, tokens)
-        else:
-            self.core.admission.adjust(self.reservation, max(tokens, total_tokens))
-        submit = (self.core.sharing or self.core.scheduler).submit
-        submission = submit(items, deadline, not self.submissions, self.client)
+        tokens = 0
+        for item in items:
+            tokens += item.num_tokens * item.num_legs
+        is_first = not self.submissions
+        if is_first:
+            tokens = max(tokens, total_tokens)
+            self.admission.adjust(self.tokens, tokens)
+            self.tokens = tokens
+        elif tokens > self.tokens:  # later submissions are not refused
+            self.admission.tokens += tokens - self.tokens
+            self.tokens = tokens
+        submission = self.scheduler.submit(items, deadline, is_first, self.client)
         self.submissions.append(submission)
         return submission
 
@@ -187,7 +190,7 @@ class CoreLease:
         if self.is_released:
             return
         self.is_released = True
-        self.reservation.release()
+        self.admission.release(self.tokens)
         for submission in self.submissions:
             submission.close()
 
@@ -216,7 +219,10 @@ def build_core(
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
-    scheduler = Scheduler(TASKS, admission, metrics, rows_ahead=rows_ahead)
+    sharing = None
+    if settings.share_sentences:
+        sharing = SentenceSharing(metrics, settings.cache_sentences)
+    scheduler = Scheduler(TASKS, admission, metrics, rows_ahead=rows_ahead, sharing=sharing)
     local = replace(files, files=tuple(each for each in files.files if kinds_of(each)))
     for name in files.names - local.names:
         metrics.add_remote_model(name)
@@ -245,9 +251,6 @@ def build_core(
     if on_failure is not None:
         supervisor.on_failure = on_failure
     changes = ModelChanges(files, settings, supervisor, kinds_of)
-    sharing = None
-    if settings.share_sentences:
-        sharing = SentenceSharing(scheduler, metrics, settings.cache_sentences)
     is_needed = settings.suggestions or settings.monthly_characters > 0
     state = StateWatch(Database(settings.state), is_needed, metrics.state_usable.set)
-    return Core(metrics, admission, scheduler, supervisor, changes, state, sharing=sharing)
+    return Core(metrics, admission, scheduler, supervisor, changes, state)

@@ -7,16 +7,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from benchmarks.capacity.costs import Costs, WorkerCosts
 from benchmarks.capacity.virtual_time import Clock, EventLoop, Processors
 from model.sequence import DecodingOptions, Hypothesis
-from service.core import Core, CoreLease
+from service.core import CoreLease
 from service.errors import DeadlineExceededError, ServiceError
 from service.http_server.loop_load import LoopLoad
-from service.items.result import Done, Result
+from service.items.result import Done
 from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission
@@ -144,25 +143,6 @@ class Request:
     on_end: Callable[["Request"], None] | None = None  # called with the request when it has a reply
 
 
-@dataclass(slots=True, eq=False)
-class Exchange:
-    """Waits for the results of one request; a `Listener` of its submission."""
-
-    machine: "Machine"
-    request: Request
-    lease: CoreLease
-    left: int
-
-    def finish(self, index: int, result: Result) -> None:
-        self.left -= 1
-        if not self.left:
-            self.machine.loop.call_soon(self.machine.reply, self, "ok")
-
-    def end(self, error: Exception | None) -> None:
-        outcome = "late" if isinstance(error, DeadlineExceededError) else "failed"
-        self.machine.loop.call_soon(self.machine.reply, self, outcome)
-
-
 class Machine:
     """A server with its workers, on the cores of one machine."""
 
@@ -185,8 +165,7 @@ class Machine:
         admission = Admission(max_requests, max_tokens)
         self.scheduler = Scheduler(TASKS, admission, metrics, self.loop.call_soon)
         self.scheduler.add_model(MODEL, (TRANSLATE,))
-        core = SimpleNamespace(admission=admission, scheduler=self.scheduler, sharing=None)
-        self.core = cast(Core, core)  # the parts that a lease uses
+        self.admission = admission
         names = [f"worker-{index}" for index in range(costs.num_workers)]
         self.workers = [
             SimulatedWorker(name, self.loop, costs.worker, self._report, disturbance)
@@ -220,8 +199,7 @@ class Machine:
         lease: CoreLease | None = None
         try:
             tokens = sum(item.num_tokens for item in items)
-            reservation = self.core.admission.reserve(tokens)
-            lease = CoreLease(self.core, reservation, CLIENT)
+            lease = CoreLease(self.admission, self.scheduler, tokens, CLIENT)
             submission = lease.submit(items, deadline)
         except ServiceError:
             self.loop.charge(self.costs.server.refusal_seconds)
@@ -232,12 +210,16 @@ class Machine:
             return
         self.loop.charge(self.costs.server.request_seconds / 2)
         assert isinstance(submission, Submission)
-        submission.listener = Exchange(self, request, lease, len(items))
+        submission.on_end = partial(self._reply_soon, request, lease)
 
-    def reply(self, exchange: Exchange, outcome: str) -> None:
+    def _reply_soon(self, request: Request, lease: CoreLease, error: Exception | None) -> None:
+        name = "late" if isinstance(error, DeadlineExceededError) else "failed"
+        self.loop.call_soon(self._reply, request, lease, name if error else "ok")
+
+    def _reply(self, request: Request, lease: CoreLease, outcome: str) -> None:
         self.loop.charge(self.costs.server.request_seconds / 2)
-        exchange.lease.release()
-        self._end(exchange.request, outcome)
+        lease.release()
+        self._end(request, outcome)
 
     def _report(self, worker: SimulatedWorker, report: Report) -> None:
         self.loop.charge(self.costs.server.message_seconds)

@@ -14,10 +14,17 @@ from typing import Any
 from unittest import mock
 
 from service.http_server import loop_load
-from service.scheduling import admission, job, lanes, policies, scheduler, submission, worker_state
-from service.scheduling.forecast import margin
+from service.scheduling import (
+    admission,
+    forecast,
+    lanes,
+    policies,
+    scheduler,
+    submission,
+    worker_state,
+)
 
-CLOCKED = (admission, job, lanes, margin, policies, scheduler, worker_state)
+CLOCKED = (admission, forecast, lanes, policies, scheduler, worker_state)
 """Modules that read the time from the module `time`."""
 
 

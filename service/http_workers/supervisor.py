@@ -185,7 +185,9 @@ class HttpWorkerLink:
     def _lease(self, message: Admit | Submit) -> CoreLease:
         lease = self.leases.get(message.lease)
         if lease is None:
-            lease = self.core.reserve(message.tokens, message.client)
+            lease = CoreLease(
+                self.core.admission, self.core.scheduler, message.tokens, message.client
+            )
             self.leases[message.lease] = lease
         return lease
 

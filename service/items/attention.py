@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from model.inspection.query import AttentionJob
+from service.ipc.channel import pickle_by_fields
+from service.items.base import WorkItem
 
 ATTENTION = "attention"
 
 
 @dataclass(slots=True)
-class AttentionItem:
+class AttentionItem(WorkItem):
     """A pair or text whose attention is captured.
 
     The value of the item's result is a list with one element for each query of the job: a
@@ -23,8 +25,6 @@ class AttentionItem:
     """
 
     kind: ClassVar[str] = ATTENTION
-    num_rows: ClassVar[int] = 1
-    num_legs: ClassVar[int] = 1
 
     model: str
     job: AttentionJob
@@ -33,5 +33,7 @@ class AttentionItem:
 
     @property
     def num_tokens(self) -> int:
-        """Number of source and target tokens."""
         return len(self.job.source) + len(self.job.target)
+
+
+pickle_by_fields(AttentionItem)

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from service.ipc.channel import pickle_by_fields
+from service.items.base import WorkItem
 
 EMBED = "embed"
 
 
 @dataclass(slots=True)
-class EmbeddingItem:
+class EmbeddingItem(WorkItem):
     """A text to embed.
 
     The value of the item's result is the vector of the text, or the vectors of its tokens. The
@@ -27,8 +28,6 @@ class EmbeddingItem:
     """
 
     kind: ClassVar[str] = EMBED
-    num_rows: ClassVar[int] = 1
-    num_legs: ClassVar[int] = 1
 
     model: str
     ids: list[int]
@@ -39,7 +38,6 @@ class EmbeddingItem:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens of the text."""
         return len(self.ids)
 
 

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from service.ipc.channel import pickle_by_fields
+from service.items.base import WorkItem
 
 RERANK = "rerank"
 
 
 @dataclass(slots=True)
-class RerankItem:
+class RerankItem(WorkItem):
     """A pair to score; the value of its result is the score, as the 4 bytes of a float32.
 
     Attributes:
@@ -21,8 +22,6 @@ class RerankItem:
     """
 
     kind: ClassVar[str] = RERANK
-    num_rows: ClassVar[int] = 1
-    num_legs: ClassVar[int] = 1
 
     model: str
     ids: list[int]
@@ -31,7 +30,6 @@ class RerankItem:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens of the pair."""
         return len(self.ids)
 
 

@@ -10,12 +10,11 @@ from service.items.result import Result
 class ResultStream:
     """Yields the results of submitted items as they finish, each with the index of its item.
 
-    The first error ends the stream at once.
-
-    Args:
-        total: Number of items.
+    The first error ends the stream at once. To iterate raises a ServiceError if an item was refused
+    or failed, or if the deadline passed.
 
     Attributes:
+        total: Number of items.
         left: Number of items without a result.
         is_closed: Whether the stream takes no more results.
     """
@@ -34,10 +33,10 @@ class ResultStream:
             return
         self.finished += results
         self.left -= len(results)
-        if self.left:
-            self._wake()
-        else:
+        if not self.left:
             self.close()
+        elif self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
     def fail(self, error: Exception) -> None:
         """Ends the stream with an error."""
@@ -48,18 +47,11 @@ class ResultStream:
     def close(self) -> None:
         """Ends the stream when all results have arrived, an item failed, or the reader stopped."""
         self.is_closed = True
-        self._wake()
-
-    def _wake(self) -> None:
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
     async def batch(self) -> list[tuple[int, Result]]:
-        """Waits for new results and returns them; an empty list marks the end of the stream.
-
-        Raises:
-            ServiceError: An item was refused or failed, or the deadline passed.
-        """
+        """Waits for new results and returns them; an empty list marks the end of the stream."""
         while not (self.finished or self.is_closed):
             self.waiter = asyncio.get_running_loop().create_future()
             await self.waiter
@@ -69,23 +61,18 @@ class ResultStream:
         return finished
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Result]]:
-        """Yields pairs: the index of an item, and its result.
-
-        Raises:
-            ServiceError: An item was refused or failed, or the deadline passed.
-        """
         while found := await self.batch():
             for each in found:
                 yield each
 
     async def in_order(self) -> list[Result]:
-        """Waits for all results and returns them in the order of their items.
-
-        Raises:
-            ServiceError: An item was refused or failed, or the deadline passed.
-        """
+        """Waits for all results and returns them in the order of their items."""
+        while not self.is_closed:
+            self.waiter = asyncio.get_running_loop().create_future()
+            await self.waiter
+        if self.error is not None:
+            raise self.error
         results: list[Any] = [None] * self.total
-        while found := await self.batch():
-            for index, result in found:
-                results[index] = result
+        for index, result in self.finished:
+            results[index] = result
         return results

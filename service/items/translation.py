@@ -1,16 +1,21 @@
 """The work item of a translation: one sentence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import ClassVar
 
 from model.sequence import DecodingOptions, Hypothesis
 from service.ipc.channel import pickle_by_fields
+from service.items.base import WorkItem
 
 TRANSLATE = "translate"
 
+_values = attrgetter(*[each.name for each in fields(DecodingOptions)])
+"""Returns the values of all options as a tuple, which is hashed faster than DecodingOptions."""
+
 
 @dataclass(slots=True)
-class TranslationItem:
+class TranslationItem(WorkItem):
     """A sentence to translate; the value of its result is a list of `Hypothesis`, best first.
 
     Attributes:
@@ -37,13 +42,19 @@ class TranslationItem:
 
     @property
     def num_tokens(self) -> int:
-        """Number of source tokens."""
         return len(self.source)
 
     @property
     def num_rows(self) -> int:
-        """Number of rows in the batch: one for each hypothesis of the beam."""
         return self.options.beam_size
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.model, self.first_id, _values(self.options), tuple(self.source)
+
+    @property
+    def is_small(self) -> bool:
+        return not self.options.return_attention
 
 
 for _cls in (DecodingOptions, Hypothesis, TranslationItem):

@@ -1,14 +1,17 @@
-"""Limits the requests and tokens in progress, and estimates when there is room for more."""
+"""Limits the work in progress, and the requests and characters per minute of each API key."""
 
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from service.errors import OverloadedError, RequestTooLargeError
+from service.errors import OverloadedError, RateLimitedError, RequestTooLargeError
+from service.settings.keys import RateLimits
 
 MAX_RETRY_SECONDS = 60
 WINDOW_SECONDS = 10.0
+MINUTE = 60.0
 
 
 class Throughput:
@@ -20,9 +23,11 @@ class Throughput:
 
     def add(self, tokens: int) -> None:
         """Counts the tokens of items that have just finished."""
-        self.events.append((time.monotonic(), tokens))
+        now = time.monotonic()
+        self.events.append((now, tokens))
         self.tokens += tokens
-        self._forget()
+        while self.events[0][0] < now - WINDOW_SECONDS:
+            self.tokens -= self.events.popleft()[1]
 
     def seconds_for(self, tokens: int) -> int:
         """Estimates the seconds until `tokens` tokens are finished: from 1 to MAX_RETRY_SECONDS."""
@@ -30,35 +35,11 @@ class Throughput:
 
     def exact_seconds_for(self, tokens: int) -> float:
         """Estimates the seconds until `tokens` tokens are finished; 0 if none finished lately."""
-        self._forget()
+        self.add(0)
         if not self.tokens:
             return 0.0
         span = max(1.0, time.monotonic() - self.events[0][0])
         return tokens * span / self.tokens
-
-    def _forget(self) -> None:
-        since = time.monotonic() - WINDOW_SECONDS
-        while self.events and self.events[0][0] < since:
-            self.tokens -= self.events.popleft()[1]
-
-
-@dataclass(slots=True)
-class Reservation:
-    """The capacity that is counted for one request until `release` is called.
-
-    Attributes:
-        admission: The Admission whose counts include the reservation.
-        tokens: Number of tokens counted for the request. It is an estimate until the request is
-            tokenised.
-    """
-
-    admission: "Admission"
-    tokens: int
-
-    def release(self) -> None:
-        """Gives the capacity back. A second call would give it back twice."""
-        self.admission.requests -= 1
-        self.admission.tokens -= self.tokens
 
 
 class Admission:
@@ -81,8 +62,8 @@ class Admission:
         """Used share of the request limit or of the token limit, whichever share is larger."""
         return max(self.requests / self.max_requests, self.tokens / self.max_tokens)
 
-    def reserve(self, tokens: int) -> Reservation:
-        """Reserves capacity for a request of about `tokens` tokens.
+    def admit(self, tokens: int) -> None:
+        """Counts a request of about `tokens` tokens until `release` is called.
 
         The check and the count are one step, before anything is computed. Requests that
         arrive at the same time can therefore not exceed the limits together.
@@ -91,33 +72,26 @@ class Admission:
             RequestTooLargeError: The request alone exceeds the token limit.
             OverloadedError: The requests in progress leave no room for this one.
         """
-        self._check(1, tokens)
+        self._check(1, tokens, tokens)
         self.requests += 1
         self.tokens += tokens
-        return Reservation(self, tokens)
 
-    def adjust(self, reservation: Reservation, tokens: int) -> None:
+    def adjust(self, old: int, new: int) -> None:
         """Replaces the estimated number of tokens of a request by the counted number.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
             OverloadedError: The requests in progress leave no room for this one.
         """
-        self._check(0, tokens - reservation.tokens, total=tokens)
-        self.tokens += tokens - reservation.tokens
-        reservation.tokens = tokens
+        self._check(0, new - old, new)
+        self.tokens += new - old
 
-    def grow(self, reservation: Reservation, tokens: int) -> None:
-        """Raises the count of an admitted request to `tokens`.
+    def release(self, tokens: int) -> None:
+        """Gives the capacity of a request back."""
+        self.requests -= 1
+        self.tokens -= tokens
 
-        Does nothing if the count is already that high. The limits are not checked.
-        """
-        more = max(0, tokens - reservation.tokens)
-        self.tokens += more
-        reservation.tokens += more
-
-    def _check(self, requests: int, tokens: int, total: int | None = None) -> None:
-        size = tokens if total is None else total
+    def _check(self, requests: int, tokens: int, size: int) -> None:
         if size > self.max_tokens:
             raise RequestTooLargeError(
                 f"the request has about {size} tokens; the limit is {self.max_tokens}. "
@@ -153,3 +127,71 @@ def late(needed: float, seconds: float) -> OverloadedError:
         min(MAX_RETRY_SECONDS, max(1, excess)),
         "deadline",
     )
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A token bucket, which refills from empty to full in one minute.
+
+    Attributes:
+        left: Number of units (requests or characters) that may be used at time `since`.
+        since: Time of the last refill, by time.monotonic.
+    """
+
+    left: float
+    since: float
+
+    def refill(self, limit: int, now: float) -> None:
+        """Adds the units for the time since the last refill."""
+        self.left = min(limit, self.left + (now - self.since) * limit / MINUTE)
+        self.since = now
+
+
+class Rates:
+    """Counts the requests and the characters of each account. Each API key has one account.
+
+    The core, the part of the server that exists once, holds these counts. All HTTP processes
+    therefore share them. Used units come back evenly. After a minute without requests, an account
+    may use its whole limit at once.
+
+    Args:
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.buckets: dict[tuple[str, str], Bucket] = {}
+
+    def take(self, account: str, limits: RateLimits, characters: int) -> None:
+        """Counts a request with a number of characters. A refused request does not count.
+
+        Raises:
+            RequestTooLargeError: The request alone has more characters than the limit.
+            RateLimitedError: The account has too few requests or characters left.
+        """
+        now = self.clock()
+        wanted = (("requests", limits.requests, 1), ("characters", limits.characters, characters))
+        for unit, limit, number in wanted:
+            if limit:
+                self._check(account, unit, limit, number, now)
+        for unit, limit, number in wanted:
+            if limit:
+                self.buckets[account, unit].left -= number
+
+    def _check(self, account: str, unit: str, limit: int, number: int, now: float) -> None:
+        if number > limit:
+            raise RequestTooLargeError(
+                f"the request has {number} {unit}; its key may send {limit} a minute. "
+                "Send it in parts, or raise the limit in the file of keys."
+            )
+        bucket = self.buckets.setdefault((account, unit), Bucket(limit, now))
+        bucket.refill(limit, now)
+        if bucket.left < number:
+            seconds = max(1, math.ceil((number - bucket.left) * MINUTE / limit))
+            raise RateLimitedError(
+                f"Slowdown: {limit} per 1 minute",  # LibreTranslate's text
+                seconds,
+                unit,
+                f"the key may send {limit} {unit} a minute; try again in {seconds} s, "
+                "or raise the limit in the file of keys",
+            )

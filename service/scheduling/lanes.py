@@ -1,141 +1,123 @@
-"""Queues of waiting jobs. A job is a work item that the scheduler has accepted.
+"""Queues of waiting items.
 
 A queue has one or more length buckets, which separate short texts from long texts. Each bucket has
-two lanes: one for interactive jobs and one for bulk jobs. A row is a place in the batch of a model.
-The work of a job is counted in row-tokens: the number of its tokens times the number of its rows.
+two lanes: one for interactive items and one for bulk items. A row is a place in the batch of a
+model. Work is counted in row-tokens: the number of an item's tokens times the number of its rows.
 """
 
 import itertools
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from service.scheduling.forecast.margin import Margin
-from service.scheduling.forecast.pace import Pace
-from service.scheduling.job import Job
+from service.items.base import WorkItem
+from service.scheduling.forecast import Margin, Pace
 
 LANES = ("interactive", "bulk")
 
 LOOK_AHEAD = 4
-"""For n free rows, jobs of similar length are chosen from the next LOOK_AHEAD * n jobs."""
+"""For n free rows, items of similar length are chosen from the next LOOK_AHEAD * n items."""
 
 BULK_SHARE = 5
-"""While jobs wait in both lanes, the bulk lane gets one of every BULK_SHARE rows."""
+"""While items wait in both lanes, the bulk lane gets one of every BULK_SHARE rows."""
 
 
-class ClientJobs:
-    """The waiting jobs of one client in a lane, in order of arrival."""
+class ClientItems:
+    """The waiting items of one client in a lane by id, in order of arrival, and their work."""
+
+    __slots__ = ("items", "work")
 
     def __init__(self) -> None:
-        self.jobs: OrderedDict[int, Job] = OrderedDict()
+        self.items: OrderedDict[int, WorkItem] = OrderedDict()
         self.work = 0
-
-    @property
-    def first(self) -> Job:
-        """The oldest job."""
-        return next(iter(self.jobs.values()))
 
 
 class Lane:
-    """Holds waiting jobs. Clients take turns; the jobs of a client are in order of arrival.
+    """Holds waiting items. Clients take turns; the items of a client are in order of arrival.
 
-    Any job may be removed before its turn.
+    Any item may be removed before its turn.
 
     Attributes:
-        clients: Maps each client to its jobs. The client whose turn is next comes first.
-        num_jobs: Number of all jobs.
-        tokens: Number of tokens of all jobs.
-        rows: Number of rows that all jobs take.
-        work: Number of row-tokens of all jobs.
-        last_arrival: Time by time.perf_counter at which the newest job was submitted.
+        clients: Maps each client to its items. The client whose turn is next comes first.
+        num_items: Number of all items.
+        tokens: Number of tokens of all items.
+        rows: Number of rows that all items take.
+        last_arrival: Time by time.perf_counter at which the newest item was submitted.
     """
 
     def __init__(self) -> None:
         self.last_arrival = -math.inf
-        self.clients: OrderedDict[str, ClientJobs] = OrderedDict()
-        self.num_jobs = 0
+        self.clients: OrderedDict[str, ClientItems] = OrderedDict()
+        self.num_items = 0
         self.tokens = 0
         self.rows = 0
-        self.work = 0
 
     def __len__(self) -> int:
-        return self.num_jobs
+        return self.num_items
 
-    def __iter__(self) -> Iterator[Job]:
-        """Yields the jobs in order of their turns."""
-        if len(self.clients) == 1:
-            (only,) = self.clients.values()
-            return iter(only.jobs.values())
-        columns = [each.jobs.values() for each in self.clients.values()]
+    def __iter__(self) -> Iterator[WorkItem]:
+        """Yields the items in order of their turns."""
+        columns = [each.items.values() for each in self.clients.values()]
         turns = itertools.chain.from_iterable(itertools.zip_longest(*columns))
-        return (job for job in turns if job is not None)
+        return (item for item in turns if item is not None)
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest job has waited; 0 in an empty lane."""
+        """Seconds that the oldest item has waited; 0 in an empty lane."""
         if not self.clients:
             return 0.0
-        return time.perf_counter() - min(each.first.created for each in self.clients.values())
+        firsts = [next(iter(each.items.values())) for each in self.clients.values()]
+        return time.perf_counter() - min(first.created for first in firsts)
 
     @property
     def next_rows(self) -> int:
-        """Number of rows that the next job takes; 0 in an empty lane."""
-        return next(iter(self.clients.values())).first.rows if self.clients else 0
+        """Number of rows that the next item takes; 0 in an empty lane."""
+        for client in self.clients.values():
+            for item in client.items.values():
+                return item.rows
+        return 0
 
-    def add(self, job: Job, is_first: bool = False) -> None:
-        """Adds a job as the last job of its client, or, with `is_first`, as the first of the lane.
+    def add(self, item: WorkItem, is_first: bool = False) -> None:
+        """Adds an item as the last item of its client, or, with `is_first`, as the first of all.
 
-        A job is put first if its worker has died.
+        An item is put first if its worker has died.
         """
-        client = self.clients.get(job.client)
+        client = self.clients.get(item.client)
         if client is None:
-            client = self.clients[job.client] = ClientJobs()
-        client.jobs[job.id] = job
-        client.work += job.work
+            client = self.clients[item.client] = ClientItems()
+        client.items[item.id] = item
+        client.work += item.work
         if is_first:
-            client.jobs.move_to_end(job.id, last=False)
-            self.clients.move_to_end(job.client, last=False)
-        self.last_arrival = max(self.last_arrival, job.created)
-        self.num_jobs += 1
-        self.tokens += job.tokens
-        self.rows += job.rows
-        self.work += job.work
+            client.items.move_to_end(item.id, last=False)
+            self.clients.move_to_end(item.client, last=False)
+        self.last_arrival = max(self.last_arrival, item.created)
+        self.num_items += 1
+        self.tokens += item.tokens
+        self.rows += item.rows
 
-    def remove(self, job: Job) -> bool:
-        """Removes a job; returns False if the job does not wait in this lane."""
-        client = self.clients.get(job.client)
-        if client is None or client.jobs.pop(job.id, None) is None:
+    def remove(self, item: WorkItem) -> bool:
+        """Removes an item; returns False if the item does not wait in this lane."""
+        client = self.clients.get(item.client)
+        if client is None or client.items.pop(item.id, None) is None:
             return False
-        client.work -= job.work
-        if not client.jobs:
-            del self.clients[job.client]
-        self.num_jobs -= 1
-        self.tokens -= job.tokens
-        self.rows -= job.rows
-        self.work -= job.work
+        client.work -= item.work
+        if not client.items:
+            del self.clients[item.client]
+        self.num_items -= 1
+        self.tokens -= item.tokens
+        self.rows -= item.rows
         return True
 
-    def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Removes and returns the unwanted jobs before the first wanted job of each client."""
-        removed = [
-            job
-            for client in self.clients.values()
-            for job in itertools.takewhile(is_unwanted, client.jobs.values())
-        ]
-        for job in removed:
-            self.remove(job)
-        return removed
-
     def work_before(self, client: str, new: float) -> float:
-        """Returns the waiting work, in row-tokens, ahead of the last new job of a client.
+        """Returns the waiting work, in row-tokens, ahead of the last new item of a client.
 
         Clients take turns. The work of each other client therefore counts only up to the amount of
-        this client's work, new jobs included.
+        this client's work, new items included.
 
         Args:
             client: The client.
-            new: Work of the client's new jobs, which are not in the lane yet.
+            new: Work of the client's new items, which are not in the lane yet.
         """
         known = self.clients.get(client)
         own = known.work if known else 0
@@ -144,38 +126,35 @@ class Lane:
         others = [each.work for each in self.clients.values() if each is not known]
         return own + sum([min(work, own + new) for work in others])
 
-    def take(self, rows: int) -> list[Job]:
-        """Removes and returns the next job, and jobs of similar length that fit into the rows.
+    def take(self, rows: int) -> list[WorkItem]:
+        """Removes and returns the next item, and items of similar length that fit into the rows.
 
-        The jobs take at most `rows` rows together. If all jobs of the lane fit, all are returned.
-        If the next job alone takes more rows, no job is returned, because no other job may
-        overtake the next job.
+        The items take at most `rows` rows together. If all items of the lane fit, all are returned.
+        If the next item alone takes more rows, no item is returned, because no other item may
+        overtake the next item.
         """
         if self.rows <= rows:
-            return self._take_all()
-        window = list(itertools.islice(self, LOOK_AHEAD * rows))
+            clients = [*self.clients.values()]
+            taken = [*clients[0].items.values()] if len(clients) == 1 else [*self.__iter__()]
+            self.clients.clear()
+            self.num_items = self.tokens = self.rows = 0
+            return taken
+        window = list(itertools.islice(self.__iter__(), LOOK_AHEAD * rows))
         if not window:
             return []
         anchor = window[0].tokens
-        taken: list[Job] = []
-        for job in sorted(window, key=lambda job: abs(job.tokens - anchor)):
-            if job.rows > rows:
+        taken = []
+        for item in sorted(window, key=lambda item: abs(item.tokens - anchor)):
+            if item.rows > rows:
                 break
-            rows -= job.rows
-            taken.append(job)
-        if window[0] not in taken:
+            rows -= item.rows
+            taken.append(item)
+        if not any(item is window[0] for item in taken):
             return []
-        for job in taken:
-            self.remove(job)
-            if len(self.clients) > 1 and job.client in self.clients:
-                self.clients.move_to_end(job.client)
-        return taken
-
-    def _take_all(self) -> list[Job]:
-        """Removes and returns all jobs."""
-        taken = list(self)
-        self.clients.clear()
-        self.num_jobs = self.tokens = self.rows = self.work = 0
+        for item in taken:
+            self.remove(item)
+            if len(self.clients) > 1 and item.client in self.clients:
+                self.clients.move_to_end(item.client)
         return taken
 
 
@@ -185,44 +164,40 @@ class LanePair:
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
-        # Rows of interactive jobs that were taken while bulk jobs waited. When the debt reaches
+        # Rows of interactive items that were taken while bulk items waited. When the debt reaches
         # BULK_SHARE - 1, the bulk lane may take one row, which lowers the debt by BULK_SHARE - 1.
         self.debt = 0
 
     def __len__(self) -> int:
-        return self.interactive.num_jobs + self.bulk.num_jobs
+        return self.interactive.num_items + self.bulk.num_items
 
     @property
     def rows(self) -> int:
-        """Number of rows that all waiting jobs take."""
+        """Number of rows that all waiting items take."""
         return self.interactive.rows + self.bulk.rows
 
     @property
     def next_rows(self) -> int:
-        """Number of rows of the next interactive or the next bulk job, whichever takes more."""
+        """Number of rows of the next interactive or the next bulk item, whichever takes more."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
-    def lane(self, job: Job) -> Lane:
-        """Returns the lane in which a job waits."""
-        return self.bulk if job.item.is_bulk else self.interactive
+    def take(self, rows: int, spare: int | None = None) -> list[WorkItem]:
+        """Removes and returns items that take at most `rows` rows together.
 
-    def take(self, rows: int, spare: int | None = None) -> list[Job]:
-        """Removes and returns jobs that take at most `rows` rows together.
-
-        The bulk lane may take its share of the rows. If interactive jobs leave more rows free than
+        The bulk lane may take its share of the rows. If interactive items leave more rows free than
         this share, the bulk lane may take the free rows instead.
 
         Only a few rows become free at a time, so `debt` carries the bulk lane's share from call
-        to call. If the bulk lane has earned the rows of its next job, but fewer rows are free, no
-        job is returned. The free rows then stay empty until this job fits.
+        to call. If the bulk lane has earned the rows of its next item, but fewer rows are free, no
+        item is returned. The free rows then stay empty until this item fits.
 
         Args:
             rows: Number of free rows.
             spare: Largest number of rows that the bulk lane may take from the rows that interactive
-                jobs leave free. None means all of these rows. The bulk lane's share of the rows is
+                items leave free. None means all of these rows. The bulk lane's share of the rows is
                 not limited by `spare`.
         """
-        if not len(self.bulk):
+        if not self.bulk.num_items:
             self.debt = 0
             return self.interactive.take(rows)
         free = rows - self.interactive.rows
@@ -230,10 +205,10 @@ class LanePair:
         if allowed >= self.bulk.next_rows > rows:
             return []
         bulk = self.bulk.take(min(rows, allowed))
-        bulk_rows = sum(job.rows for job in bulk)
+        bulk_rows = sum(item.rows for item in bulk)
         interactive = self.interactive.take(rows - bulk_rows)
-        if len(self.bulk):
-            taken_rows = sum(job.rows for job in interactive)
+        if self.bulk.num_items:
+            taken_rows = sum(item.rows for item in interactive)
             self.debt = max(0, self.debt + taken_rows - (BULK_SHARE - 1) * bulk_rows)
         return bulk + interactive
 
@@ -249,85 +224,80 @@ class LaneView:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of all waiting jobs."""
+        """Number of tokens of all waiting items."""
         return sum(lane.tokens for lane in self.lanes)
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest job has waited; 0 in an empty lane."""
+        """Seconds that the oldest item has waited; 0 in an empty lane."""
         return max(lane.oldest_age for lane in self.lanes)
 
 
 class Queue:
-    """The waiting jobs of one task kind and one model.
+    """The waiting items of one task kind and one model.
 
     Args:
         num_buckets: Number of length buckets.
 
     Attributes:
+        lanes: All lanes.
+        occupancy: Rows in use by the dispatched items, summed over all workers. If the policy of
+            the kind does not count rows: the tokens of these items.
         pace: Measured rate of the workers.
         margin: Measured errors of predicted times.
     """
 
     def __init__(self, num_buckets: int = 1) -> None:
         self.buckets = [LanePair() for _ in range(num_buckets)]
-        self.pace = Pace()
-        self.margin = Margin()
         self.interactive = LaneView([pair.interactive for pair in self.buckets])
         self.bulk = LaneView([pair.bulk for pair in self.buckets])
+        self.lanes = [*self.interactive.lanes, *self.bulk.lanes]
+        self.occupancy = 0
+        self.pace = Pace()
+        self.margin = Margin()
 
     def __len__(self) -> int:
         return sum(map(len, self.buckets))
 
     def __bool__(self) -> bool:
-        """Returns whether a job waits; this is faster than counting the jobs."""
-        for pair in self.buckets:  # a loop is faster than any() with a generator
-            if pair.interactive.num_jobs or pair.bulk.num_jobs:
+        """Returns whether an item waits; this is faster than counting the items."""
+        for lane in self.lanes:  # a loop is faster than any() with a generator
+            if lane.num_items:
                 return True
         return False
 
     @property
     def rows(self) -> int:
-        """Number of rows that all waiting jobs take."""
+        """Number of rows that all waiting items take."""
         return sum(pair.rows for pair in self.buckets)
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest job has waited; 0 in an empty queue."""
+        """Seconds that the oldest item has waited; 0 in an empty queue."""
         return max(self.interactive.oldest_age, self.bulk.oldest_age)
 
-    def lane(self, job: Job) -> Lane:
-        """Returns the lane in which a job waits."""
-        return self.buckets[job.bucket].lane(job)
+    def lane(self, item: WorkItem) -> Lane:
+        """Returns the lane in which an item waits."""
+        pair = self.buckets[item.bucket]
+        return pair.bulk if item.is_bulk else pair.interactive
 
-    def work_before(self, jobs: Sequence[Job]) -> float:
-        """Returns the waiting work that is dispatched before the last new job, in row-tokens.
+    def work_before(self, items: Sequence[WorkItem]) -> float:
+        """Returns the waiting work that is dispatched before the last new item, in row-tokens.
 
-        Jobs in buckets of longer texts than the new jobs do not count. Later interactive jobs may
-        overtake a new bulk job. They are not known yet, so their work does not count.
+        Items in buckets of longer texts than the new items do not count. Later interactive items
+        may overtake a new bulk item. They are not known yet, so their work does not count.
 
         Args:
-            jobs: New jobs of one submission, at least one.
+            items: New items of one submission, at least one.
         """
-        client, is_bulk = jobs[0].client, jobs[0].item.is_bulk
-        new = sum([job.work for job in jobs])
-        buckets = self.buckets[: max([job.bucket for job in jobs]) + 1]
+        client, is_bulk = items[0].client, items[0].is_bulk
+        new = sum([item.work for item in items])
+        buckets = self.buckets[: max([item.bucket for item in items]) + 1]
         interactive = sum([pair.interactive.work_before(client, new) for pair in buckets])
         bulk = sum([pair.bulk.work_before(client, new) for pair in buckets])
         return interactive + (bulk if is_bulk else min(bulk, interactive / (BULK_SHARE - 1)))
 
-    def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Removes and returns the jobs that `Lane.remove_first` removes from each lane."""
-        return [
-            job
-            for pair in self.buckets
-            for lane in (pair.interactive, pair.bulk)
-            if len(lane)
-            for job in lane.remove_first(is_unwanted)
-        ]
-
-    def jobs(self) -> Iterator[Job]:
-        """Yields all waiting jobs."""
-        for pair in self.buckets:
-            yield from pair.interactive
-            yield from pair.bulk
+    def items(self) -> Iterator[WorkItem]:
+        """Yields all waiting items."""
+        for lane in self.lanes:
+            yield from lane

@@ -1,19 +1,21 @@
 """Scheduling policies: each counts the work of a task kind and assigns this work to workers.
 
-A policy has no code for particular task kinds, and uses only the interface `WorkItem` of the items.
-The task table names a policy for each kind. A row is a place in the batch of a model. Work is
-counted in row-tokens: the number of an item's tokens times the number of its rows.
+A policy has no code for particular task kinds. The task table (`service.tasks.table`) names a
+policy for each kind. A row is a place in the batch of a model. Work is counted in row-tokens: the
+number of an item's tokens times the number of its rows.
 """
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from service.items.base import WorkItem
 from service.items.length_buckets import NUM_BUCKETS, bucket_of
-from service.scheduling.job import Job
+from service.metrics.definitions import TaskSeries
 from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
+from service.settings import Settings
 from service.workers.batch_sizes import capacity_tokens
 
 KEPT_SHARE = 1 / 8
@@ -33,7 +35,7 @@ MAX_SLOTS = 4
 """Largest number of items of one kind that SlotPolicy lets a worker hold. A worker can compute
 several items together. Further items wait in the queue, so that other workers can take them."""
 
-Assignment = tuple[WorkerState, list[Job]]
+Assignment = tuple[WorkerState, list[WorkItem]]
 
 
 class Policy(Protocol):
@@ -42,7 +44,7 @@ class Policy(Protocol):
     Attributes:
         num_buckets: Number of length buckets of each queue.
         shares_models: Whether the models of a worker share one capacity. If so, the model whose
-            oldest job has waited longest is served first.
+            oldest item has waited longest is served first.
         counts_rows: Whether the policy counts capacity in rows of a model's batch.
     """
 
@@ -50,17 +52,8 @@ class Policy(Protocol):
     shares_models: bool
     counts_rows: bool
 
-    def bucket(self, item: WorkItem) -> int:
-        """Returns the length bucket in which an item waits."""
-
-    def cost(self, item: WorkItem) -> int:
-        """Returns how much of a worker's capacity an item takes."""
-
-    def occupancy(self, kind: str, model: str, workers: Iterable[WorkerState]) -> int:
-        """Returns the rows in use by the jobs of a kind and model, summed over all workers.
-
-        A policy that does not count rows returns the number of tokens of these jobs instead.
-        """
+    def measure(self, item: WorkItem) -> None:
+        """Sets `bucket`, `cost` and `load` of an item from its `tokens` and `rows`."""
 
     def work_until_end(self, tokens: int, occupancy: float) -> float:
         """Returns the work that workers do from the dispatch of an item to its end.
@@ -71,120 +64,144 @@ class Policy(Protocol):
         """
 
     def forecast(
-        self,
-        kind: str,
-        model: str,
-        queue: Queue,
-        workers: Iterable[WorkerState],
-        jobs: Sequence[Job],
+        self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
     ) -> tuple[float, float]:
-        """Predicts the work that workers do until new jobs have ended.
+        """Predicts the work that workers do until new items have ended.
 
         Args:
-            kind: Name of the task kind.
             model: Served name of the model.
-            queue: Waiting jobs of this kind and model; the new jobs are not in it yet.
+            queue: Waiting items of the kind and model; the new items are not in it yet.
             workers: All workers.
-            jobs: New jobs of one submission, at least one.
+            items: New items of one submission, at least one.
 
         Returns:
             The work in row-tokens, and the occupancy during this work.
         """
 
     def assign(
-        self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
-    ) -> Iterable[Assignment]:
-        """Takes as many jobs from a queue as workers have capacity for, and assigns these jobs.
+        self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
+    ) -> list[Assignment]:
+        """Takes as many items from a queue as workers have capacity for, and assigns these items.
 
-        Args:
-            kind: Name of the task kind.
-            model: Served name of the model.
-            queue: Waiting jobs of this kind and model.
-            workers: All workers.
-
-        Yields:
-            Each worker that received jobs, with these jobs.
+        Returns:
+            Workers with the items that each receives; a worker may occur several times.
         """
 
 
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """One kind of work for the workers: one row of the task table.
+
+    Attributes:
+        item: Class of its work items; `item.kind` is the name of the kind.
+        policy: Policy by which the scheduler counts and assigns its work.
+        executor: Import path of its executor in the worker, `module:Class`. It is a path because
+            an import of the class would load torch, and only workers may load torch.
+        share: Takes the settings, and returns the share of a worker's time that the kind gets while
+            other work waits. Returns None if the share is not limited, as for translation.
+        series: Names of the kind's model calls and token counts in the metrics.
+        lengths: Takes an item and the value of its result. Returns the number of source tokens and,
+            for a translation, the number of target tokens. The attribute is None if the kind has no
+            such counts.
+    """
+
+    item: type[WorkItem]
+    policy: Policy
+    executor: str
+    share: Callable[[Settings], float | None]
+    series: TaskSeries
+    lengths: Callable[[Any, Any], tuple[int, ...]] | None
+
+    @property
+    def name(self) -> str:
+        """Name of the kind in messages, metrics and logs."""
+        return self.item.kind
+
+
 class RowPolicy:
-    """Counts rows of a model's batch; jobs of similar length go to one worker together."""
+    """Counts rows of a model's batch; items of similar length go to one worker together."""
 
     num_buckets = 1
     shares_models = False
     counts_rows = True
 
-    def bucket(self, item: WorkItem) -> int:
-        """Returns 0, because texts of all lengths wait together."""
-        return 0
-
-    def cost(self, item: WorkItem) -> int:
-        """Returns the number of rows."""
-        return item.num_rows
-
-    def occupancy(self, kind: str, model: str, workers: Iterable[WorkerState]) -> int:
-        """Returns the number of rows in use."""
-        return sum([worker.used[kind, model, 0] for worker in workers])
+    def measure(self, item: WorkItem) -> None:
+        item.bucket = 0
+        item.cost = item.load = item.rows
 
     def work_until_end(self, tokens: int, occupancy: float) -> float:
         """Returns the work of all rows in use until one of them has computed `tokens` tokens."""
         return tokens * occupancy
 
     def forecast(
-        self,
-        kind: str,
-        model: str,
-        queue: Queue,
-        workers: Iterable[WorkerState],
-        jobs: Sequence[Job],
+        self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
     ) -> tuple[float, float]:
-        """Predicts the work until new jobs have ended, and the rows in use meanwhile.
+        """Predicts the work until new items have ended, and the rows in use meanwhile.
 
-        The new jobs wait until the jobs before them have rows. Then the new jobs share the batch
-        with all rows in use. If there are too few rows for all new jobs, some new jobs wait until
-        other new jobs have freed their rows.
+        The new items wait until the items before them have rows. Then the new items share the batch
+        with all rows in use. If there are too few rows for all new items, some new items wait until
+        other new items have freed their rows.
         """
         max_rows = sum([worker.max_rows.get(model, 0) for worker in workers])
-        rows = sum([job.rows for job in jobs])
-        before = self.occupancy(kind, model, workers) + queue.rows
+        rows = sum([item.rows for item in items])
+        before = queue.occupancy + queue.rows
         occupancy = min(max_rows, before + rows)
         waiting = min(1.0, max(0.0, before + rows - max_rows) / rows)
-        own = waiting * sum([job.work for job in jobs]) if len(jobs) > 1 else 0.0
-        ahead = queue.work_before(jobs) if queue else 0.0
-        longest = max([job.tokens for job in jobs])
-        return ahead + own + self.work_until_end(longest, occupancy), occupancy
+        own = waiting * sum([item.work for item in items]) if len(items) > 1 else 0.0
+        ahead = queue.work_before(items) if queue else 0.0
+        longest = max([item.tokens for item in items])
+        return ahead + own + longest * occupancy, occupancy
 
     def assign(
-        self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
-    ) -> Iterable[Assignment]:
-        """Gives jobs first to the workers with the fewest used rows, to spread the rows evenly."""
+        self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
+    ) -> list[Assignment]:
+        """Gives items first to the workers with the fewest used rows, to spread the rows evenly."""
         (lanes,) = queue.buckets
-        if not lanes.rows:
-            return
         key = (kind, model, 0)
-        arrival = lanes.interactive.last_arrival
-        has_interactive = time.perf_counter() - arrival < INTERACTIVE_SECONDS
-        free = {worker: worker.free_rows(kind, model) for worker in workers}
-        ordered = sorted((w for w in workers if free[w] > 0), key=lambda worker: worker.used[key])
-        used = [worker.used[key] for worker in ordered]
-        for position, worker in enumerate(ordered):
-            if not lanes.rows:
-                return
-            # The worker's share of the waiting rows is at least the rows of each lane's next job.
-            # With a smaller share, a job of several rows would wait although enough rows are free.
-            share = max(level(used[position:], lanes.rows) - used[position], lanes.next_rows)
-            max_rows = worker.max_rows[model]
-            spare = free[worker] - int(max_rows * KEPT_SHARE)
-            if has_interactive:
-                bulk = worker.bulk_rows[kind, model]
-                allowed = max(int(max_rows * KEPT_SHARE), BULK_ROWS * (worker.used[key] - bulk))
-                spare = min(spare, max(0, allowed - bulk))
-            if not worker.used[key]:
-                spare = max(spare, lanes.bulk.next_rows)
-            jobs = lanes.take(min(share, free[worker]), spare)
-            if jobs:
-                worker.give(jobs)
-                yield worker, jobs
+        ordered = []
+        for position, worker in enumerate(workers):
+            max_rows, used = worker.max_rows.get(model, 0), worker.used[key]
+            if max_rows and max_rows + worker.rows_ahead > used:
+                ordered.append((used, position, worker))
+        ordered.sort()
+        interactive, bulk = lanes.interactive, lanes.bulk
+        found: list[Assignment] = []
+        for position, (used, _, worker) in enumerate(ordered):
+            rows = interactive.rows + bulk.rows
+            if not rows:
+                break
+            free = worker.max_rows[model] + worker.rows_ahead - used
+            spare = None
+            if bulk.rows:
+                spare = self._spare(worker, key, free, bulk.next_rows, interactive.last_arrival)
+            if interactive.num_items + bulk.num_items > 1:
+                # The worker's share of the waiting rows is at least the rows of each lane's next
+                # item. With a smaller share, an item of several rows would wait although enough
+                # rows are free.
+                even = level([used for used, _, _ in ordered[position:]], rows) - used
+                rows = max(even, lanes.next_rows)
+            items = lanes.take(min(rows, free), spare)
+            if items:
+                worker.give(items)
+                found.append((worker, items))
+        return found
+
+    def _spare(
+        self,
+        worker: WorkerState,
+        key: tuple[str, str, int],
+        free: int,
+        next_rows: int,
+        last_interactive: float,
+    ) -> int:
+        """Returns how many rows bulk items may take that interactive items leave free."""
+        used, bulk = worker.used[key], worker.bulk_rows[key[:2]]
+        kept = int(worker.max_rows[key[1]] * KEPT_SHARE)
+        spare = free - kept
+        if time.perf_counter() - last_interactive < INTERACTIVE_SECONDS:
+            allowed = max(kept, BULK_ROWS * (used - bulk))
+            spare = min(spare, max(0, allowed - bulk))
+        return spare if used else max(spare, next_rows)
 
 
 def level(used: Iterable[int], rows: int) -> int:
@@ -208,29 +225,20 @@ def level(used: Iterable[int], rows: int) -> int:
 class SerialForecast:
     """Predicts work as if the workers computed one item after the other."""
 
-    def occupancy(self, kind: str, model: str, workers: Iterable[WorkerState]) -> int:
-        """Returns the number of tokens that the workers hold."""
-        return sum([worker.tokens[kind, model] for worker in workers])
-
     def work_until_end(self, tokens: int, occupancy: float) -> float:
         """Returns the number of tokens that the workers hold, the item's own included."""
         return occupancy
 
     def forecast(
-        self,
-        kind: str,
-        model: str,
-        queue: Queue,
-        workers: Iterable[WorkerState],
-        jobs: Sequence[Job],
+        self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
     ) -> tuple[float, float]:
-        """Predicts the tokens to compute until new jobs end, and the tokens held until then."""
-        held = self.occupancy(kind, model, workers)
-        ahead = queue.work_before(jobs) if queue else 0.0
-        own = sum([job.work for job in jobs])
-        return ahead + held + own, held + own
+        """Predicts the tokens to compute until new items end, and the tokens held until then."""
+        ahead = queue.work_before(items) if queue else 0.0
+        held = queue.occupancy + sum([item.work for item in items])
+        return ahead + held, held
 
 
+@dataclass(frozen=True, slots=True)
 class TokenPolicy(SerialForecast):
     """Counts the tokens of each length bucket, so that short texts do not wait behind long texts.
 
@@ -239,32 +247,26 @@ class TokenPolicy(SerialForecast):
             least work of this kind is chosen.
     """
 
+    foreground: str
     num_buckets = NUM_BUCKETS
     shares_models = False
     counts_rows = False
 
-    def __init__(self, foreground: str) -> None:
-        self.foreground = foreground
-
-    def bucket(self, item: WorkItem) -> int:
-        """Returns the length bucket of the text."""
-        return bucket_of(item.num_tokens)
-
-    def cost(self, item: WorkItem) -> int:
-        """Returns the number of tokens."""
-        return item.num_tokens
+    def measure(self, item: WorkItem) -> None:
+        item.bucket = bucket_of(item.tokens)
+        item.cost = item.load = item.tokens
 
     def assign(
-        self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
-    ) -> Iterable[Assignment]:
-        """Gives each job to the worker with the fewest tokens to compute before the job.
+        self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
+    ) -> list[Assignment]:
+        """Gives each item to the worker with the fewest tokens to compute before the item.
 
-        These are the tokens in the job's length bucket and in the buckets of shorter texts. While
+        These are the tokens in the item's length bucket and in the buckets of shorter texts. While
         a worker has free capacity in a bucket, it takes one more text of this bucket. The text may
         be longer than the free capacity.
         """
         loaded = [worker for worker in workers if model not in worker.missing]
-        given: dict[WorkerState, list[Job]] = {}
+        given: dict[WorkerState, list[WorkItem]] = {}
 
         def load_before(worker: WorkerState, bucket: int) -> tuple[int, int]:
             used = sum([worker.used[kind, model, each] for each in range(bucket + 1)])
@@ -283,41 +285,36 @@ class TokenPolicy(SerialForecast):
                 worker = open_[0]
                 if len(open_) > 1:
                     worker = min(open_, key=lambda worker: load_before(worker, bucket))
-                jobs = lanes.take(1)
-                worker.give(jobs)
-                given.setdefault(worker, []).extend(jobs)
-        yield from given.items()
+                items = lanes.take(1)
+                worker.give(items)
+                given.setdefault(worker, []).extend(items)
+        return [*given.items()]
 
 
+@dataclass(frozen=True, slots=True)
 class SlotPolicy(SerialForecast):
     """Counts items: each item takes one slot of a worker, and all models share the worker's slots.
 
     Args:
-        foreground: Name of a task kind. Among workers with equally few jobs, the worker with the
+        foreground: Name of a task kind. Among workers with equally few items, the worker with the
             least work of this kind is chosen.
     """
 
+    foreground: str
     num_buckets = 1
     shares_models = True
     counts_rows = False
 
-    def __init__(self, foreground: str) -> None:
-        self.foreground = foreground
-
-    def bucket(self, item: WorkItem) -> int:
-        """Returns 0, because all items wait together."""
-        return 0
-
-    def cost(self, item: WorkItem) -> int:
-        """Returns 1, because an item takes one slot."""
-        return 1
+    def measure(self, item: WorkItem) -> None:
+        item.bucket, item.cost, item.load = 0, 1, item.tokens
 
     def assign(
-        self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
-    ) -> Iterable[Assignment]:
-        """Gives one job after the other to the worker that holds the fewest jobs of the kind."""
+        self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
+    ) -> list[Assignment]:
+        """Gives one item after the other to the worker that holds the fewest items of the kind."""
         loaded = [worker for worker in workers if model not in worker.missing]
         (lanes,) = queue.buckets
+        found: list[Assignment] = []
         while len(lanes):
             worker = min(
                 loaded,
@@ -325,7 +322,8 @@ class SlotPolicy(SerialForecast):
                 default=None,
             )
             if worker is None or worker.total_used(kind) >= MAX_SLOTS:
-                return
-            jobs = lanes.take(1)
-            worker.give(jobs)
-            yield worker, jobs
+                break
+            items = lanes.take(1)
+            worker.give(items)
+            found.append((worker, items))
+        return found

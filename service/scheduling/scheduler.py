@@ -1,9 +1,9 @@
 """Assigns items to workers; handles queues, deadlines, cancellation and results.
 
-The scheduler runs in the event loop of the server and is not thread-safe. It makes a job from each
-item that it accepts. Every job is settled exactly once: by a result, by an error, or by the end of
-its request. The scheduler has no code for particular task kinds. Instead, the task table
-(`service.tasks.table`) names a policy for each kind. The policy counts and assigns the kind's work.
+The scheduler runs in the event loop of the server and is not thread-safe. Every item is settled
+exactly once: by a result, by an error, or by the end of its request. The scheduler has no code for
+particular task kinds. Instead, the task table (`service.tasks.table`) names a policy for each kind.
+The policy counts and assigns the kind's work.
 """
 
 import asyncio
@@ -13,33 +13,36 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from service.errors import (
     DeadlineExceededError,
     InternalError,
     NotFoundError,
+    ServiceError,
     UnavailableError,
     fault,
 )
 from service.items.base import WorkItem
-from service.items.result import Done, Failed, Result
+from service.items.result import Failed, Result
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission, late
-from service.scheduling.forecast.margin import Prediction, is_relevant
-from service.scheduling.job import Job
+from service.scheduling.equal_sentences import SentenceSharing
+from service.scheduling.forecast import Prediction, is_relevant
 from service.scheduling.lanes import LANES, Queue
-from service.scheduling.policies import Policy
-from service.scheduling.retries import fail_with_device, retry
+from service.scheduling.policies import Policy, TaskKind
 from service.scheduling.submission import Submission
-from service.scheduling.task_kind import TaskKind
 from service.scheduling.worker_state import Link, WorkerState
 from service.workers.messages import Abort, Compute, Report
 
 logger = logging.getLogger("regard.scheduler")
 
 NEEDED_SHARE = 0.5
-"""A waiting job is given up if the time until its deadline is less than this share of its expected
-computing time. The share is small, because a single job may be faster than expected."""
+"""A waiting item is given up if the time until its deadline is less than this share of its expected
+computing time. The share is small, because a single item may be faster than expected."""
+
+MAX_ATTEMPTS = 2
+"""Largest number of dispatches of an item. If its worker dies, the item is dispatched again."""
 
 CallSoon = Callable[[Callable[[], None]], object]
 
@@ -60,6 +63,11 @@ class Scheduler:
         rows_ahead: Number of rows beyond a model's batch that a worker may hold for each model. The
             sentences of these rows wait in the worker until rows of the batch are free. An
             interactive sentence that arrives later waits behind these sentences.
+        sharing: Shares the results of equal items; None if every item is computed.
+
+    Attributes:
+        queues: The queue of each kind and model.
+        filled: For each kind, the models whose queues may have waiting items.
     """
 
     def __init__(
@@ -69,18 +77,22 @@ class Scheduler:
         metrics: Metrics,
         call_soon: CallSoon = call_soon,
         rows_ahead: int = 0,
+        sharing: SentenceSharing | None = None,
     ) -> None:
         self.kinds = kinds
         self.admission = admission
         self.metrics = metrics
         self.call_soon = call_soon
         self.rows_ahead = rows_ahead
+        self.sharing = sharing
         self.queues: dict[str, dict[str, Queue]] = {kind: {} for kind in kinds}
+        self.filled: dict[str, dict[str, None]] = {kind: {} for kind in kinds}
         self.workers: dict[Link, WorkerState] = {}
         self.ids = itertools.count(1)
         self.is_closed = False
         self.will_dispatch = False
-        self.on_removed: Callable[[str], None] = lambda _: None  # gets a removed model's name
+        self.orphans: list[WorkItem] = []  # `_replace` has not handled these yet
+        self.is_replacing = False
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
         """Adds a queue for each of these kinds, so that items for the model are accepted."""
@@ -96,18 +108,19 @@ class Scheduler:
 
     def remove_model(self, model: str) -> None:
         """Accepts no more items for a model, and fails its remaining items."""
-        left: list[Job] = []
+        left: list[WorkItem] = []
         for queues in self.queues.values():
             queue = queues.pop(model, None)
             if queue is not None:
-                left += queue.jobs()
+                left += queue.items()
         for worker in self.workers.values():
             if held := worker.unload(model):
-                worker.link.send(Abort([job.id for job in held]))
+                worker.link.send(Abort([item.id for item in held]))
                 left += held
-        for job in left:
-            job.receiver.fail(unloaded(model))
-        self.on_removed(model)
+        for item in left:
+            item.receiver.fail(unloaded(model))
+        if self.sharing is not None:
+            self.sharing.forget(model)
 
     def submit(
         self,
@@ -131,67 +144,96 @@ class Scheduler:
             NotFoundError: The model of an item has been unloaded.
             OverloadedError: The items would probably not be done before the deadline.
         """
-        self._check_models(items)
-        submission = Submission(len(items), self._cancel)
-        groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
+        now = time.perf_counter()
+        seconds = deadline - now
+        new: Sequence[WorkItem] = items
+        known: Sequence[WorkItem] = ()
+        for item in items:
+            item.client, item.deadline, item.created = client, deadline, now
+            item.queue = item.shared = None
+        if self.sharing is not None:
+            new, known = self.sharing.divide(items)
+        prediction = self._measure(new, seconds, len(items), is_first)
+        submission = Submission(items, seconds, self._withdraw)
+        submission.prediction = prediction
         for index, item in enumerate(items):
-            job = self._job(item, submission, index)
-            job.client, job.deadline = client, deadline
-            groups[item.kind, item.model].append(job)
-        seconds = deadline - time.perf_counter()
-        if is_first:
-            for (kind, model), jobs in groups.items():
-                self._check_wait(kind, model, jobs, seconds, submission)
-        for (kind, model), jobs in groups.items():
-            for job in jobs:
-                self.queues[kind][model].lane(job).add(job)
-        submission.start([*itertools.chain(*groups.values())], seconds)
+            item.receiver, item.index = submission, index
+        for item in new:
+            self._add(item)
+        if self.sharing is not None:
+            self.sharing.begin(new, known)
         self._dispatch_soon()
         return submission
 
-    def _check_models(self, items: Sequence[WorkItem]) -> None:
-        """Refuses items if the server stops, no worker is ready, or a model is not loaded."""
-        if self.is_closed:
-            raise UnavailableError("the server is stopping; try again", 1)
-        if not self.workers:
-            raise UnavailableError("the models are loading; try again soon", 1)
-        for item in items:
-            if item.model not in self.queues[item.kind]:
-                raise unloaded(item.model)
+    def _measure(
+        self, items: Sequence[WorkItem], seconds: float, total: int, is_first: bool
+    ) -> Prediction | None:
+        """Finds the queues of items, and counts their work.
 
-    def _job(self, item: WorkItem, submission: Submission, index: int) -> Job:
-        policy = self.kinds[item.kind].policy
-        item.id = next(self.ids)
-        return Job(item, submission, index, policy.bucket(item), policy.cost(item))
+        Args:
+            items: Items of one submission that must be computed.
+            seconds: Time until the deadline.
+            total: Number of all items of the submission.
+            is_first: Whether the items are refused if they would probably be late.
 
-    def _check_wait(
-        self, kind: str, model: str, jobs: Sequence[Job], seconds: float, submission: Submission
-    ) -> None:
-        """Refuses jobs that would probably not be done in `seconds`.
-
-        If no other job of the kind and model waits or runs, the jobs are always admitted. They are
-        also admitted if too few items have finished for a prediction, or if the predicted time is
-        a small share of `seconds`. If the prediction uses a measured rate, the predicted time is
-        compared with the real time when the submission ends.
+        Returns:
+            The prediction of the items' time, if it can be compared with the real time.
 
         Raises:
-            OverloadedError: The jobs would probably be late.
+            ServiceError: The items are refused.
+        """
+        if self.is_closed and items:
+            raise UnavailableError("the server is stopping; try again", 1)
+        if not self.workers and items:
+            raise UnavailableError("the models are loading; try again soon", 1)
+        groups: dict[tuple[str, str], list[WorkItem]] = defaultdict(list)
+        for item in items:
+            queue = self.queues[item.kind].get(item.model)
+            if queue is None:
+                raise unloaded(item.model)
+            item.id = next(self.ids)
+            item.queue, item.attempts, item.dispatched = queue, 0, 0.0
+            tokens, rows = item.tokens, item.rows = item.num_tokens, item.num_rows
+            item.work = tokens * rows
+            self.kinds[item.kind].policy.measure(item)
+            groups[item.kind, item.model].append(item)
+        prediction = None
+        if is_first:
+            for (kind, model), group in groups.items():
+                prediction = self._check_wait(kind, model, group, seconds)
+            if len(groups) > 1 or len(items) < total:
+                prediction = None  # the time of other work would distort the margin
+        return prediction
+
+    def _check_wait(
+        self, kind: str, model: str, items: Sequence[WorkItem], seconds: float
+    ) -> Prediction | None:
+        """Refuses items that would probably not be done in `seconds`.
+
+        If no other item of the kind and model waits or runs, the items are always admitted. They
+        are also admitted if too few items have finished for a prediction, or if the predicted time
+        is a small share of `seconds`. If the prediction uses a measured rate, it is returned, to
+        be compared with the real time. Predictions from an assumed rate would distort the margin.
+
+        Raises:
+            OverloadedError: The items would probably be late.
         """
         policy, queue = self.kinds[kind].policy, self.queues[kind][model]
-        workers = list(self.workers.values())
-        if not queue and not policy.occupancy(kind, model, workers):
-            return
-        work, occupancy = policy.forecast(kind, model, queue, workers, jobs)
+        if not queue.occupancy and not queue:
+            return None
+        work, occupancy = policy.forecast(model, queue, self.workers.values(), items)
         expected = queue.pace.seconds_for(work, occupancy)
         if not expected or not is_relevant(expected, seconds):
-            return
+            return None
         needed = expected + queue.margin.seconds_for(expected)
         if needed > seconds:
             raise late(needed, seconds)
-        # The margin learns from errors of predictions. Predictions from an assumed rate would
-        # distort it. Jobs of other models or kinds in the submission would also distort it.
-        if queue.pace.is_known(occupancy) and len(jobs) == submission.total:
-            submission.prediction = Prediction(queue.margin, expected, seconds)
+        is_known = queue.pace.is_known(occupancy)
+        return Prediction(queue.margin, expected, seconds) if is_known else None
+
+    def _add(self, item: WorkItem, is_first: bool = False) -> None:
+        item.queue.lane(item).add(item, is_first)
+        self.filled[item.kind][item.model] = None
 
     def _dispatch_soon(self) -> None:
         """Schedules one call of `_dispatch` for all items of this turn of the event loop."""
@@ -202,57 +244,104 @@ class Scheduler:
     def _dispatch(self) -> None:
         """Assigns waiting items to workers that have capacity."""
         self.will_dispatch = False
-        for kind, queues in self.queues.items():
-            models = [model for model, queue in queues.items() if queue]
-            if self.kinds[kind].policy.shares_models and len(models) > 1:
+        for kind, filled in self.filled.items():
+            if not filled:
+                continue
+            queues, policy = self.queues[kind], self.kinds[kind].policy
+            models = [*filled]
+            if policy.shares_models and len(models) > 1:
+                models = [model for model in models if model in queues]
                 models.sort(key=lambda model: queues[model].oldest_age, reverse=True)
             for model in models:
-                self._fill(kind, model)
+                queue = queues.get(model)
+                if queue is not None:
+                    self._fill(kind, model, queue, policy)
+                if not queue:
+                    filled.pop(model, None)
 
-    def _fill(self, kind: str, model: str) -> None:
-        policy, queue = self.kinds[kind].policy, self.queues[kind][model]
-        workers = list(self.workers.values())
-        self._drop_late(queue, policy, policy.occupancy(kind, model, workers))
-        given: list[Job] = []
-        for worker, jobs in policy.assign(kind, model, queue, workers):
-            worker.link.send(Compute([job.item for job in jobs]))
-            given += jobs
-        occupancy = policy.occupancy(kind, model, workers)
-        for job in given:
-            job.occupancy = occupancy
+    def _fill(self, kind: str, model: str, queue: Queue, policy: Policy) -> None:
+        self._drop_late(queue, policy)
+        given = policy.assign(kind, model, queue, self.workers.values())
+        for worker, items in given:
+            worker.link.send(Compute(items))
+        for _, items in given:
+            for item in items:
+                item.occupancy = queue.occupancy
 
-    def _drop_late(self, queue: Queue, policy: Policy, occupancy: int) -> None:
-        """Fails the first jobs of each client in each lane if they have too little time left."""
-        now, pace = time.perf_counter(), queue.pace
+    def _drop_late(self, queue: Queue, policy: Policy) -> None:
+        """Fails the first items of each client in each lane if they have too little time left."""
+        now, pace, occupancy = time.perf_counter(), queue.pace, queue.occupancy
+        while True:
+            dropped = []
+            for lane in queue.lanes:
+                for client in lane.clients.values():
+                    for item in client.items.values():
+                        work = policy.work_until_end(item.tokens, max(occupancy, 1))
+                        needed = NEEDED_SHARE * pace.seconds_for(work, occupancy)
+                        if not needed or item.deadline - now >= needed:
+                            break
+                        dropped.append((lane, item))
+            if not dropped:
+                return
+            for lane, item in dropped:
+                lane.remove(item)
+            for _, item in dropped:
+                self.metrics.cancelled.labels(item.kind, item.model, "queued").inc()
+                # This also cancels the request's other items, so other late items may become first.
+                item.receiver.fail(given_up(item.deadline - now))
 
-        def is_late(job: Job) -> bool:
-            work = policy.work_until_end(job.tokens, max(occupancy, 1))
-            needed = pace.seconds_for(work, occupancy)
-            return needed > 0 and job.deadline - now < NEEDED_SHARE * needed
-
-        while late_jobs := queue.remove_first(is_late):
-            for job in late_jobs:
-                self.metrics.cancelled.labels(job.kind, job.model, "queued").inc()
-                # This also cancels the request's other jobs, so other late jobs may become first.
-                job.receiver.fail(given_up(job.deadline - now))
-
-    def _cancel(self, jobs: Sequence[Job]) -> None:
-        """Removes the unsettled jobs of a submission."""
-        running = set()
-        for job in jobs:
-            queue = self.queues[job.kind].get(job.model)
-            if queue is not None and queue.lane(job).remove(job):
-                self.metrics.cancelled.labels(job.kind, job.model, "queued").inc()
+    def _withdraw(self, items: Sequence[WorkItem]) -> None:
+        """Removes the unsettled items of a submission that has ended early."""
+        running = []
+        for item in items:
+            queue = item.queue
+            if queue is None:  # it waited for an equal item
+                continue
+            is_served = self.queues[item.kind].get(item.model) is queue
+            if is_served and queue.lane(item).remove(item):
+                self.metrics.cancelled.labels(item.kind, item.model, "queued").inc()
             else:
-                running.add(job)
+                running.append(item)
         for worker in self.workers.values():
-            held = [job for job in running if worker.held.get(job.id) is job]
-            for job in held:
-                worker.take_back(job)
-                self.metrics.cancelled.labels(job.kind, job.model, "running").inc()
+            held = [item for item in running if worker.held.get(item.id) is item]
+            for item in held:
+                worker.take_back(item)
+                self.metrics.cancelled.labels(item.kind, item.model, "running").inc()
             if held:
-                worker.link.send(Abort([job.id for job in held]))
+                worker.link.send(Abort([item.id for item in held]))
+        if self.sharing is not None:
+            self.orphans += self.sharing.withdraw(items)
+            self._replace()
         self._dispatch_soon()  # not `_dispatch`: `_drop_late` may have called this method
+
+    def _replace(self) -> None:
+        """Queues items that waited for an equal item, which was withdrawn.
+
+        If such an item is refused, its request fails, and more items lose the item that they waited
+        for. The outermost call handles all of them in a loop, because Python limits the number of
+        nested calls.
+        """
+        if self.is_replacing:
+            return
+        self.is_replacing = True
+        try:
+            while self.orphans:
+                self._compute_instead(self.orphans.pop())
+        finally:
+            self.is_replacing = False
+
+    def _compute_instead(self, item: WorkItem) -> None:
+        assert self.sharing is not None
+        group = self.sharing.waiting_with(item)
+        if not group:  # its request has ended meanwhile
+            return
+        try:
+            self._measure([item], item.deadline - time.perf_counter(), 1, is_first=False)
+        except ServiceError as error:
+            for each in group:
+                each.receiver.fail(error)
+        else:
+            self._add(item)
 
     def worker_ready(
         self,
@@ -284,102 +373,124 @@ class Scheduler:
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
-        """Removes a dead worker; its jobs are tried again (`service.scheduling.retries`)."""
-        worker = self.workers.pop(link, None)
-        if worker is not None:
-            retry([*worker.held.values()], lambda job: self.queues[job.kind][job.model])
-            self._dispatch()
+        """Removes a dead worker, and puts its items first in their lanes, to be tried again.
 
-    def device_lost(self, link: Link) -> None:
-        """Removes a worker whose device failed, and fails its jobs.
-
-        If no worker is left, the waiting jobs fail too.
+        An item that has been tried MAX_ATTEMPTS times fails.
         """
         worker = self.workers.pop(link, None)
-        jobs = list(worker.held.values()) if worker is not None else []
+        if worker is None:
+            return
+        for item in reversed(worker.take_back_all()):
+            # The receiver is closed if this loop has failed another item of the same submission.
+            if item.receiver.is_closed:
+                continue
+            if item.attempts < MAX_ATTEMPTS:
+                self._add(item, is_first=True)
+            else:
+                item.receiver.fail(
+                    UnavailableError(
+                        "two workers died while they computed this request; try again", 1
+                    )
+                )
+        self._dispatch()
+
+    def device_lost(self, link: Link) -> None:
+        """Removes a worker whose device failed, and fails its items.
+
+        They are not tried again, because one of them may have caused the failure. If no worker is
+        left, the waiting items fail too.
+        """
+        worker = self.workers.pop(link, None)
+        items = worker.take_back_all() if worker is not None else []
         if not self.workers:
-            queues = [queue for each in self.queues.values() for queue in each.values()]
-            jobs += itertools.chain(*[queue.jobs() for queue in queues])
-        fail_with_device(jobs)
+            items += self._waiting()
+        for item in items:
+            if not item.receiver.is_closed:
+                item.receiver.fail(UnavailableError("the device failed; try again", 5))
 
     def has_work(self, link: Link) -> bool:
-        """Returns whether a worker holds any job."""
+        """Returns whether a worker holds any item."""
         worker = self.workers.get(link)
         return worker is not None and bool(worker.held)
 
     def report(self, link: Link, report: Report) -> None:
-        """Settles the jobs that a worker has finished, and counts its work.
+        """Settles the items that a worker has finished, and counts its work.
 
         The server needs 0.2 ms to make a reply. It makes the replies in the order in which it
-        settles their jobs. The job with the earliest deadline is therefore settled first.
+        settles their items. The item with the earliest deadline is therefore settled first.
         """
         worker = self.workers[link]
         lengths: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
         now = time.perf_counter()
-        for done in sorted(report.done, key=worker.deadline):
-            job = worker.held.get(done.id)
-            if job is None:  # cancelled while the result was on its way
+        held = worker.held
+        finished = [(held[each.id], each.value) for each in report.done if each.id in held]
+        if len(finished) > 1:
+            finished.sort(key=lambda pair: pair[0].deadline)
+        for item, value in finished:
+            if item.id not in held:  # withdrawn when another item was settled
                 continue
             try:
-                self._settle(worker, job, done, now)
-                if (measure := self.kinds[job.kind].lengths) is not None:
-                    lengths[job.kind, job.model].append(measure(job.item, done.value))
+                self._settle(worker, item, value, now)
+                if (measure := self.kinds[item.kind].lengths) is not None:
+                    lengths[item.kind, item.model].append(measure(item, value))
             except Exception as error:
                 logger.error("a result of %s was not handled: %s", link.name, fault(error))
-                job.receiver.fail(InternalError("a result was lost; see the server's log"))
+                item.receiver.fail(InternalError("a result was lost; see the server's log"))
         for (kind, model), found in lengths.items():
             self.metrics.observe_lengths(kind, model, found)
-            self.admission.throughput.add(sum(each[0] for each in found))
-        self._fail(worker, report.failed)
+            self.admission.throughput.add(sum([each[0] for each in found]))
+        if report.failed:
+            self._fail(worker, report.failed)
         self.metrics.observe_report(link.name, report)
-        self._dispatch()
+        if any(self.filled.values()):
+            self._dispatch()
 
-    def _settle(self, worker: WorkerState, job: Job, done: Done, now: float) -> None:
+    def _settle(self, worker: WorkerState, item: WorkItem, value: Any, now: float) -> None:
+        queue, policy = item.queue, self.kinds[item.kind].policy
+        seconds, occupancy = now - item.dispatched, float(item.occupancy)
         try:
-            self._measure(job, now)
+            if policy.counts_rows:  # the queue's occupancy still counts the item
+                occupancy = (occupancy + queue.occupancy) / 2
+            work = policy.work_until_end(item.tokens, occupancy)
+            queue.pace.add(work, seconds, occupancy, now)
         finally:
-            worker.take_back(job)
-        result = Result(done.value, job.dispatched - job.created, now - job.dispatched)
-        job.receiver.finish(job.index, result)
-
-    def _measure(self, job: Job, now: float) -> None:
-        """Adds a finished job to the pace of its queue.
-
-        The worker's record still counts the job, so the occupancy at the end includes the job.
-        """
-        queue, policy = self.queues[job.kind][job.model], self.kinds[job.kind].policy
-        at_end = policy.occupancy(job.kind, job.model, self.workers.values())
-        occupancy = (job.occupancy + at_end) / 2 if policy.counts_rows else job.occupancy
-        work = policy.work_until_end(job.tokens, occupancy)
-        queue.pace.add(work, now - job.dispatched, occupancy, now)
+            worker.take_back(item)
+        if item.shared is not None and self.sharing is not None:
+            self.sharing.finish(item, value)
+        result = Result(value, item.dispatched - item.created, seconds)
+        item.receiver.finish(item.index, result)
 
     def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
-        """Fails the jobs that a worker has reported as failed.
+        """Fails the items that a worker has reported as failed.
 
-        All of these jobs are first taken back from the worker. Otherwise, when one job fails,
-        the other failed jobs of its request would count as cancelled.
+        All of these items are first taken back from the worker. Otherwise, when one item fails,
+        the other failed items of its request would count as cancelled.
         """
-        jobs = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
-        for job, _ in jobs:
-            worker.take_back(job)
-        for job, each in jobs:
+        items = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
+        for item, _ in items:
+            worker.take_back(item)
+        for item, each in items:
             reason = "the device ran out of memory" if each.is_out_of_memory else each.error
-            job.receiver.fail(InternalError(f"a sentence could not be computed: {reason}"))
+            item.receiver.fail(InternalError(f"a sentence could not be computed: {reason}"))
 
     def used_rows(self, kind: str, model: str) -> int:
-        return sum(worker.used[kind, model, 0] for worker in self.workers.values())
+        queue = self.queues[kind].get(model)
+        return queue.occupancy if queue is not None else 0
 
     def free_rows(self, kind: str, model: str) -> int:
         rows = sum(worker.max_rows.get(model, 0) for worker in self.workers.values())
         return max(0, rows - self.used_rows(kind, model))
 
+    def _waiting(self) -> list[WorkItem]:
+        queues = [queue for each in self.queues.values() for queue in each.values()]
+        return [item for queue in queues for item in queue.items()]
+
     def close(self) -> None:
-        """Fails all unfinished jobs, and every later submission."""
+        """Fails all unfinished items, and every later submission."""
         self.is_closed = True
-        waiting = [queue.jobs() for queues in self.queues.values() for queue in queues.values()]
-        held = [worker.held.values() for worker in self.workers.values()]
-        for job in [*itertools.chain(*waiting), *itertools.chain(*held)]:
-            job.receiver.fail(UnavailableError("the server is stopping; try again", 1))
+        held = [item for worker in self.workers.values() for item in worker.held.values()]
+        for item in [*self._waiting(), *held]:
+            item.receiver.fail(UnavailableError("the server is stopping; try again", 1))
 
 
 def unloaded(model: str) -> NotFoundError:

@@ -14,8 +14,7 @@ from service.items.rerank import RERANK, RerankItem
 from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import TaskSeries
 from service.models.remote import RemoteFiles
-from service.scheduling.policies import RowPolicy, SlotPolicy, TokenPolicy
-from service.scheduling.task_kind import TaskKind
+from service.scheduling.policies import RowPolicy, SlotPolicy, TaskKind, TokenPolicy
 from service.settings import Settings
 from service.workers.messages import ExecutorSpec
 from service.workers.model_set import AnyFiles

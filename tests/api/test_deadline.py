@@ -3,7 +3,7 @@
 import time
 
 from service.errors import DeadlineExceededError, InvalidRequestError, OverloadedError
-from service.scheduling.forecast.pace import MIN_SAMPLES
+from service.scheduling.forecast import MIN_SAMPLES
 from tests.api.conftest import ServeAny
 from tests.api.servers import AnyServer, assert_error
 from tests.workers import LIMIT_SECONDS, Script, until

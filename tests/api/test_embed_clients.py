@@ -174,12 +174,12 @@ def test_full_server_is_told_with_the_time_to_wait(
     """50,000 tokens may wait; one request of 2,048 short texts has 8,192 of them."""
     reply = client.embeddings.create(model=MODEL, input=["a b"] * 2048)
     assert reply.usage.total_tokens == 8192
-    reservation = server.core.admission.reserve(49_999)
+    server.core.admission.admit(49_999)
     try:
         with pytest.raises(openai.RateLimitError) as refused:
             client.embeddings.create(model=MODEL, input=CAT)
     finally:
-        reservation.release()
+        server.core.admission.release(49_999)
     error = refused.value
     assert (error.code, error.type) == ("rate_limit_exceeded", "tokens")
     assert int(error.response.headers["retry-after"]) >= 1

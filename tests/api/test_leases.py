@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from service.errors import InternalError, OverloadedError
-from service.scheduling.admission import Reservation
 from service.server import create_app
 from tests.api.conftest import ServeAny
 from tests.api.servers import (
@@ -30,14 +29,14 @@ ALIGNED = {"q": f"{CAT} It is cold. A dog sleeps.", "return_alignment": True}
 def counted_reservations(server: AnyServer) -> Iterator[list[int]]:
     """Records the tokens of each reservation that is made inside."""
     admission, tokens = server.core.admission, list[int]()
-    reserve = admission.reserve
+    admit = admission.admit
 
-    def record(count: int) -> Reservation:
+    def record(count: int) -> None:
         tokens.append(count)
-        return reserve(count)
+        admit(count)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(admission, "reserve", record)
+        patch.setattr(admission, "admit", record)
         yield tokens
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from service.api.keys import KeyRing, num_characters
 from service.cli import app
 from service.errors import ForbiddenError, RateLimitedError, RequestTooLargeError
-from service.scheduling.rates import Rates
+from service.scheduling.admission import Rates
 from service.settings import Settings
 from service.settings.keys import RateLimits, read_keys
 from tests.api.conftest import Serve, ServeAny

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis
-from service.core import Core
+from service.core import Core, CoreLease
 from service.items.attention import ATTENTION, AttentionItem
 from service.items.base import WorkItem
 from service.items.embedding import EMBED, EmbeddingItem
@@ -215,7 +215,6 @@ def begin(
             return await submission.in_order()
         finally:
             submission.close()
-            assert submission.timer is not None
             assert submission.timer.cancelled()
 
     return asyncio.create_task(request())
@@ -250,6 +249,11 @@ def core_of(scheduler: Scheduler) -> Core:
         cast("ModelChanges", absent),
         cast("StateWatch", absent),
     )
+
+
+def lease_of(core: Core) -> CoreLease:
+    """Returns the lease of a request of one token."""
+    return CoreLease(core.admission, core.scheduler, 1)
 
 
 def deadline() -> float:

@@ -10,7 +10,6 @@ from service.scheduling.admission import (
     MAX_RETRY_SECONDS,
     WINDOW_SECONDS,
     Admission,
-    Reservation,
     Throughput,
 )
 
@@ -32,48 +31,38 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_reservation_counts_until_it_is_released() -> None:
+def test_request_counts_until_it_is_released() -> None:
     admission = Admission(max_requests=2, max_tokens=100)
-    first = admission.reserve(30)
+    admission.admit(30)
     assert (admission.requests, admission.tokens) == (1, 30)
-    second = admission.reserve(40)
+    admission.admit(40)
     assert (admission.requests, admission.tokens) == (2, 70)
-    second.release()
+    admission.release(40)
     assert (admission.requests, admission.tokens) == (1, 30)
-    first.release()
-    assert (admission.requests, admission.tokens) == (0, 0)
-
-
-def test_release_gives_back_the_adjusted_number_of_tokens() -> None:
-    admission = Admission(1, 100)
-    reservation = admission.reserve(30)
-    admission.adjust(reservation, 50)
-    admission.grow(reservation, 70)
-    assert (admission.requests, admission.tokens) == (1, 70)
-    reservation.release()
+    admission.release(30)
     assert (admission.requests, admission.tokens) == (0, 0)
 
 
 def test_one_request_more_than_the_limit_is_refused() -> None:
     admission = Admission(1, 100)
-    reservation = admission.reserve(1)
+    admission.admit(1)
     with pytest.raises(
         OverloadedError, match="1 requests are in progress; the limit is 1"
     ) as refused:
-        admission.reserve(1)
+        admission.admit(1)
     assert refused.value.limit == "requests"
     assert refused.value.retry_after_seconds == 1
-    reservation.release()
+    admission.release(1)
     assert (admission.requests, admission.tokens) == (0, 0)
-    admission.reserve(1)
+    admission.admit(1)
 
 
 def test_tokens_up_to_the_limit_are_admitted_and_no_more() -> None:
     admission = Admission(10, 100)
-    admission.reserve(60)
-    admission.reserve(40)
+    admission.admit(60)
+    admission.admit(40)
     with pytest.raises(OverloadedError, match="100 tokens are in progress; with 1 more") as refused:
-        admission.reserve(1)
+        admission.admit(1)
     assert refused.value.limit == "tokens"
     assert (admission.requests, admission.tokens) == (2, 100)
 
@@ -81,66 +70,56 @@ def test_tokens_up_to_the_limit_are_admitted_and_no_more() -> None:
 def test_request_over_the_limit_by_itself_is_too_large_and_not_worth_a_retry() -> None:
     admission = Admission(10, 100)
     with pytest.raises(RequestTooLargeError, match="about 101 tokens; the limit is 100") as refused:
-        admission.reserve(101)
+        admission.admit(101)
     assert refused.value.retry_after_seconds is None
     assert (admission.requests, admission.tokens) == (0, 0)
 
 
 def test_estimate_is_replaced_by_the_counted_number() -> None:
     admission = Admission(2, 100)
-    reservation = admission.reserve(80)
-    admission.adjust(reservation, 10)
+    admission.admit(80)
+    admission.adjust(80, 10)
     assert admission.tokens == 10
-    other = admission.reserve(60)
+    admission.admit(60)
     with pytest.raises(OverloadedError, match="with 35 more"):
-        admission.adjust(other, 95)
+        admission.adjust(60, 95)
     assert admission.tokens == 70
     with pytest.raises(RequestTooLargeError, match="about 101 tokens"):
-        admission.adjust(other, 101)
-    admission.adjust(other, 90)
+        admission.adjust(60, 101)
+    admission.adjust(60, 90)
     assert admission.tokens == 100
-    for each in (reservation, other):
-        each.release()
+    admission.release(10)
+    admission.release(90)
     assert admission.tokens == 0
 
 
 def test_smaller_number_is_accepted_at_the_limit() -> None:
     admission = Admission(1, 100)
-    reservation = admission.reserve(100)
-    admission.adjust(reservation, 99)
+    admission.admit(100)
+    admission.adjust(100, 99)
     assert admission.tokens == 99
 
 
-def test_later_submission_of_an_admitted_request_is_never_refused() -> None:
-    """Its tokens count as far as they are more than those counted so far."""
-    admission = Admission(1, 100)
-    reservation = admission.reserve(90)
-    admission.grow(reservation, 60)
-    assert admission.tokens == 90
-    admission.grow(reservation, 130)
-    assert admission.tokens == 130
-    reservation.release()
-    assert (admission.requests, admission.tokens) == (0, 0)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["reserve", "release", "adjust"]), st.integers(0, 60))))
+@given(st.lists(st.tuples(st.sampled_from(["admit", "release", "adjust"]), st.integers(0, 60))))
 def test_counts_never_pass_the_limits_and_end_at_zero(steps: list[tuple[str, int]]) -> None:
     admission = Admission(5, 100)
-    held: list[Reservation] = []
+    held: list[int] = []
     for step, tokens in steps:
         try:
-            if step == "reserve":
-                held.append(admission.reserve(tokens))
+            if step == "admit":
+                admission.admit(tokens)
+                held.append(tokens)
             elif step == "adjust" and held:
                 admission.adjust(held[tokens % len(held)], tokens)
+                held[tokens % len(held)] = tokens
             elif held:
-                held.pop(tokens % len(held)).release()
+                admission.release(held.pop(tokens % len(held)))
         except OverloadedError:
             assert admission.requests == 5 or admission.tokens + tokens > 100 or step == "adjust"
         assert admission.requests == len(held)
-        assert admission.tokens == sum(reservation.tokens for reservation in held) <= 100
-    for reservation in held:
-        reservation.release()
+        assert admission.tokens == sum(held) <= 100
+    for tokens in held:
+        admission.release(tokens)
     assert (admission.requests, admission.tokens) == (0, 0)
 
 

@@ -27,7 +27,7 @@ from benchmarks.capacity.replicas import (
 from benchmarks.capacity.simulation import Outcome
 from benchmarks.capacity.tables import comparison_table
 from benchmarks.capacity.virtual_time import Clock, Processors, virtual_time
-from service.scheduling.forecast.margin import Margin
+from service.scheduling.forecast import Margin
 from tests.unit.bench_server import FakeTranslator, served
 
 COSTS = Costs(

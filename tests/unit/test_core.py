@@ -16,6 +16,7 @@ from tests.unit.scheduling import (
     assert_idle,
     core_of,
     deadline,
+    lease_of,
     numbers,
     pairs,
     run,
@@ -54,7 +55,7 @@ def test_lease_counts_until_it_is_released() -> None:
 
 def test_release_closes_all_submissions_and_wakes_their_waiters() -> None:
     async def test(core: Core, worker: FakeWorker) -> None:
-        lease = core.reserve(1)
+        lease = lease_of(core)
         streams = [lease.submit(items, deadline()) for items in (sentences(6), pairs(6))]
         waiting = [asyncio.create_task(stream.batch()) for stream in streams]
         await settle()
@@ -71,7 +72,7 @@ def test_later_submissions_are_admitted_with_the_first() -> None:
 
     async def test(core: Core, worker: FakeWorker) -> None:
         core.admission.max_tokens = 10
-        lease = core.reserve(1)
+        lease = lease_of(core)
         translations = lease.submit(sentences(4), deadline())
         worker.finish_all()
         await translations.in_order()
@@ -81,7 +82,7 @@ def test_later_submissions_are_admitted_with_the_first() -> None:
         more = lease.submit(pairs(5), deadline())
         assert core.admission.tokens == 15
         with pytest.raises(OverloadedError):
-            core.reserve(1)
+            lease_of(core)
         worker.finish_all()
         assert numbers(await attention.in_order()) == [2, 3]
         assert len(await more.in_order()) == 5
@@ -103,7 +104,7 @@ def test_refused_submission_holds_the_lease_until_its_release(
 ) -> None:
     async def test(core: Core, worker: FakeWorker) -> None:
         core.admission.max_tokens = max_tokens
-        other, lease = core.reserve(1), core.reserve(1)
+        other, lease = lease_of(core), lease_of(core)
         with pytest.raises(error):
             lease.submit(items, deadline())
         assert core.admission.requests == 2
@@ -117,7 +118,7 @@ def test_refused_submission_holds_the_lease_until_its_release(
 
 def test_first_of_several_submissions_counts_all_their_tokens() -> None:
     async def test(core: Core, worker: FakeWorker) -> None:
-        lease = core.reserve(1)
+        lease = lease_of(core)
         lease.submit(sentences(1), deadline(), total_tokens=10)
         assert core.admission.tokens == 10
         lease.submit(sentences(1), deadline(), total_tokens=10)
@@ -131,7 +132,7 @@ def test_first_of_several_submissions_counts_all_their_tokens() -> None:
 def test_item_of_two_legs_counts_twice() -> None:
     async def test(core: Core, worker: FakeWorker) -> None:
         item = TranslationItem("en-pt", [5, 0], DecodingOptions(), num_legs=2)
-        lease = core.reserve(1)
+        lease = lease_of(core)
         lease.submit([item], deadline())
         assert core.admission.tokens == 4
         lease.release()

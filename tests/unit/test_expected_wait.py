@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.capacity.virtual_time import Clock, virtual_time
 from service.items.translation import TRANSLATE
-from service.scheduling.forecast import margin
-from service.scheduling.forecast.pace import MAX_STRETCH, MIN_SAMPLES, Pace
+from service.scheduling import forecast
+from service.scheduling.forecast import MAX_STRETCH, MIN_SAMPLES, Pace
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import MODELS, FakeWorker, run, sentences
 from tests.unit.simulation import Simulation
@@ -72,12 +72,12 @@ def test_few_requests_are_late_if_the_workers_are_irregular(
 
 
 def test_margin_follows_the_errors_of_predictions(clock: Clock) -> None:
-    measured = margin.Margin()
+    measured = forecast.Margin()
     before = measured.seconds_for(4.0)
     for number in range(1000):
         clock.now = number / 100
         measured.add(4.0, 4.0 if number % 50 else 6.0)
-    assert measured.seconds_for(4.0) == pytest.approx(2.0 + margin.RATE_ERROR * 4, abs=0.15)
+    assert measured.seconds_for(4.0) == pytest.approx(2.0 + forecast.RATE_ERROR * 4, abs=0.15)
     for number in range(6000):
         clock.now = 10 + number / 100
         measured.add(4.0, 4.0)
@@ -85,11 +85,11 @@ def test_margin_follows_the_errors_of_predictions(clock: Clock) -> None:
 
 
 def test_margin_counts_requests_that_were_close_to_their_limit_only() -> None:
-    measured = margin.Margin()
-    assert not margin.is_relevant(1.0, 100.0)
-    assert margin.is_relevant(1.0, 1.5)
+    measured = forecast.Margin()
+    assert not forecast.is_relevant(1.0, 100.0)
+    assert forecast.is_relevant(1.0, 1.5)
     for _ in range(100):
-        margin.Prediction(measured, 1.0, 1.5).end(is_late=True)
+        forecast.Prediction(measured, 1.0, 1.5).end(is_late=True)
     assert 0.5 < measured.seconds_for(1.0) < 0.7
 
 
@@ -97,26 +97,26 @@ def test_old_errors_of_predictions_are_forgotten_without_new_ones(
     clock: Clock,
 ) -> None:
     """A margin that refuses every request gets no new samples."""
-    measured = margin.Margin()
+    measured = forecast.Margin()
     before = measured.seconds_for(4.0)
     for number in range(1000):
         clock.now = number / 100
         measured.add(4.0, 8.0)
     assert measured.seconds_for(4.0) > 2 * before
-    clock.now += 20 * margin.MEMORY_SECONDS
+    clock.now += 20 * forecast.MARGIN_SECONDS
     assert measured.seconds_for(4.0) == pytest.approx(before)
 
 
 def test_margin_is_limited_by_the_predicted_time(clock: Clock) -> None:
     """After an overload of a slow model every tenth request was refused at half the capacity."""
-    measured = margin.Margin()
+    measured = forecast.Margin()
     for _ in range(1000):
         measured.add(0.3, 1.2)
-    assert measured.seconds_for(0.3) == pytest.approx(margin.MAX_STRETCH * 0.3)
+    assert measured.seconds_for(0.3) == pytest.approx(forecast.MAX_MARGIN * 0.3)
 
 
 def test_requests_that_give_no_sample_are_never_refused() -> None:
-    assert margin.RELEVANT_SHARE * (1 + margin.MAX_STRETCH) <= 1
+    assert forecast.RELEVANT_SHARE * (1 + forecast.MAX_MARGIN) <= 1
 
 
 def test_nothing_is_refused_below_the_capacity(clock: Clock) -> None:

@@ -1,5 +1,6 @@
-"""Lanes: which job is taken when, by arrival, by length, and by the shares of both lanes."""
+"""Lanes: which item is taken when, by arrival, by length, and by the shares of both lanes."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -12,77 +13,70 @@ from service.items.attention import AttentionItem
 from service.items.base import WorkItem
 from service.items.embedding import EmbeddingItem
 from service.items.length_buckets import BUCKET_TOKENS, NUM_BUCKETS
-from service.items.result import Result
 from service.items.translation import TranslationItem
-from service.scheduling.job import Job
 from service.scheduling.lanes import BULK_SHARE, LOOK_AHEAD, Lane, LanePair, Queue
 from service.scheduling.policies import Policy
 from service.tasks.table import TASKS
 
 
-class NoReceiver:
-    """A receiver of jobs that never end; a lane does not touch it."""
-
-    is_closed = False
-
-    def finish(self, index: int, result: Result) -> None:
-        raise AssertionError
-
-    def fail(self, error: Exception) -> None:
-        raise AssertionError
+def measured(item: WorkItem, number: int) -> WorkItem:
+    """Returns an item as the scheduler prepares it for its queue."""
+    item.id, item.client, item.created = number, "", time.perf_counter()
+    item.tokens, item.rows = item.num_tokens, item.num_rows
+    item.work = item.tokens * item.rows
+    TASKS[item.kind].policy.measure(item)
+    return item
 
 
-def job_of(item: WorkItem, job_id: int) -> Job:
-    item.id = job_id
-    policy = TASKS[item.kind].policy
-    return Job(item, NoReceiver(), 0, policy.bucket(item), policy.cost(item))
-
-
-def job(job_id: int, length: int = 5, beam: int = 1, is_bulk: bool = False) -> Job:
-    """Returns the job of a sentence."""
+def sentence(number: int, length: int = 5, beam: int = 1, is_bulk: bool = False) -> WorkItem:
+    """Returns the item of a sentence."""
     options = DecodingOptions(beam_size=beam)
-    return job_of(TranslationItem("en-pt", [0] * length, options, is_bulk=is_bulk), job_id)
+    return measured(TranslationItem("en-pt", [0] * length, options, is_bulk=is_bulk), number)
 
 
-def attention_job(job_id: int, is_bulk: bool = False) -> Job:
-    return job_of(AttentionItem("en-pt", AttentionJob([5, 6, 0], [7, 0], ()), is_bulk), job_id)
+def attention_item(number: int, is_bulk: bool = False) -> WorkItem:
+    return measured(AttentionItem("en-pt", AttentionJob([5, 6, 0], [7, 0], ()), is_bulk), number)
 
 
-def text_job(job_id: int, length: int = 5, is_bulk: bool = False) -> Job:
-    return job_of(EmbeddingItem("tiny", [0] * length, is_bulk=is_bulk), job_id)
+def text_item(number: int, length: int = 5, is_bulk: bool = False) -> WorkItem:
+    return measured(EmbeddingItem("tiny", [0] * length, is_bulk=is_bulk), number)
 
 
-def lane_of(*jobs: Job) -> Lane:
+def lane_of(*items: WorkItem) -> Lane:
     lane = Lane()
-    for each in jobs:
+    for each in items:
         lane.add(each)
     return lane
 
 
-def ids(jobs: list[Job]) -> list[int]:
-    return [each.id for each in jobs]
+def ids(items: list[WorkItem]) -> list[int]:
+    return [each.id for each in items]
 
 
-def rows(jobs: list[Job]) -> int:
-    return sum(each.rows for each in jobs)
+def rows(items: list[WorkItem]) -> int:
+    return sum(each.rows for each in items)
 
 
-def test_oldest_job_and_then_a_returned_job_is_taken_first() -> None:
-    jobs = [job(1), job(2, length=9, beam=3), job(3)]
-    lane = lane_of(*jobs)
-    assert lane.take(1) == jobs[:1]
+def test_oldest_item_and_then_a_returned_item_is_taken_first() -> None:
+    items = [sentence(1), sentence(2, length=9, beam=3), sentence(3)]
+    lane = lane_of(*items)
+    assert lane.take(1) == items[:1]
     assert (len(lane), lane.tokens, lane.rows) == (2, 14, 4)
-    lane.add(jobs[0], is_first=True)
-    assert [lane.take(each.rows) for each in jobs] == [[each] for each in jobs]
+    lane.add(items[0], is_first=True)
+    assert [lane.take(each.rows) for each in items] == [[each] for each in items]
     assert (len(lane), lane.tokens, lane.rows) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
     ("make", "kind", "tokens", "cost"),
-    [(job, "translate", 5, 1), (attention_job, "attention", 5, 1), (text_job, "embed", 5, 5)],
+    [
+        (sentence, "translate", 5, 1),
+        (attention_item, "attention", 5, 1),
+        (text_item, "embed", 5, 5),
+    ],
 )
-def test_job_of_each_kind_waits_in_the_lane_that_its_item_names(
-    make: Callable[..., Job], kind: str, tokens: int, cost: int
+def test_item_of_each_kind_waits_in_the_lane_that_its_item_names(
+    make: Callable[..., WorkItem], kind: str, tokens: int, cost: int
 ) -> None:
     policy: Policy = TASKS[kind].policy
     queue = Queue(policy.num_buckets)
@@ -95,14 +89,14 @@ def test_job_of_each_kind_waits_in_the_lane_that_its_item_names(
     assert [*pair.interactive] == [interactive]
     assert [*pair.bulk] == [bulk]
     assert (len(queue), len(queue.interactive), len(queue.bulk)) == (2, 1, 1)
-    assert [*queue.jobs()] == [interactive, bulk]
+    assert [*queue.items()] == [interactive, bulk]
     assert queue.lane(bulk).remove(bulk)
-    assert [*queue.jobs()] == [interactive]
+    assert [*queue.items()] == [interactive]
 
 
 def test_views_of_a_queue_add_up_its_length_buckets() -> None:
     queue = Queue(NUM_BUCKETS)
-    short, long = text_job(1), text_job(2, length=BUCKET_TOKENS[-1] + 1)
+    short, long = text_item(1), text_item(2, length=BUCKET_TOKENS[-1] + 1)
     assert (queue.oldest_age, queue.interactive.oldest_age) == (0.0, 0.0)
     for each in (short, long):
         queue.lane(each).add(each)
@@ -112,66 +106,68 @@ def test_views_of_a_queue_add_up_its_length_buckets() -> None:
     assert (len(queue.bulk), queue.bulk.tokens, queue.bulk.oldest_age) == (0, 0, 0.0)
     assert queue.oldest_age == pytest.approx(queue.interactive.oldest_age, abs=1)
     assert queue.oldest_age >= 100
-    assert [*queue.jobs()] == [short, long]
+    assert [*queue.items()] == [short, long]
 
 
-JOBS = st.lists(st.tuples(st.integers(1, 100), st.integers(1, 8)), min_size=1, max_size=40)
+ITEMS = st.lists(st.tuples(st.integers(1, 100), st.integers(1, 8)), min_size=1, max_size=40)
 
 
-@given(JOBS, st.integers(0, 20))
-def test_oldest_job_is_taken_or_none(shapes: list[tuple[int, int]], free: int) -> None:
-    jobs = [job(number, *shape) for number, shape in enumerate(shapes)]
-    lane = lane_of(*jobs)
+@given(ITEMS, st.integers(0, 20))
+def test_oldest_item_is_taken_or_none(shapes: list[tuple[int, int]], free: int) -> None:
+    items = [sentence(number, *shape) for number, shape in enumerate(shapes)]
+    lane = lane_of(*items)
     taken = lane.take(free)
     assert rows(taken) <= free
-    assert bool(taken) == (jobs[0].rows <= free)
-    assert not taken or taken[0] is jobs[0]
-    left = [each for each in jobs if each not in taken]
+    assert bool(taken) == (items[0].rows <= free)
+    assert not taken or taken[0] is items[0]
+    left = [each for each in items if each.id not in ids(taken)]
     assert [*lane] == left
     assert (lane.rows, lane.tokens) == (rows(left), sum(each.tokens for each in left))
     assert lane.next_rows == (left[0].rows if left else 0)
 
 
-@given(JOBS, st.integers(8, 20))
-def test_job_with_n_jobs_before_it_waits_for_at_most_n_turns(
+@given(ITEMS, st.integers(8, 20))
+def test_item_with_n_items_before_it_waits_for_at_most_n_turns(
     shapes: list[tuple[int, int]], free: int
 ) -> None:
-    lane = lane_of(*(job(number, *shape) for number, shape in enumerate(shapes)))
+    lane = lane_of(*(sentence(number, *shape) for number, shape in enumerate(shapes)))
     turns = 0
     while len(lane):
         turns += 1
         lane.take(free)
-        assert all(number >= turns for number in (job.id for job in lane))
+        assert all(number >= turns for number in (item.id for item in lane))
 
 
-def test_jobs_nearest_in_length_are_taken_with_the_oldest() -> None:
+def test_items_nearest_in_length_are_taken_with_the_oldest() -> None:
     lengths = [50, 3, 48, 90, 51, 4, 49, 5]
-    lane = lane_of(*(job(number, length) for number, length in enumerate(lengths)))
+    lane = lane_of(*(sentence(number, length) for number, length in enumerate(lengths)))
     assert ids(lane.take(4)) == [0, 4, 6, 2]
     assert ids(lane.take(3)) == [1, 5, 7]
 
 
-def test_older_of_two_jobs_of_equal_length_is_taken_first() -> None:
-    lane = lane_of(*(job(number) for number in range(6)))
+def test_older_of_two_items_of_equal_length_is_taken_first() -> None:
+    lane = lane_of(*(sentence(number) for number in range(6)))
     assert ids(lane.take(4)) == [0, 1, 2, 3]
 
 
-def test_jobs_of_similar_length_are_sought_among_the_oldest_only() -> None:
-    lane = lane_of(job(0, 10), *(job(number, 99) for number in range(1, 50)), job(50, 10))
+def test_items_of_similar_length_are_sought_among_the_oldest_only() -> None:
+    lane = lane_of(
+        sentence(0, 10), *(sentence(number, 99) for number in range(1, 50)), sentence(50, 10)
+    )
     assert 50 not in ids(lane.take(2))
     assert LOOK_AHEAD * 2 < 50
 
 
-def test_wide_beam_waits_and_no_job_passes_it() -> None:
-    lane = lane_of(job(0, beam=4), job(1), job(2))
+def test_wide_beam_waits_and_no_item_passes_it() -> None:
+    lane = lane_of(sentence(0, beam=4), sentence(1), sentence(2))
     assert lane.take(3) == []
     assert len(lane) == 3
     assert ids(lane.take(4)) == [0]
     assert ids(lane.take(4)) == [1, 2]
 
 
-def test_job_may_leave_before_its_turn() -> None:
-    first, second = job(1), job(2, length=9, beam=3)
+def test_item_may_leave_before_its_turn() -> None:
+    first, second = sentence(1), sentence(2, length=9, beam=3)
     lane = lane_of(first, second)
     assert lane.remove(first)
     assert not lane.remove(first)
@@ -180,9 +176,9 @@ def test_job_may_leave_before_its_turn() -> None:
     assert (len(lane), lane.tokens, lane.rows, lane.oldest_age) == (0, 0, 0, 0.0)
 
 
-def test_job_of_a_dead_worker_is_first_again_and_keeps_its_age() -> None:
-    returned = job(1)
-    lane = lane_of(job(2), job(3))
+def test_item_of_a_dead_worker_is_first_again_and_keeps_its_age() -> None:
+    returned = sentence(1)
+    lane = lane_of(sentence(2), sentence(3))
     returned.created -= 100
     lane.add(returned, is_first=True)
     assert lane.oldest_age >= 100
@@ -192,14 +188,14 @@ def test_job_of_a_dead_worker_is_first_again_and_keeps_its_age() -> None:
 def pair_of(num_interactive: int, num_bulk: int, beam: int = 1, bulk_beam: int = 1) -> LanePair:
     pair = LanePair()
     for number in range(num_interactive):
-        pair.interactive.add(job(number, beam=beam))
+        pair.interactive.add(sentence(number, beam=beam))
     for number in range(num_bulk):
-        pair.bulk.add(job(10_000 + number, beam=bulk_beam, is_bulk=True))
+        pair.bulk.add(sentence(10_000 + number, beam=bulk_beam, is_bulk=True))
     return pair
 
 
-def bulk(jobs: list[Job]) -> list[Job]:
-    return [each for each in jobs if each.item.is_bulk]
+def bulk(items: list[WorkItem]) -> list[WorkItem]:
+    return [each for each in items if each.is_bulk]
 
 
 def test_pair_adds_up_its_lanes() -> None:
@@ -223,9 +219,9 @@ def test_bulk_lane_leaves_the_kept_rows_free_until_its_turn_comes() -> None:
     assert len(pair.take(8, spare=6)) == 6
     assert pair.take(2, spare=0) == []
     for number in range(BULK_SHARE - 1):
-        pair.interactive.add(job(number))
+        pair.interactive.add(sentence(number))
         assert not bulk(pair.take(2, spare=0))
-    # The debt counts the rows of the interactive lane, although no job of it waits any more.
+    # The debt counts the rows of the interactive lane, although no item of it waits any more.
     assert len(bulk(pair.take(2, spare=0))) == 1
     assert pair.take(2, spare=0) == []
 
@@ -239,7 +235,7 @@ def test_bulk_lane_gets_its_share_however_few_rows_become_free(free: list[int]) 
     assert abs(len(bulk(taken)) - len(taken) / BULK_SHARE) <= 16 / BULK_SHARE + 1
 
 
-def test_old_job_does_not_starve_the_interactive_lane() -> None:
+def test_old_item_does_not_starve_the_interactive_lane() -> None:
     """Guards a fault: bulk sentences that had waited for a second took every free row."""
     pair = pair_of(100, 100)
     for each in pair.bulk:
@@ -252,8 +248,8 @@ def test_share_is_not_saved_up_while_the_bulk_lane_is_empty() -> None:
     pair = pair_of(1000, 0)
     for _ in range(100):
         pair.take(5)
-    pair.bulk.add(job(10_000, is_bulk=True))
-    pair.bulk.add(job(10_001, is_bulk=True))
+    pair.bulk.add(sentence(10_000, is_bulk=True))
+    pair.bulk.add(sentence(10_001, is_bulk=True))
     assert not bulk(pair.take(2))
 
 
@@ -272,29 +268,27 @@ def test_wide_beam_of_either_lane_has_its_turn(beam: int, bulk_beam: int) -> Non
     assert of_bulk == pytest.approx(800 / BULK_SHARE, abs=8)
 
 
-def test_single_jobs_are_taken_in_the_same_shares() -> None:
+def test_single_items_are_taken_in_the_same_shares() -> None:
     pair = pair_of(40, 40)
     taken = [pair.take(1)[0] for _ in range(4 * BULK_SHARE)]
-    assert [each.item.is_bulk for each in taken] == 4 * ([False] * (BULK_SHARE - 1) + [True])
-    interactive, of_bulk = (
-        ids([j for j in taken if j.item.is_bulk == is_bulk]) for is_bulk in (0, 1)
-    )
+    assert [each.is_bulk for each in taken] == 4 * ([False] * (BULK_SHARE - 1) + [True])
+    interactive, of_bulk = (ids([j for j in taken if j.is_bulk == is_bulk]) for is_bulk in (0, 1))
     assert interactive == [*range(16)]
     assert of_bulk == [*range(10_000, 10_004)]
 
 
-def test_single_jobs_of_a_lane_alone_are_taken_without_a_debt() -> None:
+def test_single_items_of_a_lane_alone_are_taken_without_a_debt() -> None:
     pair = pair_of(0, 3)
     assert [pair.take(1)[0].id for _ in range(3)] == [10_000, 10_001, 10_002]
     pair = pair_of(10, 0)
     for _ in range(8):
         pair.take(1)
-    pair.bulk.add(job(10_000, is_bulk=True))
+    pair.bulk.add(sentence(10_000, is_bulk=True))
     assert not bulk(pair.take(1))
 
 
-def of_client(client: str, count: int, first: int) -> list[Job]:
-    found = [job(number) for number in range(first, first + count)]
+def of_client(client: str, count: int, first: int) -> list[WorkItem]:
+    found = [sentence(number) for number in range(first, first + count)]
     for each in found:
         each.client = client
     return found
@@ -319,10 +313,10 @@ def test_client_waits_for_others_only_up_to_its_own_work() -> None:
     assert lane.work_before("many", 5) == 500 + 5
 
 
-def test_jobs_of_a_dead_worker_come_first_again() -> None:
+def test_items_of_a_dead_worker_come_first_again() -> None:
     lane = Lane()
-    jobs = [*of_client("many", 2, 1), *of_client("one", 1, 200)]
-    for each in jobs:
+    items = [*of_client("many", 2, 1), *of_client("one", 1, 200)]
+    for each in items:
         lane.add(each)
     (first,) = lane.take(1)
     lane.add(first, is_first=True)

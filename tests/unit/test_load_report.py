@@ -64,9 +64,9 @@ def test_idle_server_has_a_utilization_above_0(report: LoadReport) -> None:
 def test_utilization_is_that_of_the_scarcer_limit() -> None:
     admission = Admission(max_requests=4, max_tokens=1000)
     assert admission.utilization == 0
-    admission.reserve(10)
+    admission.admit(10)
     assert admission.utilization == 0.25
-    admission.reserve(740)
+    admission.admit(740)
     assert admission.utilization == 0.75
 
 

@@ -24,6 +24,7 @@ from tests.unit.remote import Ends, begin, compute, run
 from tests.unit.scheduling import (
     core_of,
     deadline,
+    lease_of,
     make_scheduler,
     numbers,
     pairs,
@@ -109,7 +110,7 @@ def test_one_lease_serves_several_submissions() -> None:
 @pytest.mark.parametrize("at_once", [False, True])
 def test_refusal_reaches_the_request(at_once: bool) -> None:
     async def test(ends: Ends) -> None:
-        others = [ends.core.reserve(1) for _ in range(100)]
+        others = [lease_of(ends.core) for _ in range(100)]
         with pytest.raises(OverloadedError, match="100 requests") as refused:
             await compute(await ends.backend.admit(9, at_once), sentences(1))
         assert refused.value.retry_after_seconds == 1
@@ -343,13 +344,13 @@ def test_fault_is_logged_without_what_it_quotes(
         def fail(_tokens: int) -> None:
             raise ValueError(SECRET)
 
-        monkeypatch.setattr(ends.core.admission, "reserve", fail)
+        monkeypatch.setattr(ends.core.admission, "admit", fail)
         with pytest.raises(InternalError, match="main process"):
             await compute(await ends.backend.admit(9, at_once), sentences(1))
 
     run(test)
     assert "ValueError" in caplog.text
-    assert "in reserve" in caplog.text
+    assert "in fail" in caplog.text
     assert SECRET not in caplog.text
 
 

@@ -291,7 +291,7 @@ def test_any_number_of_late_requests_end_in_one_dispatch() -> None:
         assert_idle(scheduler)
 
 
-@pytest.mark.parametrize("broken", ["finish", "_measure"])
+@pytest.mark.parametrize("broken", ["finish", "add"])
 def test_fault_in_the_handling_of_a_result_fails_its_request_alone(
     broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -304,7 +304,7 @@ def test_fault_in_the_handling_of_a_result_fails_its_request_alone(
             raise ValueError(SECRET)
 
         first = next(iter(scheduler.workers[worker].held.values()))
-        place = scheduler if broken == "_measure" else first.receiver
+        place = first.queue.pace if broken == "add" else first.receiver
         with monkeypatch.context() as patched:
             patched.setattr(place, broken, fail)
             worker.finish(first.id)

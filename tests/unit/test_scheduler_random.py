@@ -103,19 +103,20 @@ class Play:
     def check(self) -> None:
         """Checks that each open item is in one place, and that every count agrees."""
         queues = [queue for each in self.scheduler.queues.values() for queue in each.values()]
-        waiting = [job for queue in queues for job in queue.jobs()]
-        held = [job for w in self.scheduler.workers.values() for job in w.held.values()]
-        ids = [job.id for job in waiting + held]
+        waiting = [item for queue in queues for item in queue.items()]
+        held = [item for w in self.scheduler.workers.values() for item in w.held.values()]
+        ids = [item.id for item in waiting + held]
         assert len(ids) == len(set(ids))
-        assert not [job for job in waiting + held if job.receiver.is_closed]
+        assert not [item for item in waiting + held if item.receiver.is_closed]
         for queue in queues:
             for pair in queue.buckets:
                 for lane in (pair.interactive, pair.bulk):
-                    jobs = [*lane]
-                    assert lane.tokens == sum(job.tokens for job in jobs)
-                    assert lane.rows == sum(job.rows for job in jobs)
-                    assert lane.work == sum(job.work for job in jobs)
-                    assert len(lane) == len(jobs)
+                    items = [*lane]
+                    assert lane.tokens == sum(item.tokens for item in items)
+                    assert lane.rows == sum(item.rows for item in items)
+                    for client in lane.clients.values():
+                        assert client.work == sum(each.work for each in client.items.values())
+                    assert len(lane) == len(items)
         assert {link.name for link in self.scheduler.workers} == {w.name for w in self.workers}
         for worker in self.workers:
             self.check_worker(worker)

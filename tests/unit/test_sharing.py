@@ -6,6 +6,7 @@ import random
 import time
 import weakref
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -23,43 +24,46 @@ from tests.unit.scheduling import (
     numbers,
     pairs,
     run,
+    sample,
     sentences,
     settle,
 )
 
-Test = Callable[[SentenceSharing, FakeWorker], Awaitable[None]]
+Test = Callable[[Scheduler, FakeWorker], Awaitable[None]]
 
 
 def run_sharing(test: Test, max_entries: int = 0) -> None:
     """Runs a test with shared sentences; it must leave none of them."""
 
     async def with_sharing(scheduler: Scheduler) -> None:
-        sharing = SentenceSharing(scheduler, scheduler.metrics, max_entries)
-        await test(sharing, FakeWorker(scheduler, rows=8))
+        scheduler.sharing = sharing = SentenceSharing(scheduler.metrics, max_entries)
+        await test(scheduler, FakeWorker(scheduler, rows=8))
         assert not sharing.running
         assert_idle(scheduler)
 
     run(with_sharing)
 
 
-def shared(sharing: SentenceSharing, state: str) -> float:
-    labels = {"model": "en-pt", "state": state}
-    found = sharing.metrics.registry.get_sample_value("regard_shared_sentences_total", labels)
-    assert found is not None
-    return found
+def shared(scheduler: Scheduler, state: str) -> float:
+    return sample(scheduler, "regard_shared_sentences_total", model="en-pt", state=state)
+
+
+def cache_of(scheduler: Scheduler) -> list[Any]:
+    assert scheduler.sharing is not None
+    return [*scheduler.sharing.cache]
 
 
 def test_equal_sentences_in_progress_are_computed_once() -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        first = sharing.submit(sentences(3), deadline())
-        others = [sharing.submit(sentences(3, first=3), deadline()) for _ in range(2)]
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        first = scheduler.submit(sentences(3), deadline())
+        others = [scheduler.submit(sentences(3, first=3), deadline()) for _ in range(2)]
         assert len(worker.given) == 4  # the numbers 2 to 5
         worker.finish_all()
         assert numbers(await first.in_order()) == [2, 3, 4]
         for other in others:
             assert numbers(await other.in_order()) == [3, 4, 5]
-        assert shared(sharing, "running") == 5
-        again = sharing.submit(sentences(1), deadline())
+        assert shared(scheduler, "running") == 5
+        again = scheduler.submit(sentences(1), deadline())
         worker.finish_all()
         assert numbers(await again.in_order()) == [2]
         assert len(worker.given) == 5
@@ -68,12 +72,13 @@ def test_equal_sentences_in_progress_are_computed_once() -> None:
 
 
 def test_answered_requests_are_freed_without_garbage_collection() -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        submission = sharing.submit(sentences(3), deadline())
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        submission = scheduler.submit(sentences(3), deadline())
         freed = weakref.ref(submission)
         worker.finish_all()
         assert numbers(await submission.in_order()) == [2, 3, 4]
         del submission
+        worker.received.clear()
         assert freed() is None
 
     gc.collect()
@@ -85,8 +90,8 @@ def test_answered_requests_are_freed_without_garbage_collection() -> None:
 
 
 def test_sentence_that_a_request_repeats_is_computed_once() -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        stream = sharing.submit([*sentences(2), *sentences(2), *sentences(1)], deadline())
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        stream = scheduler.submit([*sentences(2), *sentences(2), *sentences(1)], deadline())
         assert len(worker.given) == 2
         worker.finish_all()
         assert numbers(await stream.in_order()) == [2, 3, 2, 3, 2]
@@ -97,11 +102,10 @@ def test_sentence_that_a_request_repeats_is_computed_once() -> None:
 def test_any_number_of_requests_that_wait_for_each_other_fail_together() -> None:
     """Each request waits for a sentence of the request before it; no worker is left."""
 
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        streams = [sharing.submit(sentences(2, first=first), deadline()) for first in range(500)]
-        sharing.scheduler.device_lost(worker)
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        streams = [scheduler.submit(sentences(2, first=first), deadline()) for first in range(500)]
+        scheduler.device_lost(worker)
         assert all(isinstance(each.error, UnavailableError) for each in streams)
-        assert not sharing.running
 
     run_sharing(test)
 
@@ -120,8 +124,8 @@ def test_any_number_of_requests_that_wait_for_each_other_fail_together() -> None
     ],
 )
 def test_sentences_that_differ_are_computed_separately(other: list[WorkItem]) -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        streams = [sharing.submit(items, deadline()) for items in (sentences(1), other)]
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        streams = [scheduler.submit(items, deadline()) for items in (sentences(1), other)]
         assert len(worker.given) == 2
         worker.finish_all()
         for stream in streams:
@@ -131,8 +135,8 @@ def test_sentences_that_differ_are_computed_separately(other: list[WorkItem]) ->
 
 
 def test_cancelled_request_fails_no_other() -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        streams = [sharing.submit(sentences(2), deadline()) for _ in range(4)]
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        streams = [scheduler.submit(sentences(2), deadline()) for _ in range(4)]
         streams[0].close()
         streams[2].close()
         assert len(worker.held) == 2
@@ -146,8 +150,8 @@ def test_cancelled_request_fails_no_other() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_last_request_that_leaves_cancels_the_sentence(order: tuple[int, ...]) -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        streams = [sharing.submit(sentences(2), deadline()) for _ in range(3)]
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        streams = [scheduler.submit(sentences(2), deadline()) for _ in range(3)]
         for index in order:
             assert len(worker.held) == 2
             streams[index].close()
@@ -158,10 +162,10 @@ def test_last_request_that_leaves_cancels_the_sentence(order: tuple[int, ...]) -
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_late_request_fails_no_other(late: int) -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
         ends = [deadline(), deadline()]
         ends[late] = time.perf_counter() + 0.01
-        streams = [sharing.submit(sentences(2), end) for end in ends]
+        streams = [scheduler.submit(sentences(2), end) for end in ends]
         with pytest.raises(DeadlineExceededError):
             await streams[late].in_order()
         worker.finish_all()
@@ -171,8 +175,8 @@ def test_late_request_fails_no_other(late: int) -> None:
 
 
 def test_failing_sentence_fails_only_after_it_was_computed_for_each_request() -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        streams = [sharing.submit(sentences(2), deadline()) for _ in range(2)]
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        streams = [scheduler.submit(sentences(2), deadline()) for _ in range(2)]
         worker.fail(worker.given[0])
         with pytest.raises(InternalError):
             await streams[0].in_order()
@@ -184,47 +188,49 @@ def test_failing_sentence_fails_only_after_it_was_computed_for_each_request() ->
 
 
 def test_unloaded_model_fails_all_requests_and_loses_its_cache() -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
-        cached = sharing.submit([*sentences(1, first=9), *sentences(1, model="pt-en")], deadline())
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+        cached = scheduler.submit(
+            [*sentences(1, first=9), *sentences(1, model="pt-en")], deadline()
+        )
         worker.finish_all()
         await cached.in_order()
-        streams = [sharing.submit(sentences(2), deadline()) for _ in range(5)]
-        sharing.scheduler.remove_model("en-pt")
+        streams = [scheduler.submit(sentences(2), deadline()) for _ in range(5)]
+        scheduler.remove_model("en-pt")
         for stream in streams:
             assert stream.is_closed  # no request waits for its deadline
             with pytest.raises(NotFoundError):
                 await stream.in_order()
-        assert [key[0] for key in sharing.cache] == ["pt-en"]
+        assert [key[0] for key in cache_of(scheduler)] == ["pt-en"]
 
     run_sharing(test, max_entries=10)
 
 
 def test_cached_sentence_is_not_computed_and_the_oldest_is_dropped() -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
         async def translate(count: int, first: int) -> None:
-            stream = sharing.submit(sentences(count, first=first), deadline())
+            stream = scheduler.submit(sentences(count, first=first), deadline())
             worker.finish_all()
             assert numbers(await stream.in_order()) == [*range(first, first + count)]
 
         await translate(2, 2)
         await translate(1, 2)
-        assert (len(worker.given), shared(sharing, "cached")) == (2, 1)
+        assert (len(worker.given), shared(scheduler, "cached")) == (2, 1)
         await translate(1, 4)  # drops 3, because 2 was used later
         await translate(1, 2)
         assert len(worker.given) == 3
         await translate(2, 2)
-        assert (len(worker.given), len(sharing.cache)) == (4, 2)
+        assert (len(worker.given), len(cache_of(scheduler))) == (4, 2)
 
     run_sharing(test, max_entries=2)
 
 
 def test_result_with_attention_is_not_cached() -> None:
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
         options = DecodingOptions(return_attention=True)
-        stream = sharing.submit([TranslationItem("en-pt", [2, 0], options)], deadline())
+        stream = scheduler.submit([TranslationItem("en-pt", [2, 0], options)], deadline())
         worker.finish_all()
         await stream.in_order()
-        assert not sharing.cache
+        assert not cache_of(scheduler)
 
     run_sharing(test, max_entries=2)
 
@@ -234,14 +240,14 @@ def test_every_request_ends_with_its_own_results(seed: int) -> None:
     """Requests of few different sentences begin, are cancelled and fail at random."""
     chance = random.Random(seed)
 
-    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
         requests: list[tuple[ResultStream, list[int]]] = []
         for _ in range(200):
             event = chance.random()
             if event < 0.5:
                 wanted = [chance.randint(2, 8) for _ in range(chance.randint(1, 4))]
                 items = [item for number in wanted for item in sentences(1, first=number)]
-                requests.append((sharing.submit(items, deadline()), wanted))
+                requests.append((scheduler.submit(items, deadline()), wanted))
             elif event < 0.6 and requests:
                 requests.pop(chance.randrange(len(requests)))[0].close()
             elif event < 0.65 and worker.held:

@@ -7,25 +7,27 @@ import pytest
 
 from model.sequence import DecodingOptions
 from service.errors import DeadlineExceededError, InternalError, ServiceError
+from service.items.base import WorkItem
 from service.items.result import Result
 from service.items.translation import TranslationItem
-from service.scheduling.job import Job
 from service.scheduling.submission import Submission
 
 RESULTS = [Result(number, 0.25, 0.5) for number in range(4)]
 
 
-def started(count: int, seconds: float = 1000.0) -> tuple[Submission, list[Sequence[Job]]]:
+def started(count: int, seconds: float = 1000.0) -> tuple[Submission, list[Sequence[WorkItem]]]:
     """Returns a submission of so many sentences, and the list of its cancellations."""
-    cancelled: list[Sequence[Job]] = []
-    submission = Submission(count, cancelled.append)
-    items = [TranslationItem("en-pt", [5, 0], DecodingOptions()) for _ in range(count)]
-    submission.start([Job(item, submission, at, 0, 1) for at, item in enumerate(items)], seconds)
-    return submission, cancelled
+    cancelled: list[Sequence[WorkItem]] = []
+    items: list[WorkItem] = [
+        TranslationItem("en-pt", [5, 0], DecodingOptions()) for _ in range(count)
+    ]
+    for index, item in enumerate(items):
+        item.index = index
+    return Submission(items, seconds, cancelled.append), cancelled
 
 
-def indices(cancelled: list[Sequence[Job]]) -> list[list[int]]:
-    return [[job.index for job in jobs] for jobs in cancelled]
+def indices(cancelled: list[Sequence[WorkItem]]) -> list[list[int]]:
+    return [[item.index for item in items] for items in cancelled]
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -178,7 +180,6 @@ def test_end_stops_the_timer(end: str) -> None:
     async def test() -> None:
         submission, _ = started(1)
         timer = submission.timer
-        assert timer is not None
         if end == "finish":
             submission.finish(0, RESULTS[0])
         elif end == "fail":

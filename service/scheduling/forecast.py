@@ -1,0 +1,208 @@
+"""Predicts the time of new work: its pace, and a margin for errors.
+
+**Pace** says how fast workers compute the items of one task kind and model.
+Work is counted in row-tokens: a sentence of 20 tokens that takes 4 rows of a batch counts as 80
+row-tokens. The occupancy is the number of rows in use, summed over all workers. If the policy of
+the task kind does not count rows, the occupancy is the number of tokens that the workers hold.
+
+**Margin** says how much longer requests take than predicted. It is added to the predicted time of a
+request, so that few admitted requests are late. A request takes many decode steps, and some steps
+are slower than others. The error of a prediction grows about as the square root of the predicted
+time, as for every sum of independent errors. Each request that was long enough (RELEVANT_SHARE) and
+has ended gives a sample: its error divided by this root. The main part of the new margin is a high
+quantile of the latest samples, times the square root of the new predicted time. RATE_ERROR adds a
+part, and MAX_MARGIN limits the sum.
+"""
+
+import math
+import time
+
+PACE_SECONDS = 2.0
+"""The weight of a sample decreases with its age: after this time, the weight is about a third."""
+
+MIN_SAMPLES = 8
+"""Number of finished items before the first prediction."""
+
+MAX_STRETCH = 2.0
+"""The measured rate is used up to MAX_STRETCH times the occupancy at which it was measured. Above
+this occupancy, the rate is assumed to grow with the occupancy, because larger batches are more
+efficient. A burst on an idle server is therefore admitted, and then measured.
+
+The fullest batches of the last minutes are those with the largest occupancy. They limit this
+growth: up to MAX_STRETCH times their occupancy, the assumed rate does not grow above their rate.
+"""
+
+FULLEST_SECONDS = 600.0
+"""The recorded occupancy of the fullest batches decreases slowly: to about a third in this time."""
+
+
+class Pace:
+    """The rate of one queue, measured from the items that finish.
+
+    Each finished item is one sample. The sample has the time between the dispatch of the item and
+    its end, and the work that all workers did in this time. A count of finished tokens per second
+    would be too low at the start of a burst, because the first items have not finished yet. The
+    samples do not have this error.
+
+    Attributes:
+        num_samples: Number of samples.
+    """
+
+    def __init__(self) -> None:
+        self.num_samples = 0
+        self._work = 0.0
+        self._seconds = 0.0
+        self._occupied = 0.0  # occupancy times seconds
+        self._last = -math.inf
+        self._fullest = 0.0  # largest occupancy of the last minutes
+        self._fullest_rate = 0.0  # work per second at this occupancy
+
+    def add(self, work: float, seconds: float, occupancy: float, now: float) -> None:
+        """Adds a finished item.
+
+        Args:
+            work: Work of all rows between the dispatch of the item and its end, in row-tokens.
+            seconds: Time between the dispatch of the item and its end.
+            occupancy: Rows in use (or tokens held) in this time.
+            now: Time by time.perf_counter.
+        """
+        age = now - self._last
+        kept = math.exp(-age / PACE_SECONDS)
+        self._last = now
+        self._work = kept * self._work + work
+        self._seconds = kept * self._seconds + seconds
+        self._occupied = kept * self._occupied + occupancy * seconds
+        self.num_samples += 1
+        self._fullest *= math.exp(-age / FULLEST_SECONDS)
+        measured = self._occupied / self._seconds if self._seconds else 0.0
+        if self.num_samples >= MIN_SAMPLES and measured >= self._fullest:
+            self._fullest, self._fullest_rate = measured, self._work / self._seconds
+
+    def seconds_for(self, work: float, occupancy: float) -> float:
+        """Predicts the time that work takes; 0 if too few items have finished for a prediction.
+
+        Args:
+            work: Work in row-tokens.
+            occupancy: Rows or tokens that the workers will hold meanwhile.
+        """
+        if self.num_samples < MIN_SAMPLES or not self._work:
+            return 0.0
+        seconds = work * self._seconds / self._work
+        limit = MAX_STRETCH * self._occupied / self._seconds if self._seconds else 0.0
+        if occupancy <= limit:
+            return seconds
+        stretched = seconds * limit / occupancy
+        if occupancy <= MAX_STRETCH * self._fullest:
+            return min(seconds, max(stretched, work / self._fullest_rate))
+        return stretched
+
+    def is_known(self, occupancy: float) -> bool:
+        """Returns whether the rate at an occupancy is measured, or limited by a measured rate."""
+        latest = self._occupied / self._seconds if self._seconds else 0.0
+        return occupancy <= MAX_STRETCH * max(latest, self._fullest)
+
+
+LATE_SHARE = 0.004
+"""Share of the samples above the quantile. About this share of the admitted requests is late."""
+
+MARGIN_SECONDS = 10.0
+"""The weight of a sample decreases with its age: after this time, the weight is about a third."""
+
+BIN = 0.05
+LOWEST = -1.0
+NUM_BINS = 120
+"""Samples are counted in NUM_BINS bins of width BIN; the first bin begins at LOWEST. The first bin
+also counts lower samples, and the last bin also counts higher samples."""
+
+FIRST_SAMPLE = 0.4
+FIRST_WEIGHT = 2.0
+"""Value and weight of a sample that is always present and does not age. It sets the margin until
+requests have given samples."""
+
+RATE_ERROR = 0.05
+"""Share of the predicted time that is always part of the margin. It covers errors of the measured
+rate. The samples show such an error only later, when the first predicted requests have ended."""
+
+MAX_MARGIN = 1.5
+"""Largest margin, as a multiple of the predicted time. After an overload the samples are large.
+Without this limit, the server would refuse requests that it could finish in time. Refused requests
+give no new samples, so the margin would stay too large."""
+
+RELEVANT_SHARE = 0.25
+"""A request gives a sample only if its predicted time is at least this share of its time limit.
+Shorter requests are never refused: their predicted time plus the largest margin is below the time
+limit. The errors of shorter requests would hide the errors of longer requests."""
+
+
+def is_relevant(expected: float, seconds: float) -> bool:
+    """Returns whether a request is long enough to be refused and to give a sample."""
+    return expected >= RELEVANT_SHARE * seconds
+
+
+class Margin:
+    """Counts samples in bins; a newer sample has a larger weight."""
+
+    def __init__(self) -> None:
+        self._bins = [0.0] * NUM_BINS
+        self._total = 0.0
+        self._weight = 1.0
+        self._last = time.perf_counter()
+
+    def add(self, expected: float, actual: float) -> None:
+        self._weight = self._weight_now()
+        self._last = time.perf_counter()
+        if self._weight > 1e9:
+            self._bins = [each / self._weight for each in self._bins]
+            self._total /= self._weight
+            self._weight = 1.0
+        self._bins[bin_of((actual - expected) / math.sqrt(expected))] += self._weight
+        self._total += self._weight
+
+    def _weight_now(self) -> float:
+        """Returns the weight of a sample that is added now.
+
+        Later samples get larger weights, so that the stored weights of old samples stay as they
+        are. Compared with a new sample, an old sample loses weight as MARGIN_SECONDS describes.
+        """
+        age = min(time.perf_counter() - self._last, 100 * MARGIN_SECONDS)
+        return self._weight * math.exp(age / MARGIN_SECONDS)
+
+    def seconds_for(self, expected: float) -> float:
+        """Returns the margin of a request in seconds; it may be negative."""
+        first = FIRST_WEIGHT * self._weight_now()
+        first_bin = bin_of(FIRST_SAMPLE)
+        above = LATE_SHARE * (self._total + first)
+        for index in reversed(range(NUM_BINS)):
+            above -= self._bins[index] + (first if index == first_bin else 0.0)
+            if above < 0:
+                break
+        highest = LOWEST + BIN * (index + 1)  # upper end of the bin with the quantile
+        margin = RATE_ERROR * expected + highest * math.sqrt(expected)
+        return min(margin, MAX_MARGIN * expected)
+
+
+def bin_of(sample: float) -> int:
+    return min(NUM_BINS - 1, max(0, int((sample - LOWEST) / BIN)))
+
+
+class Prediction:
+    """The predicted time of one relevant request, which `end` compares with the real time."""
+
+    __slots__ = ("began", "expected", "margin", "seconds")
+
+    def __init__(self, margin: Margin, expected: float, seconds: float) -> None:
+        self.margin = margin
+        self.expected = expected
+        self.seconds = seconds
+        self.began = time.perf_counter()
+
+    def end(self, is_late: bool) -> None:
+        """Adds the sample of a request that was answered, or that was too late.
+
+        A request that is too late ends before it is computed, so its real time is not known. Its
+        sample is at least one bin above the sample of a request that takes the whole time limit.
+        """
+        actual = time.perf_counter() - self.began
+        if is_late:
+            actual = max(actual, self.seconds + BIN * math.sqrt(self.expected))
+        self.margin.add(self.expected, actual)

@@ -1,1 +1,0 @@
-"""Predictions of the time that new jobs will take."""
