@@ -30,6 +30,11 @@ NO_TOKEN = -1
 """Id whose token vector is all zeros. It is the first input of Marian's decoders."""
 
 
+def start_token(config: ModelConfig) -> int:
+    """Returns the first input of the decoder."""
+    return NO_TOKEN if config.start_id is None else config.start_id
+
+
 class Embedding(nn.Module):
     """Adds the vector of each token to the vector of its position.
 

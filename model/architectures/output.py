@@ -35,14 +35,7 @@ class OutputLayer(Protocol):
 
 
 class FullOutput:
-    """Computes logits of the whole vocabulary; column i of the logits belongs to id i.
-
-    Args:
-        decoder: Decoder that owns the output weight.
-        forbidden: Ids that are never generated.
-        multiple: The number of columns is rounded up to a multiple of this number. Columns after
-            the vocabulary have logits of -inf.
-    """
+    """Computes logits of the whole vocabulary; column i of the logits belongs to id i."""
 
     def __init__(self, decoder: Decoder, forbidden: list[int], multiple: int = 1) -> None:
         self.multiply = decoder.multiply
@@ -84,11 +77,6 @@ def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
     """Forces the first tokens: in rows at position 0, masks all ids but the one in `first_ids`.
 
     The logits are changed in place.
-
-    Args:
-        logits: Logits (B, U), whose column i belongs to id i.
-        positions: Position of each row (B,).
-        first_ids: First token of each row (B,); NO_TOKEN leaves the choice to the logits.
     """
     columns = first_ids.clamp_min(0)[:, None]  # (B, 1)
     kept = logits.gather(1, columns)  # the only finite logit of a masked row

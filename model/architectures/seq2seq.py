@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from model.architectures.decoder import Decoder
-from model.architectures.embedding import NO_TOKEN, Embedding
+from model.architectures.embedding import Embedding, start_token
 from model.architectures.encoder import Encoder
 from model.config import ModelConfig
 from model.precision import Precision
@@ -36,5 +36,5 @@ class EncoderDecoder(nn.Module):
         The first input is the start id, or NO_TOKEN if the config has no start id. All target ids
         except the last follow.
         """
-        start = NO_TOKEN if self.config.start_id is None else self.config.start_id
-        return torch.cat([torch.full_like(target[:, :1], start), target[:, :-1]], dim=1)
+        start = torch.full_like(target[:, :1], start_token(self.config))
+        return torch.cat([start, target[:, :-1]], dim=1)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.architectures.embedding import NO_TOKEN
+from model.architectures.embedding import NO_TOKEN, start_token
 from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
@@ -91,7 +91,6 @@ class TorchRunner:
         return ShortlistOutput(self.model.decoder, forbidden, self.shortlist, rows)
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes sequences. Sources of similar length are encoded together."""
         stats = []
         for group in self._groups(sequences):
             stats.append(self._encode(row, group))
@@ -129,8 +128,11 @@ class TorchRunner:
         for place, index in zip(rows, copies, strict=True):
             self.output.enter(place, group[index].source)
             self.first_ids[place] = first_token(group[index])
-        start = NO_TOKEN if self.config.start_id is None else self.config.start_id
-        self.tokens[rows], self.widths[rows], self.lengths[rows] = start, width, 0
+        self.tokens[rows], self.widths[rows], self.lengths[rows] = (
+            start_token(self.config),
+            width,
+            0,
+        )
         self.cache.fill_rows(torch.tensor(rows, device=device), projected, bias)
         tokens = int(lengths.sum())
         return BatchStats("encode", len(group), tokens, len(group) * width - tokens)

@@ -42,7 +42,6 @@ class CapturedJob:
         return len(self.job.source), len(self.job.target)
 
     def layers(self, kind: AttentionKind) -> set[int]:
-        """Returns the layers in which the captures need this kind of attention."""
         return {layer for capture in self.captures for layer in capture.layers(kind)}
 
     @property
@@ -50,7 +49,6 @@ class CapturedJob:
         return any(capture.needs_embedding for capture in self.captures)
 
     def show_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
-        """Shows the input of the encoder or of the decoder to the captures that need it."""
         for capture in self.captures:
             if capture.needs_embedding:
                 capture.observe_embedding(kind, parts)
@@ -91,13 +89,6 @@ def run_encoder(
     last: int | None = None,
 ) -> Slices[PackedBatch]:
     """Runs the sources of some jobs through an encoder, and shows every layer to the captures.
-
-    Args:
-        encoder: Encoder on its device.
-        captured: Jobs and their captures.
-        slice_tokens: Approximate number of tokens in a slice.
-        last: Number of the last layer to run. Of this layer, only queries, keys and values are
-            computed. If `last` is None, all layers run.
 
     Returns:
         The batch after the last layer that runs.

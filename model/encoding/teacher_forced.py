@@ -185,9 +185,6 @@ class TeacherForcedBatch:
     def decode(self, memory: Tensor) -> Slices[list[Tensor]]:
         """Runs the decoder over the targets, shifted right by one.
 
-        Args:
-            memory: Encoder output (1, N, D), padding included.
-
         Returns:
             The hidden states, as `run` returns them.
         """

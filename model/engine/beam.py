@@ -77,9 +77,6 @@ class BeamSearch:
 
         A continuation with EOS is finished if it is among the beam_size best. Otherwise it is
         dropped.
-
-        Args:
-            best: The 2 * beam_size best continuations, or all continuations if there are fewer.
         """
         live: list[tuple[Beam, int]] = []
         continuations = zip(best.totals, best.parents, best.ids, strict=True)

@@ -62,9 +62,7 @@ def attention(
     explicit form needs five small launches.
 
     Args:
-        query: (..., T, K).
-        key: (..., S, K).
-        value: (..., S, K).
+        query: (..., T, K). Keys and values are (..., S, K).
         bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key. With
             RowLengths, each row must have one query, `scale` must be None, and `return_weights`
             must be False. If the RowLengths has `new`, the new keys and values are written to

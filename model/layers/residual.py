@@ -31,10 +31,6 @@ class Residual(nn.Module):
         In a pre-norm layer, Marian normalises only the input of the query projection. Other
         families also normalise the input of the key and value projections.
 
-        Args:
-            x: The residual stream.
-            inner: The result of `before` for x.
-
         Source: marian-dev, src/models/transformer.h, LayerAttention, `preProcess`.
         """
         return inner if self.norms_keys else x

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from model.architectures.decoder import Decoder
-from model.architectures.embedding import NO_TOKEN
+from model.architectures.embedding import NO_TOKEN, start_token
 from model.architectures.encoder import Encoder
 from model.architectures.output import FullOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
@@ -253,8 +253,7 @@ class CudaRunner:
         projected = self.model.decoder.project_cross_kv(memory)
         bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
         self.cache.fill_rows(rows, projected, bias)
-        start = NO_TOKEN if self.config.start_id is None else self.config.start_id
-        self.tokens.index_fill_(0, rows, start)
+        self.tokens.index_fill_(0, rows, start_token(self.config))
         self.first_ids.index_copy_(0, rows, first_ids)
 
     def decode(
@@ -372,7 +371,6 @@ def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
 
 
 def fit(allowed: list[int], wanted: int) -> int:
-    """Returns the smallest allowed size that is at least `wanted`."""
     return allowed[bisect_left(allowed, wanted)]
 
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.architectures.embedding import NO_TOKEN
+from model.architectures.embedding import NO_TOKEN, start_token
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import (
@@ -150,7 +150,7 @@ class NativeRunner:
         first_ids = int32([first_token(sequence) for sequence in group])
         arrays = lengths, tokens, copies, records, first_ids
         check(self.library.batch_enter(self.batch, row, len(group), *map(address, arrays)))
-        start = NO_TOKEN if self.config.start_id is None else self.config.start_id
+        start = start_token(self.config)
         for sequence in group:
             end = row + sequence.options.beam_size
             self.sources[row:end] = [sequence.source] * (end - row)
@@ -231,7 +231,7 @@ class NativeForcedDecoder:
     def __init__(self, config: ModelConfig, packed: PackedModel) -> None:
         self.packed = packed
         self.width = config.d_model
-        self.start = NO_TOKEN if config.start_id is None else config.start_id
+        self.start = start_token(config)
 
     def hidden(
         self, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
