@@ -199,12 +199,6 @@ class Decoder(nn.Module):
 
         After a decode step, the runner advances the positions with `DecodingCache.advance`.
 
-        Args:
-            tokens: Target ids (B, T). NO_TOKEN stands for a token vector of zeros.
-            state: State of the rows, from `DecodingCache.view`.
-            max_position: Largest position that `state.positions` may contain.
-            return_weights: Whether to return attention weights.
-
         Returns:
             Hidden states (B, T, D), and two lists of attention weights, one tensor per layer. The
             first list is self-attention (B, H, T, L), and is empty for an SSRU decoder. The second

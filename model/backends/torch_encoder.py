@@ -91,16 +91,10 @@ class Group:
 class PackedBatch(EncoderBatch):
     """A packed batch of texts.
 
-    Attention is computed once for each group of adjacent texts of equal length.
+    Attention is computed once for each group of adjacent texts of equal length. An entry of
+    `knockouts` is None if nothing is switched off in its text.
 
     In the shapes of this class, N is `num_tokens`, and B is 1.
-
-    Args:
-        encoder: Encoder on its device, in any precision.
-        sequences: Token ids of each text. Attention is fastest if texts of equal length are
-            adjacent.
-        knockouts: Parts that are switched off in each text. An entry is None if nothing is switched
-            off in its text. The argument is empty if nothing is switched off in any text.
 
     Attributes:
         segments: Number of tokens of each text, and of a padding text at the end if there is one.

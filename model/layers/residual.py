@@ -46,13 +46,7 @@ def join(
 ) -> tuple[Tensor, Tensor]:
     """Returns the new residual stream after a sublayer, and the input of the next sublayer.
 
-    Args:
-        x: The residual stream.
-        y: Output of the sublayer that has ended.
-        ended: Residual sum around this sublayer.
-        next_norm: In a pre-norm stack, the layer norm before the next sublayer, or the final layer
-            norm. A post-norm stack does not use this argument.
-        kernels: Kernels that compute the sum and the layer norm.
+    `ended` belongs to this sublayer. `next_norm` has no effect in a post-norm stack.
     """
     total, normed = kernels.add_norm(x, y, next_norm if ended.is_pre else ended.norm)
     return (total, normed) if ended.is_pre else (normed, normed)

@@ -80,10 +80,7 @@ class Uploads:
 class Downloads:
     """Copies integers from the device to the host while the device goes on computing.
 
-    Args:
-        size: Maximum number of integers.
-        device: Source of the copies.
-        slots: Number of copies that may be pending or unread; a further copy overwrites the oldest.
+    A copy that is begun when all slots are in use overwrites the oldest slot, even if it is unread.
     """
 
     def __init__(self, size: int, device: torch.device, slots: int) -> None:

@@ -35,12 +35,8 @@ EVERY_HEAD = -1
 class PackedModel:
     """A native model that reads the weights of a PyTorch model in place.
 
-    Args:
-        model: Int8 model; its matrices are replaced by packed matrices.
-        limits: Limits of the batch. They determine the length of the position table.
-        library: Build of the native code.
-        shortlist: Candidate ids of each sentence. Without a shortlist, the matrix of the output
-            layer is packed.
+    The matrices of the PyTorch model are replaced by packed ones, but not the matrix of the output
+    layer if there is a shortlist.
     """
 
     def __init__(
