@@ -14,7 +14,7 @@ _values = attrgetter(*[each.name for each in fields(DecodingOptions)])
 """Returns the values of all options as a tuple, which is hashed faster than DecodingOptions."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TranslationItem(WorkItem):
     """A sentence to translate; the value of its result is a list of `Hypothesis`, best first.
 

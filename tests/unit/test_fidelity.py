@@ -13,12 +13,14 @@ import pytest
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
 from service.items.result import Result
+from service.items.translation import TranslationItem
 from service.models.catalog import Catalog
 from service.models.served import Direction
+from service.tasks.backend import Lease
 from service.tasks.translation import fidelity
 from service.tasks.translation.fidelity import complete
 from service.tasks.translation.guards import GuardWarning
-from service.tasks.translation.pivoting import PivotPipeline, Sentence
+from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.prepared import Prepared
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
@@ -29,20 +31,19 @@ OPTIONS = DecodingOptions()
 LIMIT = 60
 
 
-class FakePipeline:
+class FakePipeline(PivotPipeline):
     """Gives each sentence back as a function changes it, and records the sentences."""
 
     def __init__(self, tokenizer: Tokenizer, change: Callable[[str], str]) -> None:
+        super().__init__(cast("Lease", None), LIMIT, False, math.inf)
         self.tokenizer = tokenizer
         self.change = change
         self.rounds: list[list[str]] = []
-        self.deadline = math.inf
-        self.rejected: Counter[tuple[str, str, str]] = Counter()
 
-    async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
-        if not sentences:
+    async def run(self, items: Sequence[TranslationItem]) -> list[Result]:
+        if not items:
             return []
-        texts = [self.tokenizer.decode(sentence.source) for sentence in sentences]
+        texts = [self.tokenizer.decode(item.source) for item in items]
         self.rounds.append(texts)
         ids = [self.tokenizer.encode(self.change(text)) for text in texts]
         return [Result([Hypothesis([*each, 0], [])], 0.0, 0.0) for each in ids]
@@ -71,9 +72,9 @@ def translated(
     prepared = [prepare(text, route) for text in texts]
 
     async def run() -> list[Result]:
-        sentences = [one for text in prepared for one in text.sentences(OPTIONS)]
-        results = await pipeline.run(sentences)
-        return await complete(prepared, results, OPTIONS, cast("PivotPipeline", pipeline))
+        items = [item for text in prepared for item in text.items(OPTIONS, pipeline)]
+        results = await pipeline.run(items)
+        return await complete(prepared, results, OPTIONS, pipeline)
 
     results = iter(asyncio.run(run()))
     target = route[-1].vocabularies.target
@@ -120,8 +121,8 @@ def test_sentence_in_parts_has_a_warning_and_sentence_with_other_stand_ins_has_n
         text = prepare(sentence, route)
 
         async def run(text: Prepared = text) -> None:
-            results = await pipeline.run(text.sentences(OPTIONS))
-            await complete([text], results, OPTIONS, cast("PivotPipeline", pipeline))
+            results = await pipeline.run(text.items(OPTIONS, pipeline))
+            await complete([text], results, OPTIONS, pipeline)
 
         asyncio.run(run())
         warnings.append(text.warnings)

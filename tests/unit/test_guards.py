@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
@@ -12,9 +11,11 @@ import pytest
 
 from model.sequence import DecodingOptions, Hypothesis
 from service.items.result import Result
+from service.items.translation import TranslationItem
 from service.metrics.labels import GUARDS as GUARD_LABELS
 from service.models.catalog import Catalog
 from service.models.served import Direction
+from service.tasks.backend import Lease
 from service.tasks.translation import guards
 from service.tasks.translation.fidelity import guard
 from service.tasks.translation.guards import (
@@ -26,7 +27,7 @@ from service.tasks.translation.guards import (
     has_loop,
     rejecting,
 )
-from service.tasks.translation.pivoting import PivotPipeline, Sentence
+from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.prepared import Prepared
 from tests.unit.test_fidelity import prepare
 
@@ -127,7 +128,7 @@ def test_loop_of_each_period_is_found(period: int) -> None:
     assert not has_loop([*range(20), *phrase * 2, *range(20)])
 
 
-class Redecoding:
+class Redecoding(PivotPipeline):
     """Gives each sentence the same translations, and records the sentences.
 
     Args:
@@ -136,13 +137,12 @@ class Redecoding:
 
     def __init__(self, hypotheses: Sequence[Hypothesis]) -> None:
         self.hypotheses = [*hypotheses]
-        self.sentences: list[Sentence] = []
-        self.deadline = math.inf
-        self.rejected: Counter[tuple[str, str, str]] = Counter()
+        super().__init__(cast("Lease", None), 100, False, math.inf)
+        self.sentences: list[TranslationItem] = []
 
-    async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
-        self.sentences += sentences
-        return [Result(self.hypotheses, 0.0, 0.0) for _ in sentences]
+    async def run(self, items: Sequence[TranslationItem]) -> list[Result]:
+        self.sentences += items
+        return [Result(self.hypotheses, 0.0, 0.0) for _ in items]
 
 
 def guarded(
@@ -156,7 +156,7 @@ def guarded(
     text = prepare(source, route)
     pipeline = Redecoding([hypothesis(each, route) for each in second])
     results = [Result([hypothesis(each, route) for each in first], 0.0, 0.0)]
-    asyncio.run(guard([text], results, options, cast("PivotPipeline", pipeline), 4))
+    asyncio.run(guard([text], results, options, pipeline, 4))
     value = results[0].value
     return text, [text.decode(0, value, rank) for rank in range(len(value))], pipeline
 

@@ -16,8 +16,9 @@ from service.models.served import Direction
 from service.settings import Settings
 from service.tasks.alignment.aligner import PairAligner
 from service.tasks.attention.query import Aligner, aligner_of
-from service.tasks.backend import Admitter
+from service.tasks.backend import Admitter, Lease
 from service.tasks.context import RequestContext
+from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.prepared import Prepared
 from service.tasks.translation.tagging import insert_tags
 from service.text.carriage import carry, load, trim
@@ -103,8 +104,10 @@ def test_copied_sentence_is_the_source(
 def test_only_sentences_with_tags_ask_for_attention(route: tuple[Direction, ...]) -> None:
     with_tag, without = prepare("It is <b>cold</b>.", route), prepare("<b>It is cold.</b>", route)
     options = DecodingOptions()
-    assert [one.options.return_attention for one in with_tag.sentences(options)] == [True]
-    assert [one.options for one in without.sentences(options)] == [options]
+    pipeline = PivotPipeline(cast("Lease", None), 100, False, math.inf)
+    (item,) = with_tag.items(options, pipeline)
+    assert item.options.return_attention
+    assert [one.options for one in without.items(options, pipeline)] == [options]
 
 
 def test_sentence_with_very_many_tags_is_translated_in_parts(

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 from model.sequence import DecodingOptions, Hypothesis
 from service.items.result import Result
+from service.items.translation import TranslationItem
 from service.tasks.threads import run_sized
 from service.tasks.translation.guards import PLACEHOLDER, GuardWarning, Reading, rejecting
-from service.tasks.translation.pivoting import PivotPipeline, Sentence
+from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.prepared import Prepared
 from service.text.carriage import VARIANTS, carried, split_at_markers
 from service.text.chunking import ChunkedText, chunk_sentences
@@ -58,8 +59,10 @@ class Place:
         decoded = tokenizer.decode(result.value[0].tokens)
         return self.text.carriage.restore(self.index, decoded) is not None
 
-    def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
-        """Stores a carrier of the sentence, and returns the Sentence that has the carrier's tokens.
+    def load(
+        self, variant: int, options: DecodingOptions, pipeline: PivotPipeline
+    ) -> TranslationItem | None:
+        """Stores a carrier of the sentence, and returns the work item with the carrier's tokens.
 
         The result is None if the sentence already contains one of the carrier's stand-ins, or if
         the carrier is too long for the model. In these two cases, the stored carrier is None.
@@ -67,6 +70,7 @@ class Place:
         Args:
             variant: Index of the spelling of stand-ins in `service.text.carriage.VARIANTS`.
             options: Options of the search.
+            pipeline: Makes the work item.
         """
         tokenizer, _ = self.text.tokenizers
         if self.index in self.text.tags:
@@ -74,28 +78,28 @@ class Place:
         num_tags = len(self.text.tags.get(self.index, ()))
         carrier, ids = carried(self.sentence, num_tags, variant, tokenizer, self.text.max_tokens)
         self.text.carriage.carriers[self.index] = carrier
-        return Sentence([*ids, tokenizer.eos_id], self.text.route, options) if carrier else None
+        if carrier is None:
+            return None
+        return pipeline.item([*ids, tokenizer.eos_id], self.text.route, options)
 
     @property
     def is_local(self) -> bool:
         """Whether workers of this server run all models of the route."""
         return all(direction.has_attention for direction in self.text.route)
 
-    def loaded(self, options: DecodingOptions) -> Sentence:
+    def loaded(self, options: DecodingOptions, pipeline: PivotPipeline) -> TranslationItem:
         """Returns the sentence as the model read it most recently, with other options."""
         ids = self.text.sources[self.index]
         if carrier := self.text.carriage.carriers.get(self.index):
             tokenizer, _ = self.text.tokenizers
             ids = [*tokenizer.encode(carrier.text), tokenizer.eos_id]
-        return Sentence(ids, self.text.route, options)
+        return pipeline.item(ids, self.text.route, options)
 
     def read(self, hypothesis: Hypothesis) -> Reading:
         """Returns the sentence and a translation, as the guards read them."""
-        carrier = self.text.carriage.carriers.get(self.index)
-        source = carrier.text if carrier else self.sentence
         _, tokenizer = self.text.tokenizers
         decoded = tokenizer.decode(hypothesis.tokens)
-        ids = self.text.sources[self.index]
+        ids, source = self.text.sources[self.index], self.text.loaded_sentence(self.index)
         return Reading(ids, source, hypothesis, decoded, tokenizer.eos_id)
 
     def better(
@@ -167,14 +171,14 @@ async def complete(
     for variant in range(1, len(VARIANTS)):
         if not left:
             break
-        again = await run_sized(num_chars, deadline, _loaded, left, variant, options)
+        again = await run_sized(num_chars, deadline, _loaded, left, variant, options, pipeline)
         replaced = iter(await pipeline.run(again))
         for place in left:
             if place.text.carriage.carriers[place.index] is not None:
                 results[place.position] = next(replaced)
         left = await run_sized(num_chars, deadline, _incomplete, left, results)
     if left:
-        chunked, sentences = await run_sized(num_chars, deadline, _cut, left, options)
+        chunked, sentences = await run_sized(num_chars, deadline, _cut, left, options, pipeline)
         translated = await pipeline.run(sentences)
         await run_sized(num_chars, deadline, _join_parts, left, chunked, translated)
     for place in first:
@@ -205,14 +209,17 @@ async def guard(
     Raises:
         ServiceError: The sentences are refused, miss their deadline, or fail.
     """
-    num_chars = sum([text.num_chars for text in prepared])
-    deadline = pipeline.deadline
+    num_chars, deadline = sum([text.num_chars for text in prepared]), pipeline.deadline
     rejected = await run_sized(num_chars, deadline, _rejected, prepared, results)
     if not rejected:
         return
     safer = replace(options, beam_size=beam_size, num_hypotheses=beam_size)
     again = [place for place, _ in rejected if beam_size > options.beam_size and place.is_local]
-    loaded = await run_sized(num_chars, deadline, lambda: [each.loaded(safer) for each in again])
+
+    def load() -> list[TranslationItem]:
+        return [each.loaded(safer, pipeline) for each in again]
+
+    loaded = await run_sized(num_chars, deadline, load)
     found = await pipeline.run(loaded)
 
     def choose() -> None:
@@ -233,15 +240,20 @@ def _rejected(prepared: list[Prepared], results: list[Result]) -> list[tuple[Pla
     rejected = []
     remaining = enumerate(results)
     for text in prepared:
+        if not text.route:
+            continue
+        _, tokenizer = text.tokenizers
         for index in range(len(text.sources)):
             position, result = next(remaining)
             if index in text.carriage.parts:
                 continue
-            place = Place(text, index, position)
-            reading = place.read(result.value[0])
-            text.decoded[index] = reading.text
-            if names := rejecting(reading):
-                rejected.append((place, names))
+            hypothesis = result.value[0]
+            text.decoded[index] = decoded = tokenizer.decode(hypothesis.tokens)
+            source = text.loaded_sentence(index)
+            if names := rejecting(
+                Reading(text.sources[index], source, hypothesis, decoded, tokenizer.eos_id)
+            ):
+                rejected.append((Place(text, index, position), names))
     return rejected
 
 
@@ -259,21 +271,23 @@ def _places(prepared: list[Prepared]) -> list[Place]:
     return places
 
 
-def _loaded(places: list[Place], variant: int, options: DecodingOptions) -> list[Sentence]:
-    found = [place.load(variant, options) for place in places]
-    return [sentence for sentence in found if sentence]
+def _loaded(
+    places: list[Place], variant: int, options: DecodingOptions, pipeline: PivotPipeline
+) -> list[TranslationItem]:
+    found = [place.load(variant, options, pipeline) for place in places]
+    return [item for item in found if item]
 
 
 def _cut(
-    places: list[Place], options: DecodingOptions
-) -> tuple[list[list[ChunkedText]], list[Sentence]]:
+    places: list[Place], options: DecodingOptions, pipeline: PivotPipeline
+) -> tuple[list[list[ChunkedText]], list[TranslationItem]]:
     """Returns the markers of each sentence with the texts between them, and these texts' tokens."""
     chunked = [
         [_chunk(part, place.text) for part in split_at_markers(place.tagged_sentence)]
         for place in places
     ]
     sentences = [
-        Sentence([*ids, place.text.tokenizers[0].eos_id], place.text.route, options)
+        pipeline.item([*ids, place.text.tokenizers[0].eos_id], place.text.route, options)
         for place, parts in zip(places, chunked, strict=True)
         for part in parts
         for ids in part.sources

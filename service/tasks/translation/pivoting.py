@@ -13,7 +13,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from model.sequence import DecodingOptions, Hypothesis
@@ -22,32 +22,8 @@ from service.items.result import Result
 from service.items.translation import TranslationItem
 from service.models.served import Direction
 from service.tasks.backend import Lease
-from service.tasks.threads import run_sized
 from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
-
-CHARS_PER_SENTENCE = 8
-"""Number of characters whose work takes as long as making one work item, some 2 µs."""
-
-
-@dataclass(slots=True)
-class Sentence:
-    """A sentence to translate.
-
-    Attributes:
-        source: Token ids that the first model reads, EOS included.
-        route: One model, or two: one into the pivot language and one out of it.
-        options: Options of the search.
-    """
-
-    source: list[int]
-    route: tuple[Direction, ...]
-    options: DecodingOptions
-
-    @property
-    def is_pivoted(self) -> bool:
-        """Whether two models translate the sentence."""
-        return len(self.route) > 1
 
 
 class PivotPipeline:
@@ -65,6 +41,7 @@ class PivotPipeline:
     Attributes:
         num_cut: Maps the name of each second model to the number of first translations that were
             too long for this model.
+        second_legs: Route and options of each sentence in progress that needs two models.
         rejected: Numbers of translations that a guard rejected, by model, guard and outcome. A
             guard is a check for wrong translations. The outcome is in REJECTION_OUTCOMES of
             `service.metrics.labels`.
@@ -83,31 +60,50 @@ class PivotPipeline:
         self.is_bulk = is_bulk
         self.deadline = deadline
         self.total_tokens = total_tokens
+        self.second_legs: dict[TranslationItem, tuple[tuple[Direction, ...], DecodingOptions]] = {}
         self.num_cut: Counter[str] = Counter()
         self.rejected: Counter[tuple[str, str, str]] = Counter()
 
-    async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
+    def item(
+        self, source: list[int], route: tuple[Direction, ...], options: DecodingOptions
+    ) -> TranslationItem:
+        """Returns the work item of a sentence.
+
+        Args:
+            source: Token ids that the first model reads, EOS included.
+            route: One model, or two: one into the pivot language and one out of it.
+            options: Options of the search.
+        """
+        first, wanted = route[0], options
+        if len(route) > 1:
+            options = replace(options, num_hypotheses=1, return_scores=False)
+        item = TranslationItem(
+            first.name, source, options, first.vocabularies.first_id, self.is_bulk, len(route)
+        )
+        if len(route) > 1:
+            self.second_legs[item] = route, wanted
+        return item
+
+    async def run(self, items: Sequence[TranslationItem]) -> list[Result]:
         """Translates sentences; returns one result each, in order.
 
         Raises:
             ServiceError: The sentences are refused, miss their deadline, or fail.
         """
-        if not sentences:
+        if not items:
             return []
-        size = CHARS_PER_SENTENCE * len(sentences)
-        items = await run_sized(size, self.deadline, self._first_items, sentences)
         stream = self.lease.submit(items, self.deadline, self.total_tokens)
-        if not any(sentence.is_pivoted for sentence in sentences):
+        if not self.second_legs:
             return await stream.in_order()
-        results: list[Any] = [None] * len(sentences)
+        results: list[Any] = [None] * len(items)
 
         async def finish(index: int, first: Result) -> None:
-            results[index] = await self._second_leg(sentences[index], first)
+            results[index] = await self._second_leg(*self.second_legs.pop(items[index]), first)
 
         try:
             async with asyncio.TaskGroup() as legs:
                 async for index, result in stream:
-                    if sentences[index].is_pivoted:
+                    if items[index] in self.second_legs:
                         legs.create_task(finish(index, result))
                     else:
                         results[index] = result
@@ -115,30 +111,15 @@ class PivotPipeline:
             error = group.exceptions[0]
             if isinstance(error, DeadlineExceededError):
                 done = sum(result is not None for result in results)
-                raise too_late(done, len(sentences)) from None
+                raise too_late(done, len(items)) from None
             raise error from None
         return results
 
-    def _first_items(self, sentences: Sequence[Sentence]) -> list[TranslationItem]:
-        return [self._first_item(sentence) for sentence in sentences]
-
-    def _first_item(self, sentence: Sentence) -> TranslationItem:
-        options = sentence.options
-        if sentence.is_pivoted:
-            options = replace(options, num_hypotheses=1, return_scores=False)
-        first = sentence.route[0]
-        return TranslationItem(
-            first.name,
-            sentence.source,
-            options,
-            first.vocabularies.first_id,
-            self.is_bulk,
-            len(sentence.route),
-        )
-
-    async def _second_leg(self, sentence: Sentence, first_result: Result) -> Result:
+    async def _second_leg(
+        self, route: tuple[Direction, ...], options: DecodingOptions, first_result: Result
+    ) -> Result:
         """Translates the first model's output by the second model, in parts if it is long."""
-        first, second = sentence.route
+        first, second = route
         text = first.vocabularies.target.decode(first_result.value[0].tokens)
         tokenizer = second.vocabularies.source
         limit = second.limit(self.max_source_tokens) - 1
@@ -148,7 +129,7 @@ class PivotPipeline:
             TranslationItem(
                 second.name,
                 [*ids, tokenizer.eos_id],
-                sentence.options,
+                options,
                 second.vocabularies.first_id,
                 self.is_bulk,
             )
@@ -157,7 +138,7 @@ class PivotPipeline:
         parts: list[Result] = []
         if items:
             parts = await self.lease.submit(items, self.deadline).in_order()
-        return joined(first_result, parts, sentence.options)
+        return joined(first_result, parts, options)
 
 
 def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:

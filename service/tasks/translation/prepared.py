@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
+from service.items.translation import TranslationItem
 from service.models.served import Direction
 from service.tasks.alignment.aligner import Pair, TranslatedPair
 from service.tasks.alignment.alignment import Alignment
 from service.tasks.translation.guards import GuardWarning
-from service.tasks.translation.pivoting import Sentence
+from service.tasks.translation.pivoting import PivotPipeline
 from service.text.carriage import Carriage
 from service.text.detection import Detection
 from service.text.formatting import Formatting
@@ -67,13 +68,14 @@ class Prepared:
         """Number of characters of the sentences and their separators."""
         return sum(map(len, (*self.segments.separators, *self.segments.sentences)))
 
-    def sentences(self, options: DecodingOptions) -> list[Sentence]:
-        """Returns the sentences to translate."""
+    def items(self, options: DecodingOptions, pipeline: PivotPipeline) -> list[TranslationItem]:
+        """Returns the work items of the sentences."""
         with_attention = replace(options, return_attention=True) if self.tags else options
-        return [
-            Sentence(ids, self.route, with_attention if index in self.tags else options)
-            for index, ids in enumerate(self.sources)
-        ]
+        items = []
+        for index, ids in enumerate(self.sources):
+            chosen = with_attention if index in self.tags else options
+            items.append(pipeline.item(ids, self.route, chosen))
+        return items
 
     def parts(self) -> list["Prepared"]:
         """Returns each sentence as a text of its own.
@@ -107,14 +109,18 @@ class Prepared:
             formatting=self.formatting.part(index),
         )
 
+    def loaded_sentence(self, index: int) -> str:
+        """Returns a sentence as the model read it most recently."""
+        carrier = self.carriage.carriers.get(index)
+        return carrier.text if carrier else self.segments.sentences[index]
+
     def pair(self, index: int, hypothesis: Hypothesis) -> TranslatedPair:
         """Returns a sentence as the model reads it, with one of its translations.
 
         The route must be a single model.
         """
         (direction,), (source, target) = self.route, self.tokenizers
-        carrier = self.carriage.carriers.get(index)
-        sentence = source.tokenize(carrier.text if carrier else self.segments.sentences[index])
+        sentence = source.tokenize(self.loaded_sentence(index))
         pair = Pair(sentence, target.detokenize(hypothesis.tokens))
         return TranslatedPair(direction.name, pair, hypothesis.attention)
 
@@ -154,9 +160,39 @@ class Prepared:
         This can happen only in alternatives, the translations after the best one. In the best one,
         `fidelity.complete` has made sure that every span is present.
         """
-        restored = [self.carriage.restore(index, text) for index, text in enumerate(decoded)]
-        complete = [text for text in restored if text is not None]
-        if len(complete) < len(restored):
-            return None
-        formatted = [self.formatting.apply(index, text) for index, text in enumerate(complete)]
+        formatted = []
+        for index, text in enumerate(decoded):
+            restored = self.carriage.restore(index, text)
+            if restored is None:
+                return None
+            formatted.append(self.formatting.apply(index, restored))
         return self.carriage.protected.restore(self.segments.join(formatted))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """One target token and the natural logarithm of its probability."""
+
+    token: str
+    log_prob: float
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScore:
+    """The score of a sentence, and the scores of its tokens.
+
+    `model.sequence.Hypothesis` defines the score of a sentence: its log-probability, normalised by
+    its length.
+    """
+
+    score: float
+    tokens: list[TokenScore]
+
+
+def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore | None:
+    """Returns the scores of a sentence and its tokens; None if no score was computed."""
+    if hypothesis.score is None:
+        return None
+    pieces = tokenizer.pieces(hypothesis.tokens)
+    tokens = [TokenScore(p, lp) for p, lp in zip(pieces, hypothesis.log_probs, strict=True)]
+    return SentenceScore(hypothesis.score, tokens)

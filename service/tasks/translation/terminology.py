@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 
 from model.sequence import DecodingOptions
 from service.items.result import Result
+from service.items.translation import TranslationItem
 from service.tasks.threads import run_sized
 from service.tasks.translation.fidelity import Place
-from service.tasks.translation.pivoting import PivotPipeline, Sentence
+from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.prepared import Prepared
 from service.text.glossary import Match, Terms, capitalized, lacking
 from service.text.letters import has_words
@@ -59,7 +60,7 @@ async def use_terms(
     left = await run_sized(num_chars, deadline, lambda: [*_termed(prepared, terms)])
     for put, is_for_all in ((_as_words, False), (_as_markers, False), (_as_markers, True)):
         left, loaded = await run_sized(
-            num_chars, deadline, _rewritten, left, results, options, put, is_for_all
+            num_chars, deadline, _rewritten, left, results, options, pipeline, put, is_for_all
         )
         if not loaded:
             return
@@ -114,15 +115,17 @@ def _rewritten(
     left: Sequence[_Termed],
     results: Sequence[Result],
     options: DecodingOptions,
+    pipeline: PivotPipeline,
     put: Put,
     is_for_all: bool,
-) -> tuple[list[_Termed], list[tuple[int, Sentence]]]:
+) -> tuple[list[_Termed], list[tuple[int, TranslationItem]]]:
     """Rewrites each sentence whose translation does not have all target terms.
 
     Args:
         left: Sentences with source terms.
         results: Results of the sentences of all texts.
         options: Options of the search.
+        pipeline: Makes the work items.
         put: Chooses the words in place of source terms.
         is_for_all: Whether all terms of such a sentence are replaced, or only the terms whose
             target terms are missing.
@@ -146,7 +149,7 @@ def _rewritten(
         sentences[id(text)][one.place.index] = one.rewritten(matches, words)
     for key, text in texts.items():
         text.change(sentences[key], spans[key])
-    again = [(one.place.position, one.place.load(0, options)) for one in incomplete]
+    again = [(one.place.position, one.place.load(0, options, pipeline)) for one in incomplete]
     return incomplete, [(position, sentence) for position, sentence in again if sentence]
 
 
