@@ -96,8 +96,12 @@ class RequestContext:
         for result in results:
             device_seconds = max(device_seconds, result.device_seconds)
             queue_seconds = max(queue_seconds, result.queue_seconds)
-        self.add("queue", queue_seconds, device_seconds)
-        self.add("device", device_seconds)
+        stages = self.stages
+        stages["queue"] = stages.get("queue", 0.0) + queue_seconds
+        stages["device"] = stages.get("device", 0.0) + device_seconds
+        if self.times is not None:
+            self.times.add("queue", queue_seconds, device_seconds)
+            self.times.add("device", device_seconds, 0.0)
 
     def stage(self, name: str) -> "Stage":
         """Returns a context manager that adds the time of its `with` block to a stage."""

@@ -189,10 +189,9 @@ class SentenceScore:
     tokens: list[TokenScore]
 
 
-def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore | None:
-    """Returns the scores of a sentence and its tokens; None if no score was computed."""
-    if hypothesis.score is None:
-        return None
+def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore:
+    """Returns the scores of a sentence and its tokens; the hypothesis must have a score."""
+    assert hypothesis.score is not None
     pieces = tokenizer.pieces(hypothesis.tokens)
     tokens = [TokenScore(p, lp) for p, lp in zip(pieces, hypothesis.log_probs, strict=True)]
     return SentenceScore(hypothesis.score, tokens)

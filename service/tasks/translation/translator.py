@@ -1,5 +1,6 @@
 """The translation task: prepares texts, submits their sentences, and joins the translations."""
 
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from copy import copy
@@ -207,13 +208,19 @@ class Translator:
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
-        with context.stage("tokenize"):
+        started = time.perf_counter()
+        try:
             prepared = await self._prepare_all(request, num_chars, deadline)
+        finally:
+            context.add("tokenize", time.perf_counter() - started)
+        num_sentences = num_tokens = 0
+        for text in prepared:
+            num_sentences += len(text.sources)
+            num_tokens += len(text.route) * sum(map(len, text.sources))
         describe(prepared, context)
-        is_bulk = request.is_bulk or count_sentences(prepared) > self.settings.bulk_sentences
-        total = sum([len(text.route) * sum(map(len, text.sources)) for text in prepared])
+        is_bulk = request.is_bulk or num_sentences > self.settings.bulk_sentences
         limit = self.settings.max_source_tokens
-        pipeline = PivotPipeline(lease, limit, is_bulk, deadline, total)
+        pipeline = PivotPipeline(lease, limit, is_bulk, deadline, num_tokens)
         options = request.options
         if request.is_aligned:
             options = replace(options, return_attention=True)
@@ -222,20 +229,30 @@ class Translator:
     async def _translate(self, work: "_Work", prepared: list[Prepared]) -> list[Result]:
         """Translates texts or parts of texts; returns the result of each sentence."""
         options, pipeline, context = work.options, work.pipeline, work.context
-        total = sum([len(text.sources) for text in prepared])
+        num_sentences, has_spans, has_tags = 0, False, False
+        for text in prepared:
+            num_sentences += len(text.sources)
+            has_spans = has_spans or bool(text.carriage.carriers)
+            has_tags = has_tags or bool(text.tags)
 
-        def items() -> list[TranslationItem]:
-            return [item for text in prepared for item in text.items(options, pipeline)]
+        def make_items() -> list[TranslationItem]:
+            items: list[TranslationItem] = []
+            for text in prepared:
+                items += text.items(options, pipeline)
+            return items
 
-        size = CHARS_PER_SENTENCE * total
-        results = await pipeline.run(await run_sized(size, pipeline.deadline, items))
+        size = CHARS_PER_SENTENCE * num_sentences
+        results = await pipeline.run(await run_sized(size, pipeline.deadline, make_items))
         if work.request.terms is not None:
             await use_terms(prepared, results, work.request.terms, options, pipeline)
-        results = await complete(prepared, results, options, pipeline)
+            has_spans = True
+        if has_spans:
+            results = await complete(prepared, results, options, pipeline)
         if beam_size := self.settings.guard_beam_size:
             beam_size = min(beam_size, self.settings.max_beam_size)
             await guard(prepared, results, options, pipeline, beam_size)
-        await insert_tags(prepared, results, self.aligner, context, pipeline.deadline)
+        if has_tags:
+            await insert_tags(prepared, results, self.aligner, context, pipeline.deadline)
         if work.request.is_aligned:
             await align_words(prepared, results, self.aligner, context, pipeline.deadline)
         return results
@@ -245,10 +262,11 @@ class Translator:
     ) -> list[TranslatedText]:
         """Returns the translations of texts or parts of texts."""
         num_chars = sum([text.num_chars for text in prepared])
-        with work.context.stage("detokenize"):
-            return await run_sized(
-                num_chars, work.pipeline.deadline, self._assemble_all, prepared, results
-            )
+        started = time.perf_counter()
+        try:
+            return await run_sized(num_chars, work.pipeline.deadline, assemble, prepared, results)
+        finally:
+            work.context.add("detokenize", time.perf_counter() - started)
 
     async def _prepare_all(
         self, request: TranslationRequest, num_chars: int, deadline: float
@@ -267,10 +285,10 @@ class Translator:
             catalog = copy(catalog)
 
         def prepare() -> list[Prepared]:
-            return [
-                self._prepare(text, request, catalog, language)
-                for text, language in zip(request.texts, detected, strict=True)
-            ]
+            prepared = []
+            for text, language in zip(request.texts, detected, strict=True):
+                prepared.append(self._prepare(text, request, catalog, language))
+            return prepared
 
         return await run_sized(num_chars, deadline, prepare)
 
@@ -313,11 +331,12 @@ class Translator:
             lower_capitals(chunked, tokenizer, limit, source)
         segments, inside = distribute(chunked.segments, tags)
         carriage = load(chunked, protected, inside, tokenizer, limit)
-        sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
+        for ids in chunked.sources:
+            ids.append(tokenizer.eos_id)
         return Prepared(
             route,
             segments,
-            sources,
+            chunked.sources,
             detected,
             chunked.num_cut,
             carriage,
@@ -347,27 +366,38 @@ class Translator:
             return protect(text, unknown_to(route, text)), []
         return ProtectedText(text, ()), []
 
-    def _assemble_all(
-        self, prepared: list[Prepared], results: list[Result]
-    ) -> list[TranslatedText]:
-        remaining = iter(results)
-        return [
-            self._assemble(text, [next(remaining).value for _ in text.sources]) for text in prepared
-        ]
 
-    def _assemble(self, text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
+def assemble(prepared: Sequence[Prepared], results: Sequence[Result]) -> list[TranslatedText]:
+    """Returns the translations of texts from the results of all their sentences, in order."""
+    translated, start = [], 0
+    for text in prepared:
         if not text.route:
-            return TranslatedText(text.segments.separators[0], [], text.detected, [], text)
-        _, tokenizer = text.tokenizers
-        depth = max((len(hypotheses) for hypotheses in sentences), default=1)
-        versions = []
-        for rank in range(depth):
-            versions.append(
-                text.joined([text.decode(n, found, rank) for n, found in enumerate(sentences)])
-            )
-        best, *others = dict.fromkeys(version for version in versions if version is not None)
-        scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
-        return TranslatedText(best, others, text.detected, list(filter(None, scores)), text)
+            unchanged = text.segments.separators[0]
+            translated.append(TranslatedText(unchanged, [], text.detected, [], text))
+            continue
+        end = start + len(text.sources)
+        translated.append(_assemble(text, [result.value for result in results[start:end]]))
+        start = end
+    return translated
+
+
+def _assemble(text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
+    _, tokenizer = text.tokenizers
+    depth = max(map(len, sentences), default=1)
+    versions: dict[str | None, None] = {}
+    for rank in range(depth):
+        decoded = []
+        for index, found in enumerate(sentences):
+            decoded.append(text.decode(index, found, rank))
+        versions[text.joined(decoded)] = None
+    versions.pop(None, None)
+    best, *others = versions
+    assert best is not None
+    scores = []
+    for hypotheses in sentences:
+        if hypotheses[0].score is not None:
+            scores.append(sentence_score(hypotheses[0], tokenizer))
+    return TranslatedText(best, [each for each in others if each], text.detected, scores, text)
 
 
 def _parts(prepared: Sequence[Prepared]) -> list[tuple[int, int, Prepared]]:
@@ -379,15 +409,12 @@ def _parts(prepared: Sequence[Prepared]) -> list[tuple[int, int, Prepared]]:
     ]
 
 
-def count_sentences(prepared: Sequence[Prepared]) -> int:
-    """Returns the number of sentences of all texts."""
-    return sum([len(text.sources) for text in prepared])
-
-
 def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
     """Returns the characters of a text that at least one source vocabulary does not have."""
-    first, *others = [each.vocabularies.source.unknown_in(text) for each in route]
-    return first.union(*others) if others else first
+    unknown: set[str] = set()
+    for each in route:
+        unknown |= each.vocabularies.source.unknown_in(text)
+    return unknown
 
 
 def no_attention(name: str) -> InvalidRequestError:
@@ -400,9 +427,11 @@ def no_attention(name: str) -> InvalidRequestError:
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:
     """Adds the model's name, and the number of cut sentences of each model, to the context."""
-    models = {direction.name for text in prepared for direction in text.route}
-    context.model = models.pop() if len(models) == 1 else NO_MODEL
+    models = set()
     for text in prepared:
+        for direction in text.route:
+            models.add(direction.name)
         if text.num_cut:
             name = text.route[0].name
             context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
+    context.model = models.pop() if len(models) == 1 else NO_MODEL
