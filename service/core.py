@@ -12,7 +12,7 @@ from service.ipc.machine import available_cores, worker_devices
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
 from service.metrics.definitions import Metrics
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.metrics.load_report import Load
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Rates

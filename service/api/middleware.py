@@ -45,7 +45,7 @@ from service.http_server.drain import Drain
 from service.http_server.early_refusals import EarlyRefusals
 from service.http_server.loop_load import LoopLoad, account_of, too_many
 from service.http_server.pool import ARRIVAL_KEY, NO_ARRIVAL, ClientConnection
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
 from service.tasks.backend import Admitter, Recorder
 from service.tasks.context import RequestContext

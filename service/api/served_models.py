@@ -2,7 +2,7 @@
 
 import asyncio
 
-from service.metrics.labels import NO_MODEL
+from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Embedder

@@ -19,7 +19,7 @@ from service.errors import ServiceError
 from service.ipc.channel import pickle_by_fields
 from service.items.base import WorkItem
 from service.items.result import Result
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.settings import Settings
 from service.settings.keys import RateLimits
 from service.workers.model_set import ModelSet

@@ -37,7 +37,7 @@ from service.ipc import channel
 from service.ipc.channel import Outbox
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.settings.keys import RateLimits
 from service.tasks.backend import Status
 from service.workers.model_set import ModelSet

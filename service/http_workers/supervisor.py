@@ -43,7 +43,7 @@ from service.ipc.channel import Outbox
 from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
 from service.ipc.watchdog import Watchdog
 from service.items.result_stream import ResultStream
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.workers.model_set import ModelSet
 
 logger = logging.getLogger("regard.http_workers")

@@ -10,8 +10,8 @@ a client chooses freely.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import TypeVar, cast
+from itertools import product, repeat
+from typing import Any, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,11 +23,7 @@ from prometheus_client import (
 
 from model.sequence import BatchStats
 from service.items.translation import TRANSLATE
-from service.metrics.buckets import POWERS, RATIOS, SECONDS, STAGE_SECONDS, TOKENS
-from service.metrics.ended import Ended
-from service.metrics.exposition import Exposition
-from service.metrics.histogram import Histogram
-from service.metrics.labels import (
+from service.metrics.figures import (
     CALL_OUTCOMES,
     DETECT,
     DOCUMENT,
@@ -37,11 +33,58 @@ from service.metrics.labels import (
     REJECTION_OUTCOMES,
     SHARING,
     STAGES,
+    Ended,
 )
 from service.metrics.processes import ProcessMetrics
-from service.metrics.sources import WatchedLane, WorkerFigures
+from service.metrics.prometheus import Exposition, Histogram, Series, observe
 
-Metric = TypeVar("Metric", Counter, Gauge)
+# Upper bounds of the buckets of histograms.
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+STAGE_SECONDS = (0.00025, 0.0005, *SECONDS)
+POWERS = tuple(float(2**n) for n in range(11))
+TOKENS = tuple(float(2**n) for n in range(16))
+RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
+
+
+class WatchedLane(Protocol):
+    """A queue of waiting items. `oldest_age` is in seconds, and 0 in an empty queue."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def oldest_age(self) -> float: ...
+
+
+class WorkerFigures(Protocol):
+    """The figures in a device worker's report, as `service.workers.messages.Report` has them."""
+
+    @property
+    def batches(self) -> Mapping[str, Mapping[BatchStats, int]]: ...
+
+    @property
+    def splits(self) -> Mapping[str, int]: ...
+
+    @property
+    def out_of_memory(self) -> Mapping[str, int]: ...
+
+    @property
+    def memory_bytes(self) -> Mapping[str, int]: ...
+
+
+class LibrarySeries(dict[tuple[Any, ...], Any]):
+    """Series of the client library's metrics; the keys are a metric and the values of its labels.
+
+    The library takes longer to find a series than to count in it. The dictionary stays small,
+    because label values come from closed sets.
+    """
+
+    def __missing__(self, key: tuple[Any, ...]) -> Any:
+        metric, *labels = key
+        found = self[key] = metric.labels(*labels)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +103,9 @@ class TaskSeries:
 class Metrics:
     """All metrics of one server.
 
-    Args:
-        version: Version of the server.
-        series: Series of each task kind.
-
     Attributes:
         num_ok: Number of successful requests since the server's start.
-        num_billed: Number of characters that DeepL's routes have translated since the server's
-            start.
+        num_billed: Characters that DeepL's routes have translated since the server's start.
     """
 
     def __init__(self, version: str = "", series: Mapping[str, TaskSeries] | None = None) -> None:
@@ -78,7 +116,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.exposition = Exposition(self.registry)
         self.openmetrics = Exposition(self.registry, is_openmetrics=True)
-        self.found: dict[tuple[object, tuple[str, ...]], object] = {}
+        self.series = LibrarySeries()
         self.num_ok = self.num_billed = 0
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -301,88 +339,77 @@ class Metrics:
         if sides:
             self.truncated_inputs.labels(task, model)
 
-    def series(self, metric: Metric, *labels: str) -> Metric:
-        """Returns the series of a metric with the given label values, from a cache.
-
-        The client library takes longer to find a series than to count in it. The cache stays small
-        because label values come from closed sets.
-        """
-        found = self.found.get((metric, labels))
-        if found is None:
-            found = self.found[metric, labels] = metric.labels(*labels)
-        return cast("Metric", found)
-
     def begin(self, task: str) -> None:
-        """Counts a request that has arrived."""
-        self.series(self.inflight_requests, task).inc()
+        self.series[self.inflight_requests, task].inc()
 
     def end(self, ended: Ended) -> None:
-        """Counts a request that has ended, by its outcome."""
-        kind = (ended.task, ended.model)
-        self.series(self.inflight_requests, ended.task).dec()
-        self.series(self.requests, *kind, ended.outcome).inc()
+        task, model, series = ended.task, ended.model, self.series
+        series[self.inflight_requests, task].dec()
+        series[self.requests, task, model, ended.outcome].inc()
         self.num_ok += ended.outcome == "ok"
-        self.series(self.inputs, *kind, ended.outcome).inc(ended.num_inputs)
-        status_class = f"{ended.status // 100}xx"
-        trace_id = ended.trace_id
-        self.request_duration.labels(*kind, status_class).observe(ended.seconds, 1, trace_id)
+        series[self.inputs, task, model, ended.outcome].inc(ended.num_inputs)
+        durations, stages = self.request_duration.series, self.stage_duration.series
+        samples = [(durations[task, model, f"{ended.status // 100}xx"], ended.seconds)]
         for stage, seconds in ended.stages.items():
-            self.stage_duration.labels(*kind, stage).observe(seconds, 1, trace_id)
+            samples.append((stages[task, model, stage], seconds))
+        observe(samples, 1, ended.trace_id)
+        if ended.first_sentence_seconds is not None:
+            observe([(self.first_sentence.series[model,], ended.first_sentence_seconds)])
         for name, count in ended.num_cut.items():
-            self.series(self.truncated_inputs, ended.task, name).inc(count)
+            series[self.truncated_inputs, task, name].inc(count)
         for labels, count in ended.rejected.items():
-            self.series(self.rejected_translations, *labels).inc(count)
+            series[self.rejected_translations, *labels].inc(count)
         if ended.billed_characters:
             self.billed_characters.inc(ended.billed_characters)
             self.num_billed += ended.billed_characters
-        if ended.first_sentence_seconds is not None:
-            self.first_sentence.labels(ended.model).observe(ended.first_sentence_seconds)
 
     def count_refused(self, task: str, number: int) -> None:
         """Counts requests that were refused before the application got them."""
-        self.series(self.requests, task, NO_MODEL, "rejected_queue").inc(number)
-        self.request_duration.labels(task, NO_MODEL, "4xx").observe(0.0, number)
+        self.series[self.requests, task, NO_MODEL, "rejected_queue"].inc(number)
+        observe([(self.request_duration.series[task, NO_MODEL, "4xx"], 0.0)], number)
 
     def count_call(self, model: str, outcome: str) -> None:
-        """Counts a request to the endpoint of a remote model."""
-        self.series(self.remote_calls, model, outcome).inc()
+        self.series[self.remote_calls, model, outcome].inc()
 
     def lose(self, task: str, count: int) -> None:
         """Counts the open requests of an HTTP process that has died; their outcome is `error`."""
-        self.series(self.inflight_requests, task).dec(count)
-        self.series(self.requests, task, NO_MODEL, "error").inc(count)
+        self.series[self.inflight_requests, task].dec(count)
+        self.series[self.requests, task, NO_MODEL, "error"].inc(count)
 
     def observe_lengths(self, task: str, model: str, lengths: Sequence[tuple[int, ...]]) -> None:
         """Counts the source tokens of finished items, and their target tokens if there are any."""
-        for position, side in enumerate(self.task_series[task].sides):
-            tokens = [each[position] for each in lengths]
-            series = (self.source_tokens, self.target_tokens)[position].labels(task, model)
-            for number in tokens:
-                series.observe(number)
-            self.series(self.tokens, task, model, side).inc(sum(tokens))
-
-    def observe_batches(self, model: str, stats: BatchStats, count: int) -> None:
-        """Counts `count` model calls of the same shape."""
-        kind = (self.tasks[stats.phase], model)
-        self.series(self.batches, *kind, stats.phase).inc(count)
-        self.batch_rows.labels(*kind, stats.phase).observe(stats.rows, count)
-        self.batch_tokens.labels(*kind, stats.phase).observe(stats.tokens, count)
-        computed = stats.tokens + stats.padding_tokens
-        ratio = stats.padding_tokens / computed if computed else 0.0
-        self.batch_padding_ratio.labels(*kind).observe(ratio, count)
-        self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens * count)
+        metrics = (self.source_tokens, self.target_tokens)
+        for side, metric, tokens in zip(
+            self.task_series[task].sides, metrics, zip(*lengths, strict=True), strict=False
+        ):
+            observe(zip(repeat(metric.series[task, model]), tokens))
+            self.series[self.tokens, task, model, side].inc(sum(tokens))
 
     def observe_report(self, worker: str, report: WorkerFigures) -> None:
         """Adds the counts of a worker's report, and sets the gauges of the worker's memory."""
         for model, batches in report.batches.items():
-            for batch, count in batches.items():
-                self.observe_batches(model, batch, count)
+            self._observe_batches(model, batches)
         for model, count in report.splits.items():
             self.batch_splits.labels(model).inc(count)
         for model, count in report.out_of_memory.items():
             self.oom.labels(model).inc(count)
         for kind, size in report.memory_bytes.items():
-            self.device_memory.labels(worker, kind).set(size)
+            self.series[self.device_memory, worker, kind].set(size)
+
+    def _observe_batches(self, model: str, batches: Mapping[BatchStats, int]) -> None:
+        for stats, count in batches.items():
+            phase, tokens, padding = stats.phase, stats.tokens, stats.padding_tokens
+            task = self.tasks[phase]
+            self.series[self.batches, task, model, phase].inc(count)
+            ratio = padding / (tokens + padding) if padding else 0.0
+            samples: list[tuple[Series, float]] = [
+                (self.batch_rows.series[task, model, phase], stats.rows),
+                (self.batch_tokens.series[task, model, phase], tokens),
+                (self.batch_padding_ratio.series[task, model], ratio),
+            ]
+            observe(samples, count)
+            if padding:
+                self.series[self.tokens, task, model, "padding"].inc(padding * count)
 
     def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
         """Connects gauges with a lane; each scrape reads their values from the lane."""

@@ -24,13 +24,7 @@ FILE_PAGES = ("active_file", "inactive_file")
 
 
 class ProcessMetrics:
-    """Figures of the main process and of its running children.
-
-    Args:
-        registry: Registry that exposes the figures.
-        proc: Folder at which the process file system is mounted.
-        cgroups: Folder at which the control groups are mounted.
-    """
+    """Figures of the main process and of its running children."""
 
     def __init__(
         self,
@@ -48,11 +42,10 @@ class ProcessMetrics:
         self.pids[name] = pid
 
     def forget(self, name: str) -> None:
-        """Removes a child that has ended."""
         self.pids.pop(name, None)
 
     def cpu_seconds(self) -> float:
-        """Returns the CPU seconds of the main process and of its running children."""
+        """Returns the sum over all processes."""
         used = 0.0
         for pid in [*self.pids.values()]:
             with suppress(FileNotFoundError, ProcessLookupError):  # the process has just ended

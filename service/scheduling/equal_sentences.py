@@ -66,7 +66,7 @@ class SentenceSharing:
                 self.cache.move_to_end(key)
                 item.receiver.finish(item.index, Result(self.cache[key], 0.0, 0.0))
             state = "cached" if group is None else "running"
-            self.metrics.series(self.metrics.shared_sentences, item.model, state).inc()
+            self.metrics.series[self.metrics.shared_sentences, item.model, state].inc()
 
     def finish(self, item: WorkItem, value: Any) -> None:
         """Gives the value of a computed item to the items that wait for it, and caches the value.

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.metrics.load_report import Load
 from service.models.state import ModelState
 from service.settings.keys import RateLimits
@@ -103,7 +103,7 @@ class Recorder(Protocol):
 
         Args:
             model: Served name of the remote model.
-            outcome: One of `service.metrics.labels.CALL_OUTCOMES`.
+            outcome: One of `service.metrics.figures.CALL_OUTCOMES`.
         """
 
 

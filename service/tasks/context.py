@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from service.items.result import Result
-from service.metrics.labels import NO_MODEL
+from service.metrics.figures import NO_MODEL
 from service.tasks.backend import Admitter, Lease
 from service.tasks.stage_times import StageTimes
 
@@ -21,7 +21,7 @@ class RequestContext:
         request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
         started: Arrival of the request, by time.perf_counter.
         task: Name of the request's task kind, or DETECT or DOCUMENT of
-            `service.metrics.labels`. None on routes whose requests are not counted.
+            `service.metrics.figures`. None on routes whose requests are not counted.
         model: Served name of the model; NO_MODEL if no model or more than one model is chosen.
         num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
@@ -128,7 +128,7 @@ class Stage:
 
     Args:
         context: Context of the request.
-        name: Name of the stage, one of STAGES in `service.metrics.labels`.
+        name: Name of the stage, one of STAGES in `service.metrics.figures`.
     """
 
     __slots__ = ("context", "name", "start")

@@ -12,7 +12,7 @@ import torch
 from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
 from model.engine.engine import Engine
 from service.items.translation import TRANSLATE
-from service.metrics import exposition
+from service.metrics import prometheus
 from service.models import served
 from service.server import create_app
 from service.workers.loading import LoadedModel, load_translation_model, loaded_engine
@@ -55,8 +55,8 @@ def built_in_vocabularies() -> Iterator[None]:
 def clean_environment() -> Iterator[None]:
     """Removes settings from the environment, and renders metrics without pauses."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exposition, "BURST_SECONDS", 1e9)
-        patch.setattr(exposition, "SLICE_SECONDS", 1e9)
+        patch.setattr(prometheus, "BURST_SECONDS", 1e9)
+        patch.setattr(prometheus, "SLICE_SECONDS", 1e9)
         for name in [name for name in os.environ if name.startswith(("OTEL_", "REGARD_"))]:
             patch.delenv(name)
         yield

@@ -5,7 +5,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics.labels import OUTCOMES, STAGES
+from service.metrics.figures import OUTCOMES, STAGES
 from service.scheduling.lanes import LANES
 from tests.api.conftest import Serve
 from tests.api.servers import Server

@@ -14,7 +14,7 @@ from service.errors import (
     ServiceError,
     UnavailableError,
 )
-from service.metrics.labels import CALL_OUTCOMES
+from service.metrics.figures import CALL_OUTCOMES
 from service.server import create_app
 from tests.api.conftest import ServeApart
 from tests.api.servers import LiveServer, Server, assert_error, make_settings

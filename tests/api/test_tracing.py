@@ -22,7 +22,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from service.api.app import create_web
 from service.api.spans import CLOSE_LIMIT_SECONDS
 from service.api.tracing import fault_of, is_enabled, open_tracing
-from service.metrics.labels import STAGES
+from service.metrics.figures import STAGES
 from service.server import create_app
 from service.tasks.context import RequestContext
 from tests.api.conftest import Serve, ServeAny

@@ -27,7 +27,7 @@ from service.items.base import WorkItem
 from service.items.embedding import EmbeddingItem
 from service.items.result import Done, Failed, Result
 from service.items.translation import TranslationItem
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.workers.messages import Abort, Compute, Report, Stop
 from tests.tiny import tiny_config
 

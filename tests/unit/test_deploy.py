@@ -25,9 +25,9 @@ from release.locks import BUILD, RUNTIME, read_lock
 from service.api.access import host_of
 from service.api.tracing import ENDPOINTS
 from service.metrics.definitions import Metrics
-from service.metrics.histogram import Histogram
-from service.metrics.labels import DETECT, DOCUMENT
+from service.metrics.figures import DETECT, DOCUMENT
 from service.metrics.processes import ProcessMetrics
+from service.metrics.prometheus import Histogram
 from service.scheduling.lanes import LANES
 from service.settings import Settings
 from service.tasks.table import TASKS

@@ -12,7 +12,7 @@ import pytest
 from model.sequence import DecodingOptions, Hypothesis
 from service.items.result import Result
 from service.items.translation import TranslationItem
-from service.metrics.labels import GUARDS as GUARD_LABELS
+from service.metrics.figures import GUARDS as GUARD_LABELS
 from service.models.catalog import Catalog
 from service.models.served import Direction
 from service.tasks.backend import Lease

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.metrics.definitions import Metrics
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.metrics.load_report import INTERVAL_SECONDS, Load, LoadReport
 from service.scheduling.admission import Admission
 

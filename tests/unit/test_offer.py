@@ -3,7 +3,7 @@
 import asyncio
 
 from service.api.served_models import OpenRequests
-from service.metrics.labels import NO_MODEL
+from service.metrics.figures import NO_MODEL
 from service.tasks.context import RequestContext
 
 

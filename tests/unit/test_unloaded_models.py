@@ -2,7 +2,7 @@
 
 from service.items.translation import TRANSLATE
 from service.metrics.definitions import Metrics
-from service.metrics.ended import Ended
+from service.metrics.figures import Ended
 from service.tasks.table import task_series
 
 MODEL = {"model": "en-pt"}

@@ -42,7 +42,7 @@ from service.errors import (
     UnavailableError,
     outcome,
 )
-from service.metrics.labels import DOCUMENT
+from service.metrics.figures import DOCUMENT
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
 

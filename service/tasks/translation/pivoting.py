@@ -44,7 +44,7 @@ class PivotPipeline:
         second_legs: Route and options of each sentence in progress that needs two models.
         rejected: Numbers of translations that a guard rejected, by model, guard and outcome. A
             guard is a check for wrong translations. The outcome is in REJECTION_OUTCOMES of
-            `service.metrics.labels`.
+            `service.metrics.figures`.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from model.sequence import DecodingOptions, Hypothesis
 from service.errors import InvalidRequestError
 from service.items.result import Result
 from service.items.translation import TranslationItem
-from service.metrics.labels import NO_MODEL
+from service.metrics.figures import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings

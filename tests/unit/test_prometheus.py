@@ -1,15 +1,17 @@
-"""The rendering of metrics: shared by scrapers, in slices, and for a share of the time."""
+"""The rendering of metrics (shared by scrapers, in slices), and our histogram."""
 
 import asyncio
+import random
 from collections.abc import Iterator
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import Histogram as Theirs
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from service.metrics import exposition
-from service.metrics.exposition import Exposition
+from service.metrics import prometheus
+from service.metrics.prometheus import Exposition, Histogram, observe
 
 
 class Families(Collector):
@@ -62,7 +64,7 @@ def test_scrape_during_a_rendering_gets_the_next_one(
     rendered: Exposition, families: Families, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A value that changed before the scrape must be in its text."""
-    monkeypatch.setattr(exposition, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(prometheus, "SLICE_SECONDS", 0.0)
 
     async def scrape() -> None:
         first = asyncio.create_task(rendered.text())
@@ -96,8 +98,8 @@ def test_renderings_wait_after_a_burst(
         def perf_counter(cls) -> float:
             return cls.now
 
-    monkeypatch.setattr(exposition, "time", Clock)
-    monkeypatch.setattr(exposition, "BURST_SECONDS", 0.5)
+    monkeypatch.setattr(prometheus, "time", Clock)
+    monkeypatch.setattr(prometheus, "BURST_SECONDS", 0.5)
     rendered.counted = 0.0
     rendered.debt_seconds = 0.5
     assert rendered.wait_seconds() == 0
@@ -107,3 +109,45 @@ def test_renderings_wait_after_a_burst(
     assert rendered.wait_seconds() == pytest.approx(0)
     Clock.now = 100.0
     assert rendered.wait_seconds() == rendered.debt_seconds == 0
+
+
+BOUNDS = (0.0, 0.05, 0.1, 1.0, 2.5, 1024.0)
+
+
+def lines(registry: CollectorRegistry) -> list[str]:
+    return [
+        line for line in generate_latest(registry).decode().splitlines() if "_created" not in line
+    ]
+
+
+def test_a_scrape_is_that_of_the_librarys_own() -> None:
+    ours_registry, theirs_registry = CollectorRegistry(), CollectorRegistry()
+    ours = Histogram("rows", "Rows of a call.", ("model", "phase"), BOUNDS, ours_registry)
+    theirs = Theirs(
+        "rows", "Rows of a call.", ("model", "phase"), buckets=BOUNDS, registry=theirs_registry
+    )
+    chance = random.Random(3)
+    values = [*BOUNDS, -1.0, 5000.0, *(chance.uniform(0, 3) for _ in range(50))]
+    for labels in (("en-pt", "encode"), ("en-pt", "decode")):
+        ours.labels(*labels)
+        theirs.labels(*labels)
+        for value in values:
+            observe([(ours.labels(*labels), value)])
+            theirs.labels(*labels).observe(value)
+    assert lines(ours_registry) == lines(theirs_registry)
+
+
+def test_a_series_is_there_at_zero_once_it_was_named() -> None:
+    registry = CollectorRegistry()
+    histogram = Histogram("rows", "Rows.", ("model",), BOUNDS, registry)
+    assert not [line for line in lines(registry) if not line.startswith("#")]
+    histogram.labels("en-pt")
+    assert 'rows_count{model="en-pt"} 0.0' in lines(registry)
+    assert histogram.labels("en-pt") is histogram.labels("en-pt")
+
+
+def test_a_name_is_taken_once() -> None:
+    registry = CollectorRegistry()
+    Histogram("rows", "Rows.", (), BOUNDS, registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        Histogram("rows", "Rows.", (), BOUNDS, registry)

@@ -1,0 +1,81 @@
+"""The figures of a request that has ended, and the values of the labels of the metrics."""
+
+from dataclasses import dataclass, field
+
+DETECT = "detect"
+"""The task of language detection. It has no work items: the HTTP processes detect languages."""
+
+DOCUMENT = "document"
+"""The task of translating a document. Its texts are work items of translation."""
+
+OUTCOMES = (
+    "ok",
+    "invalid",
+    "too_large",
+    "rejected_queue",
+    "rejected_tokens",
+    "rejected_deadline",
+    "rejected_bytes",
+    "rate_limited",
+    "deadline",
+    "cancelled",
+    "unavailable",
+    "error",
+)
+# Outcomes of a request to the endpoint of a remote model.
+CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error")
+
+GUARDS = ("loop", "length", "copy", "digits", "placeholder")
+"""Checks that find wrong translations: `service.tasks.translation.guards`."""
+
+REJECTION_OUTCOMES = ("replaced", "kept")
+"""Outcomes of a translation that a guard rejected.
+
+`replaced`: the reply has a second translation, which was better. `kept`: the reply has the rejected
+translation and a warning.
+"""
+
+SHARING = ("running", "cached")
+"""States of a sentence when an equal sentence arrives.
+
+`running`: the result is not yet computed. `cached`: the result is in the cache. The new sentence
+gets this result and is not computed.
+"""
+
+STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
+NO_MODEL = "none"
+"""Model label of a request with several models or no model.
+
+A request that ends before a model is chosen also has this label.
+"""
+
+
+@dataclass(slots=True)
+class Ended:
+    """The figures of one request that has ended.
+
+    Attributes:
+        task: Name of a task kind, or the label DETECT or DOCUMENT.
+        model: Served name of the model, or NO_MODEL.
+        outcome: One of OUTCOMES.
+        seconds: Time from the end of the request's headers to the last byte of the response.
+        stages: Seconds spent in each stage.
+        num_cut: Number of sentences or texts over the length limit, by model name.
+        billed_characters: Number of characters that DeepL's routes have translated for the request.
+        rejected: Number of translations that a guard rejected, by model, guard and outcome.
+        first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
+        trace_id: Id of the trace of the request; "" if the request is not traced.
+    """
+
+    task: str
+    model: str
+    outcome: str
+    status: int
+    num_inputs: int
+    seconds: float
+    stages: dict[str, float]
+    num_cut: dict[str, int]
+    billed_characters: int = 0
+    first_sentence_seconds: float | None = None
+    trace_id: str = ""
+    rejected: dict[tuple[str, str, str], int] = field(default_factory=dict)
