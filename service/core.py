@@ -25,8 +25,7 @@ from service.state.database import Database
 from service.state.watch import StateWatch
 from service.tasks.backend import Status
 from service.tasks.table import TASKS, executor_specs, kinds_of, task_series
-from service.workers.messages import WorkerConfig
-from service.workers.model_set import ModelSet
+from service.workers.messages import ModelSet, WorkerConfig
 from service.workers.supervisor import StartWorker, Supervisor, start_process
 
 

@@ -33,8 +33,7 @@ from service.ipc.channel import Channel
 from service.items.attention import ATTENTION
 from service.items.embedding import EMBED, EmbeddingItem
 from service.workers.executors.embedding import Batch
-from service.workers.loaders import LOADERS
-from service.workers.loading import LoadedModel, Loaders, load_embedder, loaded_engine
+from service.workers.loading import LOADERS, LoadedModel, Loaders, load_embedder, loaded_engine
 from service.workers.messages import WorkerConfig
 from service.workers.worker import Worker
 

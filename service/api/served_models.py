@@ -7,7 +7,7 @@ from service.models.catalog import Catalog
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Embedder
 from service.text.detection import LanguageDetector
-from service.workers.model_set import ModelSet
+from service.workers.messages import ModelSet
 
 
 class OpenRequests:

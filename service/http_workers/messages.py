@@ -22,7 +22,7 @@ from service.items.result import Result
 from service.metrics.figures import Ended
 from service.settings import Settings
 from service.settings.keys import RateLimits
-from service.workers.model_set import ModelSet
+from service.workers.messages import ModelSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from service.items.result_stream import ResultStream
 from service.metrics.figures import Ended
 from service.settings.keys import RateLimits
 from service.tasks.backend import Status
-from service.workers.model_set import ModelSet
+from service.workers.messages import ModelSet
 
 logger = logging.getLogger("regard.http_worker")
 

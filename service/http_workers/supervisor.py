@@ -40,11 +40,10 @@ from service.http_workers.messages import (
 )
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
-from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
-from service.ipc.watchdog import Watchdog
+from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, Watchdog, start_module
 from service.items.result_stream import ResultStream
 from service.metrics.figures import Ended
-from service.workers.model_set import ModelSet
+from service.workers.messages import ModelSet
 
 logger = logging.getLogger("regard.http_workers")
 

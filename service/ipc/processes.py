@@ -1,4 +1,4 @@
-"""Child processes of the server: their start, their channel and their restart after a failure."""
+"""Child processes of the server: their start, channel, watchdog and restart after a failure."""
 
 import asyncio
 import contextlib
@@ -11,12 +11,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 logger = logging.getLogger("regard.processes")
+watchdog_logger = logging.getLogger("regard.watchdog")
 
 MAX_BACKOFF_SECONDS = 30.0
 """Longest pause before a process that keeps failing is started again."""
 
 STOP_SECONDS = 5.0
 """Time after which a process that does not end by itself is killed."""
+
+CHECKS = 10
+"""Checks of a process in one timeout. The process is killed when more than this number of checks
+have expected a message, but found none."""
 
 RunProcess = Callable[[str], Awaitable[None]]
 
@@ -110,6 +115,58 @@ class ChildProcess:
         except asyncio.CancelledError:  # the server ends and does not wait any longer
             end_at_once(self.process)
             raise
+
+
+class Watchdog:
+    """Kills a child process that hangs or is suspended; its supervisor then starts a new one.
+
+    The watchdog counts checks, not seconds, because seconds also pass while the server itself is
+    suspended. Only a message resets the count. A check that expects no message leaves the count
+    unchanged.
+
+    Args:
+        name: Name of the process.
+        process: The process.
+        timeout_seconds: Returns the timeout in seconds. A silent process is killed after this
+            time or a little later, and never earlier.
+        expects_message: Called before each check. It returns whether the process must send a
+            message soon. It may also send a Ping, which the process must answer.
+
+    Attributes:
+        num_heard: Number of messages from the process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        process: Process,
+        timeout_seconds: Callable[[], float],
+        expects_message: Callable[[], bool],
+    ) -> None:
+        self.name = name
+        self.process = process
+        self.timeout_seconds = timeout_seconds
+        self.expects_message = expects_message
+        self.num_heard = 0
+
+    def hear(self) -> None:
+        """Counts a message of the process."""
+        self.num_heard += 1
+
+    async def run(self) -> None:
+        """Checks the process until this method kills it. The caller may cancel the checks."""
+        num_silent, num_heard = 0, 0
+        while num_silent <= CHECKS:
+            await asyncio.sleep(self.timeout_seconds() / CHECKS)
+            expects_message = self.expects_message()
+            if self.num_heard != num_heard:
+                num_silent, num_heard = 0, self.num_heard
+            elif expects_message:
+                num_silent += 1
+        watchdog_logger.error(
+            "%s has sent nothing for more than %.3g s", self.name, self.timeout_seconds()
+        )
+        end_at_once(self.process)
 
 
 class ProcessSupervisor:

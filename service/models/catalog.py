@@ -18,7 +18,7 @@ from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbed
 from service.models.text_reader import TextReader
 from service.settings.models import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from service.text.language_codes import match_language
-from service.workers.model_set import AnyFiles, ModelSet
+from service.workers.messages import AnyFiles, ModelSet
 
 logger = logging.getLogger("regard.catalog")
 

@@ -33,9 +33,8 @@ from service.models.registry.references import Source
 from service.models.remote import RemoteFiles
 from service.models.state import ModelState
 from service.settings import Settings
-from service.workers.link import WorkerLostError
-from service.workers.model_set import AnyFiles, ModelSet
-from service.workers.supervisor import LoadRefusedError, Supervisor
+from service.workers.messages import AnyFiles, ModelSet
+from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostError
 
 logger = logging.getLogger("regard.models")
 

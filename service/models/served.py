@@ -19,7 +19,7 @@ from service.items.embedding import EMBED
 from service.items.translation import TRANSLATE
 from service.models.served_reranker import ServedReranker
 from service.models.text_reader import TextReader
-from service.workers.model_set import AnyFiles
+from service.workers.messages import AnyFiles
 
 
 class AnyServed(Protocol):

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from service.items.base import WorkItem
-from service.items.length_buckets import NUM_BUCKETS, bucket_of
+from service.items.length_buckets import NUM_BUCKETS, bucket_of, capacity_tokens
 from service.metrics.definitions import TaskSeries
 from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
 from service.settings import Settings
-from service.workers.batch_sizes import capacity_tokens
 
 KEPT_SHARE = 1 / 8
 """Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free

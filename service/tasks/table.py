@@ -1,7 +1,7 @@
 """The task table: one row for each kind of work that the server does.
 
 A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. If it
-has models of its own, their load function needs an entry in `service/workers/loaders.py`. The
+has models of its own, their load function needs an entry in `service/workers/loading.py`. The
 scheduler and the main loop of a worker have no code for particular kinds.
 """
 
@@ -16,8 +16,7 @@ from service.metrics.definitions import TaskSeries
 from service.models.remote import RemoteFiles
 from service.scheduling.policies import RowPolicy, SlotPolicy, TaskKind, TokenPolicy
 from service.settings import Settings
-from service.workers.messages import ExecutorSpec
-from service.workers.model_set import AnyFiles
+from service.workers.messages import AnyFiles, ExecutorSpec
 
 EMBEDDING_SHARE = 0.44
 """Share of a worker's time for embedding or reranking while sentences are translated. The share is
@@ -44,7 +43,7 @@ ROWS = [
     TaskKind(
         item=RerankItem,
         policy=TokenPolicy(TRANSLATE),
-        executor="service.workers.executors.rerank:RerankExecutor",
+        executor="service.workers.executors.embedding:RerankExecutor",
         share=lambda _: EMBEDDING_SHARE,
         series=TaskSeries(phases=("rerank",), sides=("source",)),
         lengths=lambda item, _: (len(item.ids),),

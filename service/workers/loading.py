@@ -9,7 +9,9 @@ import torch
 
 from model.backends.native.runner import NativeRunner
 from model.checkpoints.build import load_engine
+from model.checkpoints.cross_encoder import load_cross_encoder_model
 from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
@@ -23,8 +25,9 @@ from model.errors import ModelError
 from model.sequence import Sequence as SourceSequence
 from service.items.attention import ATTENTION
 from service.items.embedding import EMBED, EmbeddingItem
+from service.items.length_buckets import batch_tokens
+from service.items.rerank import RERANK, RerankItem
 from service.items.translation import TRANSLATE
-from service.workers.batch_sizes import batch_tokens
 from service.workers.device_memory import held_bytes, is_out_of_memory
 from service.workers.executors.embedding import Batch
 from service.workers.messages import Load, LoadFailed, Resident, WorkerConfig
@@ -147,6 +150,24 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
     return LoadedModel(executables, model.encoder.device, precision, held_bytes(model))
 
 
+def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> LoadedModel:
+    """Loads and warms up a cross-encoder.
+
+    Raises:
+        ModelError: The files or the device cannot be used.
+    """
+    model = load_cross_encoder_model(files, select_device(config.device), config.dtype)
+    embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
+
+    tokens = batch_tokens(model.encoder.device.type == "cuda")
+
+    def begin(items: Sequence[RerankItem]) -> Batch:
+        return EmbeddingEncode(model, [EmbeddingJob(item.ids) for item in items], tokens)
+
+    precision = str(model.precision)
+    return LoadedModel({RERANK: begin}, model.encoder.device, precision, held_bytes(model))
+
+
 def embedding_jobs(items: Sequence[EmbeddingItem]) -> list[EmbeddingJob]:
     """Returns the job of each item for the embedding model."""
     return [EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw) for item in items]
@@ -156,3 +177,10 @@ def load_failed(name: str, error: Exception) -> LoadFailed:
     """Returns the message about a model that cannot be loaded."""
     kind = "" if isinstance(error, ModelError) else type(error).__name__
     return LoadFailed(f"{name}: {error}", name, kind, is_out_of_memory(error))
+
+
+LOADERS: Loaders = {
+    ModelFiles: load_translation_model,
+    EmbeddingFiles: load_embedder,
+    CrossEncoderFiles: load_cross_encoder,
+}

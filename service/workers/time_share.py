@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.items.result import Done
-from service.workers.executors.base import Executor
-from service.workers.executors.turns import Turns
+from service.workers.executors.base import Executor, Turns
 
 MAX_CREDIT_SECONDS = 0.005
 """Largest credit of a kind. Without this limit, a kind would collect credit while it has no work,

@@ -26,8 +26,12 @@ from model.errors import ModelError
 from model.sequence import BatchStats
 from service import logs
 from service.ipc.channel import Channel
-from service.ipc.machine import freeze_heap, require_linux
-from service.ipc.time_slices import WORKER_SLICE_SECONDS, set_time_slice
+from service.ipc.machine import (
+    WORKER_SLICE_SECONDS,
+    freeze_heap,
+    require_linux,
+    set_time_slice,
+)
 from service.items.result import Done, Failed
 from service.logs import LogFormat
 from service.workers.background_load import BackgroundLoads, Outcome, load_timed
@@ -40,8 +44,7 @@ from service.workers.device_memory import (
     memory_bytes,
 )
 from service.workers.executors.base import Executor
-from service.workers.loaders import LOADERS
-from service.workers.loading import Loaders, load, load_failed
+from service.workers.loading import LOADERS, Loaders, load, load_failed
 from service.workers.messages import (
     Abort,
     Compute,

@@ -15,7 +15,7 @@ from service.errors import (
 from service.models import changes as model_changes
 from service.models.changes import Found
 from service.settings import Settings
-from service.workers.model_set import ModelSet
+from service.workers.messages import ModelSet
 from tests.api.conftest import Serve, ServeAny, ServeApart
 from tests.api.loading import (
     BUILT_IN,

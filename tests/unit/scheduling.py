@@ -14,7 +14,7 @@ from service.core import Core, CoreLease
 from service.items.attention import ATTENTION, AttentionItem
 from service.items.base import WorkItem
 from service.items.embedding import EMBED, EmbeddingItem
-from service.items.length_buckets import bucket_of
+from service.items.length_buckets import bucket_of, capacity_tokens
 from service.items.result import Done, Failed, Result
 from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import Metrics
@@ -24,7 +24,6 @@ from service.scheduling.policies import MAX_SLOTS
 from service.scheduling.scheduler import CallSoon, Scheduler
 from service.state.watch import StateWatch
 from service.tasks.table import TASKS, task_series
-from service.workers.batch_sizes import capacity_tokens
 from service.workers.messages import Abort, Compute, Report, ToWorker
 from service.workers.supervisor import Supervisor
 

@@ -12,15 +12,14 @@ from model.errors import ModelError
 from model.sequence import BatchStats, EngineLimits
 from service.items.embedding import EMBED, EmbeddingItem
 from service.items.length_buckets import BUCKET_TOKENS, bucket_of
-from service.workers.batch_sizes import CPU_BATCH_TOKENS as BATCH_TOKENS
+from service.items.length_buckets import CPU_BATCH_TOKENS as BATCH_TOKENS
+from service.workers.executors.base import OLDEST_SHARE
 from service.workers.executors.embedding import (
     Batch,
     EmbeddingExecutor,
 )
-from service.workers.executors.turns import OLDEST_SHARE
 from service.workers.loading import load_embedder
-from service.workers.messages import WorkerConfig
-from service.workers.model_set import ModelSet
+from service.workers.messages import ModelSet, WorkerConfig
 from tests.tiny_text import write_model
 
 SHORT, LONG = 8, 400

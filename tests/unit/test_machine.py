@@ -2,22 +2,26 @@ import ctypes
 import gc
 import importlib
 import os
+import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from service.ipc import machine
 from service.ipc.machine import (
+    ATTRIBUTES,
     available_cores,
     freeze_heap,
     http_workers,
     num_gpus,
     require_linux,
+    set_time_slice,
     uses_gpu,
     worker_devices,
 )
@@ -233,3 +237,54 @@ def test_large_blocks_are_given_back() -> None:
         [sys.executable, "-c", LARGE_BLOCKS], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) < 20
+
+
+T = TypeVar("T")
+
+GET_ATTRIBUTES = {"x86_64": 315, "aarch64": 275}
+
+
+def slice_ns() -> int:
+    """The slice of this thread."""
+    found = ctypes.create_string_buffer(ATTRIBUTES.size)
+    number = GET_ATTRIBUTES[platform.machine()]
+    assert ctypes.CDLL(None).syscall(number, 0, found, ATTRIBUTES.size, 0) == 0
+    return int(ATTRIBUTES.unpack(found.raw)[5])
+
+
+def in_thread(call: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+def has_slices() -> bool:
+    major, minor = (int(part) for part in platform.release().split(".")[:2])
+    return (major, minor) >= (6, 12)
+
+
+@pytest.mark.skipif(not has_slices(), reason="Linux before 6.12 does not keep or report a slice")
+def test_kernel_keeps_the_slice() -> None:
+    def change() -> int:
+        assert set_time_slice(0.05)
+        return slice_ns()
+
+    assert in_thread(change) == 50_000_000
+
+
+def test_niceness_stays() -> None:
+    def change() -> int:
+        before = os.nice(2)
+        set_time_slice(0.05)
+        return os.getpriority(os.PRIO_PROCESS, 0) - before
+
+    assert in_thread(change) == 0
+
+
+def test_unknown_machine_has_no_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "SYSTEM_CALLS", {})
+    assert not set_time_slice(0.05)
+
+
+def test_refused_slice_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "SYSTEM_CALLS", {platform.machine(): 100_000})
+    assert not set_time_slice(0.05)

@@ -19,7 +19,7 @@ from service.http_workers import remote_backend
 from service.http_workers.messages import Admit, Drain, Listening, Release, Served, Submit
 from service.http_workers.supervisor import HttpWorkerLink
 from service.items.base import WorkItem
-from service.workers.model_set import ModelSet
+from service.workers.messages import ModelSet
 from tests.unit.remote import Ends, begin, compute, run
 from tests.unit.scheduling import (
     core_of,

@@ -7,12 +7,11 @@ import pytest
 
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
 from service.items.embedding import EMBED
-from service.items.length_buckets import BUCKET_TOKENS
+from service.items.length_buckets import BUCKET_TOKENS, capacity_tokens
 from service.items.result import Done
 from service.items.translation import TRANSLATE
 from service.scheduling.lanes import BULK_SHARE
 from service.scheduling.scheduler import Scheduler
-from service.workers.batch_sizes import capacity_tokens
 from service.workers.messages import Report
 from tests.unit.scheduling import (
     FOREVER,

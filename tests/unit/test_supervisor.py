@@ -19,13 +19,13 @@ from service.workers.messages import (
     FromWorker,
     Loaded,
     LoadFailed,
+    ModelSet,
     Ready,
     Report,
     Resident,
     Unloaded,
     WorkerConfig,
 )
-from service.workers.model_set import ModelSet
 from service.workers.supervisor import LoadRefusedError, Supervisor
 from tests.tiny import tiny_config
 from tests.unit.scheduling import begin, make_scheduler, numbers, sentences, settle

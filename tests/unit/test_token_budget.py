@@ -8,8 +8,8 @@ import pytest
 
 from model.sequence import DecodingOptions
 from service.items.translation import TranslationItem
-from service.workers.executors import token_budget
-from service.workers.executors.token_budget import RECOVERY_SECONDS, TokenBudget
+from service.workers.executors import base
+from service.workers.executors.base import RECOVERY_SECONDS, TokenBudget
 from service.workers.messages import Compute
 from tests.unit.worker_bench import Clock, sentence
 from tests.unit.worker_talk import Start, sentences, talks
@@ -19,7 +19,7 @@ from tests.workers import Script
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(token_budget, "time", clock)
+    monkeypatch.setattr(base, "time", clock)
     return clock
 
 

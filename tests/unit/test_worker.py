@@ -16,7 +16,7 @@ import torch
 
 from service import logs
 from service.ipc.channel import Channel
-from service.ipc.time_slices import WORKER_SLICE_SECONDS
+from service.ipc.machine import WORKER_SLICE_SECONDS
 from service.items.result import Done
 from service.items.translation import TRANSLATE
 from service.workers import worker as worker_module

@@ -22,11 +22,11 @@ from service.workers.device_memory import give_back_memory
 from service.workers.loading import LoadedModel, load_translation_model, warm_up
 from service.workers.messages import (
     LoadFailed,
+    ModelSet,
     Ready,
     Stop,
     WorkerConfig,
 )
-from service.workers.model_set import ModelSet
 from tests.tiny import quantized, tiny_config, tiny_model, torch_runner
 from tests.unit.worker_talk import Start, config, files, talks
 from tests.workers import Script, ThreadWorker, until

@@ -32,8 +32,7 @@ from service.workers import device_time
 from service.workers import worker as worker_module
 from service.workers.executors.attention import AttentionExecutor
 from service.workers.loading import LoadedModel, Loaders
-from service.workers.messages import Abort, Compute, ExecutorSpec, Report, WorkerConfig
-from service.workers.model_set import ModelSet
+from service.workers.messages import Abort, Compute, ExecutorSpec, ModelSet, Report, WorkerConfig
 from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
 from tests.attention_jobs import random_pairs

@@ -12,11 +12,11 @@ from service.items.result import Done, Failed
 from service.items.translation import TranslationItem
 from service.workers.messages import (
     FromWorker,
+    ModelSet,
     Report,
     ToWorker,
     WorkerConfig,
 )
-from service.workers.model_set import ModelSet
 from tests.unit.worker_bench import specs
 from tests.workers import Script, ThreadWorker
 

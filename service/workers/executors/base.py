@@ -1,12 +1,14 @@
-"""The interface of an executor, and the backlog of items that an executor has not finished.
+"""The interface of an executor, and what executors share: backlog, limit of tokens, turns.
 
 An executor computes the work items of one task kind with one model.
 """
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
@@ -16,6 +18,13 @@ from service.items.result import Done
 from service.workers.device_time import timer_of
 
 Item = TypeVar("Item", bound=WorkItem)
+
+RECOVERY_SECONDS = 10.0
+"""Time after which a lowered limit of tokens is doubled, if memory has not run out again."""
+
+OLDEST_SHARE = 0.4
+"""Share of the work that goes to the candidate with the oldest text, while another candidate has
+shorter texts."""
 
 
 def take_all(waiting: deque[Item]) -> list[Item]:
@@ -105,6 +114,126 @@ class Backlog(Generic[Item]):
         halves = [half for half in (items[:middle], items[middle:]) if half]
         self.retries.extendleft(reversed(halves))
         return []
+
+
+class TokenBudget:
+    """The largest number of tokens of a batch, which is lowered when memory runs out.
+
+    Args:
+        usual: Largest number of tokens until memory runs out; None for no limit.
+
+    Attributes:
+        limit: Lowered number of tokens; None if the usual limit applies.
+        failed_tokens: Largest number of tokens of a batch that ran out of memory; 0 if none did. It
+            is set back to 0 when the lowered limit is removed.
+    """
+
+    def __init__(self, usual: int | None = None) -> None:
+        self.usual = usual
+        self.limit: int | None = None
+        self.failed_tokens = 0
+        self.changed = 0.0
+
+    def shrink(self, items: Iterable[Item]) -> None:
+        """Lowers the limit to half the tokens of these items, whose batch has run out of memory.
+
+        A limit that is already lower stays.
+        """
+        tokens = sum(item.num_tokens for item in items)
+        self.failed_tokens = max(tokens, self.failed_tokens)
+        limit = max(1, tokens // 2)
+        self.limit = limit if self.limit is None else min(limit, self.limit)
+        self.changed = time.monotonic()
+
+    def take(
+        self, waiting: deque[Item], running: Iterable[Item], rows: float = math.inf
+    ) -> list[Item]:
+        """Takes the oldest waiting items that fit beside the running items.
+
+        If no item is running, an item that exceeds the limit of tokens is taken alone.
+
+        Args:
+            waiting: Items in order of arrival. The items that are taken are removed.
+            running: Items of the batch in progress.
+            rows: Largest number of rows that the taken items may occupy together.
+        """
+        self._recover()
+        limit = min([each for each in (self.usual, self.limit) if each is not None], default=None)
+        tokens = 0 if limit is None else sum(item.num_tokens for item in running)
+        taken: list[Item] = []
+        while waiting and waiting[0].num_rows <= rows:
+            if limit is not None and tokens and tokens + waiting[0].num_tokens > limit:
+                break
+            tokens += waiting[0].num_tokens
+            rows -= waiting[0].num_rows
+            taken.append(waiting.popleft())
+        return taken
+
+    def _recover(self) -> None:
+        """Doubles the limit after RECOVERY_SECONDS.
+
+        If the doubled limit is `failed_tokens` or more, the limit is removed.
+        """
+        if self.limit is None or time.monotonic() - self.changed < RECOVERY_SECONDS:
+            return
+        self.limit, self.changed = 2 * self.limit, time.monotonic()
+        if self.limit >= self.failed_tokens:
+            self.limit, self.failed_tokens = None, 0
+
+
+class Candidate(Protocol):
+    """A set of texts, whose computation can be continued by one slice."""
+
+    @property
+    def level(self) -> int:
+        """Length bucket of its shortest texts; bucket 0 has the shortest texts."""
+
+    @property
+    def oldest(self) -> int:
+        """Lowest id of its texts."""
+
+    @property
+    def cost(self) -> float:
+        """Approximate cost of its next slice. All candidates have the same unit."""
+
+
+Chosen = TypeVar("Chosen", bound=Candidate)
+
+
+class Turns:
+    """Chooses the next slice of work on texts of different lengths: short texts first.
+
+    If only length decided, long texts would never be finished while short texts keep arriving. A
+    share of the work therefore goes to the oldest text. A slice is the part of a batch that one
+    step computes.
+
+    Attributes:
+        debt: Work that OLDEST_SHARE assigns to the oldest text and that is not done yet. It has the
+            unit of the costs.
+    """
+
+    def __init__(self) -> None:
+        self.debt = 0.0
+
+    def choose(self, candidates: Sequence[Chosen]) -> Chosen:
+        """Returns the candidate for the next slice, usually the first of the lowest level.
+
+        Args:
+            candidates: Candidates with texts, at least one.
+        """
+        shortest = candidates[0]
+        if len(candidates) == 1:
+            return shortest
+        shortest = min(candidates, key=lambda each: each.level)
+        oldest = min(candidates, key=lambda each: each.oldest)
+        if oldest.level == shortest.level:
+            return shortest
+        cost = oldest.cost
+        if self.debt >= cost:
+            self.debt -= cost
+            return oldest
+        self.debt += shortest.cost * OLDEST_SHARE / (1 - OLDEST_SHARE)
+        return shortest
 
 
 class Executor(ABC, Generic[Item]):

@@ -1,4 +1,4 @@
-"""Computes embeddings in a worker: the texts of one model, batch by batch and slice by slice.
+"""Computes embeddings and scores: the texts of one model, batch by batch and slice by slice.
 
 A slice is the part of a batch that is computed in one step.
 
@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 
 from model.sequence import BatchStats
 from service.items.embedding import EmbeddingItem
-from service.items.length_buckets import NUM_BUCKETS, bucket_of
+from service.items.length_buckets import NUM_BUCKETS, batch_tokens, bucket_of
 from service.items.result import Done
-from service.workers.batch_sizes import batch_tokens
-from service.workers.executors.base import Backlog, Executor
-from service.workers.executors.token_budget import TokenBudget
-from service.workers.executors.turns import Turns
+from service.workers.executors.base import Backlog, Executor, TokenBudget, Turns
 
 
 class Batch(Protocol):
@@ -183,3 +180,10 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         """Ends the batch that failed; its texts are computed again in halves."""
         self.current.batch = None
         return self.current.backlog.isolate()
+
+
+class RerankExecutor(EmbeddingExecutor):
+    """Scores texts or pairs in the same way."""
+
+    noun = "pair"
+    phase = "rerank"

@@ -9,8 +9,7 @@ from model.engine.engine import Engine
 from model.sequence import BatchStats, Sequence
 from service.items.result import Done
 from service.items.translation import TranslationItem
-from service.workers.executors.base import Backlog, Executor, take_all
-from service.workers.executors.token_budget import TokenBudget
+from service.workers.executors.base import Backlog, Executor, TokenBudget, take_all
 
 
 class TranslationExecutor(Executor[TranslationItem]):
