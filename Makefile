@@ -15,7 +15,7 @@ ARGS ?=
 # other files of the same versions (docs/releases.md).
 CHECK_HASHES ?= yes
 
-.PHONY: install serve test emulators helm browser envoy check page-types sanitized sanitize alerts board audit bench format lock hashes clean
+.PHONY: install serve test slow emulators helm browser envoy check page-types sanitized sanitize alerts board audit bench format lock hashes clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -61,8 +61,12 @@ emulators:  ## installs the cross compiler and the emulator for the tests of the
 helm: | $(VENV)/bin/python  ## installs helm and the schemas for the tests of the Helm chart
 	@$(BIN)/python -m checks.chart_tools
 
-test: $(VENV)/.installed-dev browser  ## runs all tests
-	$(BIN)/python -m pytest -n auto --no-loadscope-reorder
+test: $(VENV)/.installed-dev browser  ## runs all tests but the slow ones
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not slow"
+
+# Clusters of Ray, emulated processors, Helm and Envoy.
+slow: $(VENV)/.installed-dev emulators helm envoy  ## runs the slow tests
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m slow
 
 browser:  ## finds or installs a Chromium for the tests of the page
 	@for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do \

@@ -17,11 +17,27 @@ from xdist.scheduler import LoadFileScheduling
 
 BROWSER = "tests/browser/"
 
+SLOW = {
+    "tests/api/test_envoy.py": "needs Envoy",
+    "tests/api/test_ray_serve.py": "starts clusters of Ray",
+    "tests/unit/test_bulk_ray.py": "kills bulk jobs, and starts clusters of Ray",
+    "tests/unit/test_chart.py": "needs helm",
+    "tests/unit/test_chart_values.py": "needs helm",
+    "tests/unit/test_instruction_sets.py": "runs emulated processors",
+}
+"""The files of the marker `slow`. `make slow` installs the tools that they need, and runs them."""
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if (
     shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists()
 ):  # Triton reads the variable when it is first imported
     os.environ["TRITON_INTERPRET"] = "1"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.partition("::")[0] in SLOW:
+            item.add_marker("slow")
 
 
 def pytest_xdist_auto_num_workers() -> int:
