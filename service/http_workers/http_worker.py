@@ -40,7 +40,6 @@ class HttpWorkerServer(DrainingServer):
         self.backend = backend
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to listen, and reports this to the main process."""
         await super().startup(sockets)
         freeze_heap()
         self.backend.listen()

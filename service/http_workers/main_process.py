@@ -27,10 +27,7 @@ class MainProcess:
     """Runs device workers and HTTP workers until `stop` is called.
 
     Args:
-        settings: Settings of the server.
         listeners: Listening sockets, which the HTTP workers inherit.
-        start_worker: Starts a device worker.
-        start_http_worker: Starts an HTTP worker.
         on_listening: Called when the first HTTP worker accepts connections.
 
     Raises:
@@ -77,7 +74,6 @@ class MainProcess:
             self.documents.cleanup()
 
     def stop(self) -> None:
-        """Begins the shutdown."""
         self.stopping.set()
 
     def interrupt(self) -> None:

@@ -32,7 +32,6 @@ class HttpWorkerConfig:
     Attributes:
         settings: Settings of the server, command line included.
         started: Start of the server, in Unix seconds.
-        models: The models that are served now.
         folder: Folder of the kept documents; "" if documents are not translated.
     """
 
@@ -59,12 +58,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """HTTP worker to main process: requests were refused before the application got them.
-
-    Attributes:
-        task: Value of the label `task` in the metrics.
-        number: Number of the requests.
-    """
+    """HTTP worker to main process: requests were refused before the application got them."""
 
     task: str
     number: int
@@ -85,8 +79,6 @@ class Admit:
     Attributes:
         id: Id of this message; the Answer or the Refusal has the same id.
         lease: Id of the lease, unique in the HTTP worker; a Release ends the lease.
-        tokens: Estimated number of tokens.
-        client: Identity of the client.
     """
 
     id: int
@@ -97,18 +89,16 @@ class Admit:
 
 @dataclass(slots=True)
 class Submit:
-    """HTTP worker to main process: compute the items of a request.
+    """HTTP worker to main process: compute the items of a request, at least one.
+
+    The main process reads `tokens` and `client` only if the lease does not exist yet.
 
     Attributes:
         id: Id of the submission; its Results, and perhaps a Refusal, have the same id.
-        lease: Id of the lease.
-        tokens: Estimated number of tokens; read only if the lease does not exist yet.
-        items: Items of the request, at least one.
+        tokens: Estimated number of tokens.
         seconds: Time until the deadline.
         total_tokens: Number of tokens of all submissions of the lease; 0 means the tokens of
-            `items` alone. The main process reads this number only in the first submission of a
-            lease.
-        client: Identity of the client; read only if the lease does not exist yet.
+            `items` alone. It is read only in the first submission of a lease.
     """
 
     id: int
@@ -136,12 +126,7 @@ class GetStatus:
 
 @dataclass(frozen=True, slots=True)
 class GetMetrics:
-    """HTTP worker to main process: asks for the values of all metrics.
-
-    Attributes:
-        id: Id of the question.
-        is_openmetrics: Whether the format is OpenMetrics, which has exemplars.
-    """
+    """HTTP worker to main process: asks for the values of all metrics."""
 
     id: int
     is_openmetrics: bool
@@ -149,14 +134,7 @@ class GetMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """HTTP worker to main process: count a request against the limits of its key.
-
-    Attributes:
-        id: Id of the question.
-        account: Account of the key.
-        limits: Limits of the key per minute.
-        characters: Number of characters of the request's texts.
-    """
+    """HTTP worker to main process: count a request against the limits of its key."""
 
     id: int
     account: str
@@ -166,13 +144,7 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class LoadModel:
-    """HTTP worker to main process: load a model.
-
-    Attributes:
-        id: Id of the question.
-        name: Name of the model.
-        source: Reference to the model's files, as in the setting REGARD_MODELS.
-    """
+    """HTTP worker to main process: load the model of a reference, as in REGARD_MODELS."""
 
     id: int
     name: str
@@ -189,14 +161,7 @@ class UnloadModel:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Main process to HTTP worker: serve these models from now on.
-
-    The HTTP worker answers with Served.
-
-    Attributes:
-        id: Id of this message.
-        models: All models.
-    """
+    """Main process to HTTP worker: serve these models from now on, and answer with Served."""
 
     id: int
     models: ModelSet
@@ -204,14 +169,11 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """HTTP worker to main process: the HTTP worker serves the models of a Serve, or cannot.
+    """HTTP worker to main process: the HTTP worker serves the models of a Serve.
 
     If the Serve removes models, the HTTP worker first waits until the requests for these models
-    have ended. The wait is at most the time limit of a request.
-
-    Attributes:
-        id: Id of the Serve.
-        failure: Reason why the HTTP worker cannot serve the models; None if it serves them.
+    have ended. The wait is at most the time limit of a request. `failure` is the reason why the
+    HTTP worker cannot serve the models; None if it serves them.
     """
 
     id: int
@@ -220,12 +182,7 @@ class Served:
 
 @dataclass(slots=True)
 class Results:
-    """Main process to HTTP worker: items of a submission that have finished.
-
-    Attributes:
-        id: Id of the submission.
-        results: Index of each finished item in the submission, and its result.
-    """
+    """Main process to HTTP worker: indices of finished items of a submission, and their results."""
 
     id: int
     results: list[tuple[int, Result]]

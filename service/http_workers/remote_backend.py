@@ -95,24 +95,20 @@ class RemoteBackend:
             await writer.wait_closed()
 
     def begin(self, task: str) -> None:
-        """Counts a request that has arrived."""
         self.num_open += 1
         self.idle.clear()
         self.outbox.post(Began(task))
 
     def end(self, ended: Ended) -> None:
-        """Counts a request that has ended."""
         self.num_open -= 1
         if not self.num_open:
             self.idle.set()
         self.outbox.post(ended)
 
     def count_refused(self, task: str, number: int) -> None:
-        """Counts requests that were refused before the application got them."""
         self.outbox.post(Refused(task, number))
 
     def count_call(self, model: str, outcome: str) -> None:
-        """Counts a request to the endpoint of a remote model."""
         self.outbox.post(Called(model, outcome))
 
     def listen(self) -> None:
@@ -124,11 +120,6 @@ class RemoteBackend:
 
         If `at_once` is false, this method sends nothing. The first `submit` of the lease then asks
         for the admission, and the result stream raises the errors.
-
-        Raises:
-            RequestTooLargeError: The request alone exceeds the token limit.
-            OverloadedError: The requests in progress leave no room for this one.
-            UnavailableError: The main process is gone.
         """
         lease = RemoteLease(self, next(self.ids), tokens, client)
         if at_once:
@@ -136,67 +127,35 @@ class RemoteBackend:
         return lease
 
     async def status(self) -> Status:
-        """Returns the state of the server.
-
-        Raises:
-            UnavailableError: The main process is gone.
-        """
-        number = next(self.ids)
-        status: Status = await self.ask(number, GetStatus(number))
+        status: Status = await self.ask(GetStatus)
         return status
 
     async def metrics_text(self, is_openmetrics: bool) -> bytes:
-        """Returns all metrics in Prometheus' text format, or in OpenMetrics with exemplars.
-
-        Raises:
-            UnavailableError: The main process is gone.
-        """
-        number = next(self.ids)
-        text: bytes = await self.ask(number, GetMetrics(number, is_openmetrics))
+        text: bytes = await self.ask(GetMetrics, is_openmetrics)
         return text
 
     async def take(self, account: str, limits: RateLimits, characters: int) -> None:
-        """Counts a request against the limits of its key.
-
-        Raises:
-            RequestTooLargeError: The request alone has more characters than the limit.
-            RateLimitedError: The account of the key has too few requests or characters left.
-            UnavailableError: The main process is gone.
-        """
-        number = next(self.ids)
-        await self.ask(number, Take(number, account, limits, characters))
+        await self.ask(Take, account, limits, characters)
 
     async def load_model(self, name: str, source: str) -> str:
-        """Loads a model.
-
-        Raises:
-            ServiceError: The model cannot be loaded.
-        """
-        number = next(self.ids)
-        state: str = await self.ask(number, LoadModel(number, name, source))
+        state: str = await self.ask(LoadModel, name, source)
         return state
 
     async def unload_model(self, name: str) -> str:
-        """Unloads a model.
-
-        Raises:
-            ServiceError: The model is not loaded, is being loaded or unloaded, or is remote.
-        """
-        number = next(self.ids)
-        state: str = await self.ask(number, UnloadModel(number, name))
+        state: str = await self.ask(UnloadModel, name)
         return state
 
-    async def ask(self, number: int, question: Question | Admit) -> Any:
-        """Sends a question, and returns the answer of the main process.
+    async def ask(self, question: Callable[..., Question | Admit], *values: Any) -> Any:
+        """Sends a question with these values, and returns the answer of the main process.
 
         Raises:
             ServiceError: The main process refuses the question, or is gone.
         """
         if self.is_lost:
             raise stopping()
-        future = asyncio.get_running_loop().create_future()
-        self.waiting[number] = future
-        self.outbox.send(question)
+        number = next(self.ids)
+        future = self.waiting[number] = asyncio.get_running_loop().create_future()
+        self.outbox.send(question(number, *values))
         try:
             return await future
         finally:
@@ -254,14 +213,7 @@ class RemoteBackend:
 
 
 class RemoteLease:
-    """Implements `service.tasks.backend.Lease` by messages. The main process holds the lease.
-
-    Args:
-        backend: Sends the messages.
-        number: Id of the lease.
-        tokens: Estimated number of tokens.
-        client: Identity of the client.
-    """
+    """Implements `service.tasks.backend.Lease` by messages. The main process holds the lease."""
 
     def __init__(self, backend: RemoteBackend, number: int, tokens: int, client: str = "") -> None:
         self.backend = backend
@@ -272,15 +224,9 @@ class RemoteLease:
         self.streams: list[int] = []
 
     async def ask(self) -> None:
-        """Asks for the admission, before any items are submitted.
-
-        Raises:
-            ServiceError: The admission is refused.
-        """
-        number = next(self.backend.ids)
         self.is_held = True
         try:
-            await self.backend.ask(number, Admit(number, self.number, self.tokens, self.client))
+            await self.backend.ask(Admit, self.number, self.tokens, self.client)
         except ServiceError:
             self.is_held = False
             raise
@@ -291,7 +237,6 @@ class RemoteLease:
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
     ) -> ResultStream:
-        """Submits items of the request; iterating over the results may raise a ServiceError."""
         number = next(self.backend.ids)
         stream = ResultStream(len(items))
         if self.backend.is_lost:
@@ -324,5 +269,4 @@ class RemoteLease:
 
 
 def stopping() -> ServiceError:
-    """Returns the error of a request when the main process is gone."""
     return UnavailableError("the server is stopping; try again", 1)

@@ -51,7 +51,6 @@ StartHttpWorker = Callable[[Sequence[socket.socket]], Awaitable[Process]]
 
 
 async def start_process(sockets: Sequence[socket.socket]) -> Process:
-    """Starts an HTTP worker; the new process inherits its channel and the listening sockets."""
     descriptors = [each.fileno() for each in sockets]
     return await start_module("service.http_workers.http_worker", descriptors)
 
@@ -59,13 +58,8 @@ async def start_process(sockets: Sequence[socket.socket]) -> Process:
 class HttpWorkerLink:
     """The leases, submissions and questions of one HTTP worker.
 
-    A lease is the permission of one request to submit items.
-
-    Args:
-        core: Receives the submissions.
-        writer: Stream to the HTTP worker.
-        on_listening: Called for each message Listening of the HTTP worker. A Listening reports that
-            the worker accepts connections, or answers a Ping.
+    A lease is the permission of one request to submit items. `on_listening` is called for each
+    Listening: the HTTP worker accepts connections, or answers a Ping.
     """
 
     def __init__(
@@ -82,7 +76,6 @@ class HttpWorkerLink:
         self.ids = itertools.count(1)
 
     def receive(self, message: FromHttpWorker) -> None:
-        """Handles a message."""
         match message:
             case Submit():
                 self._submit(message)
@@ -102,7 +95,6 @@ class HttpWorkerLink:
                 self._begin(message.id, self._answer(message))
 
     def _count(self, message: Count) -> None:
-        """Counts the event that a message reports, in the metrics."""
         match message:
             case Began():
                 self.inflight[message.task] += 1
@@ -166,7 +158,6 @@ class HttpWorkerLink:
             self._begin(message.id, self._send_results(message.id, stream))
 
     async def _send_results(self, number: int, stream: ResultStream) -> None:
-        """Sends the results of a submission as they finish."""
         try:
             while found := await stream.batch():
                 self.outbox.send(Results(number, found))
@@ -220,10 +211,8 @@ class HttpWorkers:
     """Runs a number of HTTP workers until `stop` is called.
 
     Args:
-        core: Receives the submissions.
         config: First message to each HTTP worker.
         listeners: Listening sockets. Every HTTP worker accepts connections from all of them.
-        start_http_worker: Starts an HTTP worker.
         on_listening: Called when the first HTTP worker begins to accept connections.
     """
 
@@ -245,7 +234,6 @@ class HttpWorkers:
         self.links: dict[HttpWorkerLink, ChildProcess] = {}
 
     def start(self, count: int) -> None:
-        """Begins to start the HTTP workers."""
         self.keeper.start(f"http-{index}" for index in range(count))
 
     async def stop(self, seconds: float, has_delay: bool = True) -> None:
@@ -282,7 +270,6 @@ class HttpWorkers:
             raise CheckpointError(failure)
 
     def kill(self) -> None:
-        """Ends the HTTP workers now."""
         for started in self.links.values():
             processes.end_at_once(started.process)
 

@@ -27,7 +27,6 @@ LINGER_SECONDS = 0.005
 
 
 def pack(message: object) -> bytes:
-    """Returns the length and the pickle of a message."""
     body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(body)) + body
 
@@ -65,13 +64,7 @@ async def messages(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
 
 
 def deliver(message: M, receive: Callable[[M], None], sender: str) -> None:
-    """Passes a message to its receiver; an error is logged and does not end the channel.
-
-    Args:
-        message: The message.
-        receive: Handles the message.
-        sender: Name of the sender, for the log.
-    """
+    """Passes a message to its receiver; an error is logged and does not end the channel."""
     try:
         receive(message)
     except Exception as error:
@@ -83,9 +76,6 @@ class Outbox:
     """Collects messages for a short time, and sends them as one list.
 
     Under load, many requests share one write and one wake-up of the peer.
-
-    Args:
-        writer: Stream to the peer.
     """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -133,9 +123,6 @@ class Channel:
 
     The class uses `poll`, because `select` fails for descriptors of 1,024 and above. A child that
     is started while the server holds many connections may inherit such a descriptor.
-
-    Args:
-        connection: A connected stream socket, in blocking mode.
     """
 
     def __init__(self, connection: socket.socket) -> None:

@@ -48,9 +48,6 @@ def require_linux() -> None:
 
     The server counts its cores with `os.sched_getaffinity`, and reads the memory use of processes
     from /proc. macOS has neither.
-
-    Raises:
-        SystemExit: The platform is not Linux, or /proc is not mounted.
     """
     if sys.platform != "linux":
         raise SystemExit(
@@ -145,7 +142,6 @@ def num_gpus() -> int:
 
 
 def has_cuda_build() -> bool:
-    """Returns whether the installed torch has libraries for CUDA."""
     torch = find_spec("torch")
     if torch is None or torch.origin is None:
         return False
@@ -153,11 +149,6 @@ def has_cuda_build() -> bool:
 
 
 def uses_gpu(device: str) -> bool:
-    """Reports whether the workers compute on a GPU.
-
-    Args:
-        device: auto, cpu, cuda or cuda:N.
-    """
     return device.startswith("cuda") or (device == "auto" and num_gpus() > 0)
 
 
@@ -165,12 +156,10 @@ def worker_devices(wanted: int, device: str, cores: int) -> list[str]:
     """Returns the device of each device worker.
 
     Args:
-        wanted: The setting REGARD_WORKERS, the number of workers on each device. 0 means one
-            worker for each GPU. If models compute on the CPU, 0 means one worker for each of the
-            `cores`.
+        wanted: The setting REGARD_WORKERS, the number of workers on each device. 0 means one worker
+            for each GPU. If models compute on the CPU, 0 means one for each of the `cores`.
         device: auto, cpu, cuda or cuda:N. With cuda, workers compute on all GPUs.
             With auto, they do the same if the machine has a GPU.
-        cores: Number of CPU cores for the workers.
     """
     if not uses_gpu(device):
         return [device] * (wanted or cores)
@@ -186,9 +175,7 @@ def http_workers(wanted: int, device: str) -> int:
 
     Args:
         wanted: The setting REGARD_HTTP_WORKERS. 0 means one process if models compute on the CPU.
-            If models compute on a GPU, 0 means one process for every two CPU cores, at most
-            MAX_HTTP_WORKERS.
-        device: auto, cpu, cuda or cuda:N.
+            On a GPU, 0 means one for every two CPU cores, at most MAX_HTTP_WORKERS.
     """
     if wanted:
         return wanted

@@ -30,18 +30,15 @@ class Process(Protocol):
     """A started process, as the server uses it."""
 
     @property
-    def pid(self) -> int:
-        """Process id."""
+    def pid(self) -> int: ...
 
     async def wait(self) -> int:
         """Waits for the process to end and returns its exit status."""
 
-    def kill(self) -> None:
-        """Ends the process at once."""
+    def kill(self) -> None: ...
 
 
 def end_at_once(process: Process) -> None:
-    """Kills a process, unless it has ended already."""
     with contextlib.suppress(ProcessLookupError):
         process.kill()
 
@@ -101,11 +98,7 @@ class ChildProcess:
         return cls(process, reader, writer)
 
     async def end(self, seconds: float) -> None:
-        """Closes the channel and waits for the process to end.
-
-        Args:
-            seconds: Time after which the process is killed.
-        """
+        """Closes the channel and waits for the process to end; kills it after some seconds."""
         self.writer.close()
         try:
             await asyncio.wait_for(self.process.wait(), seconds)
@@ -125,15 +118,10 @@ class Watchdog:
     unchanged.
 
     Args:
-        name: Name of the process.
-        process: The process.
         timeout_seconds: Returns the timeout in seconds. A silent process is killed after this
             time or a little later, and never earlier.
         expects_message: Called before each check. It returns whether the process must send a
             message soon. It may also send a Ping, which the process must answer.
-
-    Attributes:
-        num_heard: Number of messages from the process.
     """
 
     def __init__(
@@ -150,7 +138,6 @@ class Watchdog:
         self.num_heard = 0
 
     def hear(self) -> None:
-        """Counts a message of the process."""
         self.num_heard += 1
 
     async def run(self) -> None:
@@ -178,7 +165,6 @@ class ProcessSupervisor:
 
     Args:
         run: Starts the process with a given name and returns when that process has ended.
-        restarted: Called before each restart.
     """
 
     def __init__(self, run: RunProcess, restarted: Callable[[], None]) -> None:
@@ -189,19 +175,13 @@ class ProcessSupervisor:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the supervisor has been stopped and restarts nothing."""
         return self.stopping.is_set()
 
     def start(self, names: Iterable[str]) -> None:
-        """Begins to start one process for each name."""
         self.tasks = [asyncio.create_task(self._keep(name)) for name in names]
 
     async def wait(self, seconds: float) -> None:
-        """Waits for all processes to end.
-
-        Args:
-            seconds: Time after which the tasks of processes that still run are cancelled.
-        """
+        """Waits for all processes to end; cancels the tasks of the others after some seconds."""
         if not self.tasks:
             return
         _, running = await asyncio.wait(self.tasks, timeout=seconds)

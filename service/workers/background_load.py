@@ -25,13 +25,7 @@ LoadOne = Callable[[], LoadedModel]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a load.
-
-    Attributes:
-        name: Name of the model.
-        loaded: The model, or the error that prevented the load.
-        seconds: Time that the load took.
-    """
+    """A model that was loaded in `seconds`, or the error that prevented the load."""
 
     name: str
     loaded: LoadedModel | Exception
@@ -41,7 +35,7 @@ class Outcome:
 def load_timed(
     name: str, load: LoadOne, expected: tuple[type[Exception], ...] = (Exception,)
 ) -> Outcome:
-    """Loads a model and measures the time; catches errors of the types in `expected`."""
+    """Loads a model; catches errors of the types in `expected`."""
     start = time.perf_counter()
     try:
         loaded: LoadedModel | Exception = load()

@@ -37,7 +37,6 @@ of Triton 3.7.
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Returns whether the error means that a device or the machine ran out of memory."""
     return isinstance(error, OUT_OF_MEMORY) or (
         isinstance(error, RuntimeError) and has_any(OUT_OF_MEMORY_TEXTS, error)
     )
@@ -53,7 +52,6 @@ def is_fatal(error: Exception) -> bool:
 
 
 def has_any(texts: Sequence[str], error: Exception) -> bool:
-    """Returns whether the message of an error contains one of the texts."""
     return any(text in str(error) for text in texts)
 
 
@@ -81,8 +79,7 @@ def memory_bytes() -> dict[str, int]:
 def held_bytes(*roots: object) -> int:
     """Returns the bytes of all tensors, arrays and native objects that can be reached from roots.
 
-    These are, for example, the weights of a model, the state of the rows in a batch and the memory
-    of CUDA graphs. Storage that two tensors share is counted once.
+    Storage that two tensors share is counted once.
     """
     sizes: dict[int, int] = {}
     native_bytes = 0

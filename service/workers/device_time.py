@@ -20,11 +20,10 @@ work than its credit allows, before the time of its first steps is known. The mo
 class Timer(Protocol):
     """Measures steps of an executor."""
 
-    def start(self) -> None:
-        """Marks the start of a step."""
+    def start(self) -> None: ...
 
     def stop(self) -> float:
-        """Marks the end of a step; returns the seconds to charge to the executor."""
+        """Ends a step; returns the seconds to charge to the executor."""
 
     def abandon(self) -> float:
         """Ends a step that failed; returns the seconds to charge to the executor."""
@@ -37,36 +36,29 @@ class HostTimer:
         self.began = 0.0
 
     def start(self) -> None:
-        """Marks the start of a step (Timer)."""
         self.began = time.perf_counter()
 
     def stop(self) -> float:
-        """Returns the seconds since `start` (Timer)."""
         return time.perf_counter() - self.began
 
     def abandon(self) -> float:
-        """Returns the seconds since `start` (Timer)."""
         return self.stop()
 
 
 class Event(Protocol):
     """A mark in the stream of a GPU's work; `torch.cuda.Event` has these methods."""
 
-    def record(self, stream: torch.cuda.Stream, /) -> None:
-        """Puts the mark after the work that has been launched in a stream."""
+    def record(self, stream: torch.cuda.Stream, /) -> None: ...
 
-    def query(self) -> bool:
-        """Returns whether the GPU has reached the mark."""
+    def query(self) -> bool: ...
 
-    def synchronize(self) -> None:
-        """Waits until the GPU has reached the mark."""
+    def synchronize(self) -> None: ...
 
     def elapsed_time(self, end: Any, /) -> float:
         """Returns the milliseconds from this mark to a later one."""
 
 
 def new_event() -> Event:
-    """Returns an event that records its time."""
     event: Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     return event
 
@@ -76,10 +68,6 @@ class GpuTimer:
 
     A step is charged to the executor when the GPU has finished it, which is usually one or two
     steps later.
-
-    Args:
-        device: The GPU.
-        new_event: Makes an event.
     """
 
     def __init__(self, device: torch.device, new_event: Callable[[], Event] = new_event) -> None:
@@ -89,7 +77,6 @@ class GpuTimer:
         self.began = new_event()
 
     def start(self) -> None:
-        """Marks the start of a step (Timer)."""
         self.began = self._mark()
 
     def _mark(self) -> Event:
@@ -117,5 +104,4 @@ class GpuTimer:
 
 
 def timer_of(device: torch.device) -> Timer:
-    """Returns a timer for steps on a device."""
     return GpuTimer(device) if device.type == "cuda" else HostTimer()

@@ -37,15 +37,10 @@ WARM_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in a worker.
+    """A model in a worker; `Resident` explains the other fields.
 
     Attributes:
         executables: Maps the name of each task kind to the object with which its executor computes.
-        device: Device of the model.
-        dtype: Precision, such as `float32`.
-        num_bytes: Memory of the weights and of the state of the rows.
-        max_rows: Number of rows of the in-flight batch; 0 for a model without such a batch.
-        config: Sizes and switches of a translation model; None for any other model.
     """
 
     executables: Mapping[str, Any]
@@ -56,7 +51,6 @@ class LoadedModel:
     config: ModelConfig | None = None
 
     def resident(self, name: str, seconds: float) -> Resident:
-        """Returns the description of the model, with `seconds` as the time of its load."""
         return Resident(
             name, str(self.device), self.dtype, seconds, self.num_bytes, self.max_rows, self.config
         )
@@ -67,21 +61,13 @@ Loaders = Mapping[type, Callable[[Any, WorkerConfig], LoadedModel]]
 
 
 def load(loaders: Loaders, message: Load) -> LoadedModel:
-    """Loads the model whose files a message contains. Any thread may call this function.
-
-    Raises:
-        ModelError: The files or the device cannot be used.
-    """
+    """Loads the model whose files a message contains. Any thread may call this function."""
     torch.set_num_threads(message.config.threads)  # applies to the calling thread only
     return loaders[type(message.files)](message.files, message.config)
 
 
 def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedModel:
-    """Loads and warms up a translation model, whose encoder can also embed texts.
-
-    Raises:
-        ModelError: The files or the device cannot be used.
-    """
+    """Loads and warms up a translation model, whose encoder can also embed texts."""
     device = select_device(config.device)
     use_shortlist = config.shortlist == "on" or (
         config.shortlist == "auto" and device.type == "cpu"
@@ -133,11 +119,6 @@ def warm_up(engine: Engine) -> None:
 
 
 def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
-    """Loads and warms up an embedding model.
-
-    Raises:
-        ModelError: The files or the device cannot be used.
-    """
     model = load_embedding_model(files, select_device(config.device), config.dtype)
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
     tokens = batch_tokens(model.encoder.device.type == "cuda")
@@ -151,11 +132,6 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
 
 
 def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> LoadedModel:
-    """Loads and warms up a cross-encoder.
-
-    Raises:
-        ModelError: The files or the device cannot be used.
-    """
     model = load_cross_encoder_model(files, select_device(config.device), config.dtype)
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
 
@@ -169,12 +145,10 @@ def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> Loaded
 
 
 def embedding_jobs(items: Sequence[EmbeddingItem]) -> list[EmbeddingJob]:
-    """Returns the job of each item for the embedding model."""
     return [EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw) for item in items]
 
 
 def load_failed(name: str, error: Exception) -> LoadFailed:
-    """Returns the message about a model that cannot be loaded."""
     kind = "" if isinstance(error, ModelError) else type(error).__name__
     return LoadFailed(f"{name}: {error}", name, kind, is_out_of_memory(error))
 

@@ -21,8 +21,7 @@ class AnyFiles(Protocol):
     """Describes the files of one model, as `ModelFiles` does. A remote model has no files."""
 
     @property
-    def name(self) -> str:
-        """Served name of the model."""
+    def name(self) -> str: ...
 
     @property
     def folder(self) -> Path:
@@ -38,10 +37,9 @@ class ModelSet:
     """Models, and the devices and dtypes of single models.
 
     Attributes:
-        files: Files of each model. The models of the settings come first, then the models that were
-            loaded later, in the order of loading.
-        placements: Maps a model's folder to its device and dtype; "" means the server's setting.
-            A model whose folder is not a key has the server's settings.
+        files: The models of the settings, then the models that were loaded later.
+        placements: Maps a model's folder to its device and dtype. The server's settings apply if
+            the folder is no key, or to a value "".
     """
 
     files: tuple[AnyFiles, ...] = ()
@@ -49,15 +47,12 @@ class ModelSet:
 
     @property
     def names(self) -> set[str]:
-        """Served names of all models."""
         return {files.name for files in self.files}
 
     def with_model(self, files: AnyFiles) -> "ModelSet":
-        """Returns the set with one more model."""
         return replace(self, files=(*self.files, files))
 
     def with_placements(self, placements: Mapping[str, tuple[str, str]]) -> "ModelSet":
-        """Returns the set with the placements of more models."""
         return replace(self, placements={**self.placements, **placements})
 
     def without(self, name: str) -> "ModelSet":
@@ -73,7 +68,6 @@ class ModelSet:
         return replace(self, files=files, placements=placements)
 
     def placement(self, files: AnyFiles) -> tuple[str, str]:
-        """Returns the device and dtype of a model; "" stands for the server's setting."""
         return self.placements.get(str(files.folder), ("", ""))
 
 
@@ -82,7 +76,6 @@ class ExecutorSpec:
     """The executor of a task kind in a worker, as given by its row in `service.tasks.table`.
 
     Attributes:
-        kind: Name of the task kind.
         path: Import path of the executor class, `module:Class`.
         share: Share of the worker's time while other work waits; None for translation, whose share
             is not limited.
@@ -98,7 +91,6 @@ class WorkerConfig:
     """First message of the server to a worker: models to load, and settings.
 
     Attributes:
-        models: Models to load.
         executors: Executor of each task kind, in order of precedence.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a precision.
@@ -106,8 +98,7 @@ class WorkerConfig:
         limits: Limits of each model's batch; if `max_rows` is 0, the worker chooses `max_rows`.
         threads: Number of intra-op threads on a CPU.
         niceness: Niceness that the worker adds to its own if it computes on a CPU.
-        log_level: Lowest level of messages that the worker logs: debug, info, warning or error.
-        log_format: Format of the worker's log: text or json.
+        log_level: debug, info, warning or error.
     """
 
     models: ModelSet
@@ -150,10 +141,6 @@ class Load:
     """Server to worker: load one more model while other work continues.
 
     The worker answers with Loaded or LoadFailed, unless an Unload drops the model before that.
-
-    Attributes:
-        files: Files of the model.
-        config: Device, precision and limits.
     """
 
     files: AnyFiles
@@ -184,7 +171,6 @@ class Resident:
     """A model as a worker has loaded it.
 
     Attributes:
-        name: Served name.
         device: Device, such as `cpu` or `cuda:0`.
         dtype: Precision, such as `float32`.
         load_seconds: Time from reading the files to the end of the warm-up.
@@ -203,17 +189,12 @@ class Resident:
 
     @property
     def is_on_gpu(self) -> bool:
-        """Whether the model is on a GPU."""
         return self.device.startswith("cuda")
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Worker to server: every model is loaded and warm.
-
-    Attributes:
-        models: The loaded models, by served name.
-    """
+    """Worker to server: every model is loaded and warm. The keys are served names."""
 
     models: dict[str, Resident]
 
@@ -245,10 +226,8 @@ class LoadFailed:
 
     Attributes:
         message: The reason, with the model's name.
-        name: Name of the model.
-        error: Name of the error's class, such as OutOfMemoryError; empty for a ModelError. A
-            ModelError means that the files or the device cannot be used.
-        is_out_of_memory: Whether the device or the machine ran out of memory.
+        error: Name of the error's class; empty for a ModelError, which means that the files or the
+            device cannot be used.
     """
 
     message: str
@@ -262,10 +241,7 @@ class Report:
     """Worker to server: results and counts since the last report.
 
     Attributes:
-        done: Finished items with their values.
-        failed: Items that failed.
-        batches: For each model, maps each BatchStats to the number of model calls that had these
-            statistics.
+        batches: For each model, the number of model calls with the same statistics.
         splits: For each model, the number of failing batches that were split.
         out_of_memory: For each model, the number of steps in which the device or the machine ran
             out of memory.
@@ -292,11 +268,7 @@ class Pong:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLost:
-    """Worker to server: the device cannot be used any more; the worker ends after this message.
-
-    Attributes:
-        message: The error of the device.
-    """
+    """Worker to server: the device cannot be used any more; the worker ends after this message."""
 
     message: str
 

@@ -55,7 +55,6 @@ StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
 
 async def start_process(connection: socket.socket, threads: int) -> Process:
-    """Starts a worker in a new interpreter; the process inherits `connection`."""
     tunables = os.environ.get("GLIBC_TUNABLES", HUGE_PAGES)
     environment = {"OMP_NUM_THREADS": str(threads), "GLIBC_TUNABLES": tunables}
     return await start_module("service.workers.worker", [connection.fileno()], environment)
@@ -66,13 +65,7 @@ class WorkerLostError(Exception):
 
 
 class WorkerLink:
-    """The server's end of the channel to one worker.
-
-    Args:
-        name: Name of the worker.
-        writer: Stream to the worker.
-        config: First message to the worker.
-    """
+    """The server's end of the channel to one worker."""
 
     def __init__(self, name: str, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
         self.name = name
@@ -111,7 +104,6 @@ class WorkerLink:
             self.answers.pop(model, None)
 
     def hear(self, model: str, answer: Loaded | LoadFailed | Unloaded) -> None:
-        """Takes the worker's answer about a model."""
         future = self.answers.get(model)
         if future is not None and not future.done():
             future.set_result(answer)
@@ -127,8 +119,7 @@ class WorkerLink:
 class WorkerEvents(Protocol):
     """The scheduler's methods for models, workers and reports; a WorkerLink identifies a worker."""
 
-    def add_model(self, model: str, kinds: Iterable[str]) -> None:
-        """Begins to accept work items for a model; `kinds` are the task kinds that it computes."""
+    def add_model(self, model: str, kinds: Iterable[str]) -> None: ...
 
     def remove_model(self, model: str) -> None:
         """Accepts no more items for a model, and fails its remaining items."""
@@ -144,8 +135,7 @@ class WorkerEvents(Protocol):
 
     def worker_loaded(
         self, link: WorkerLink, model: str, max_rows: int, is_on_gpu: bool = False
-    ) -> None:
-        """Records one more model of a worker."""
+    ) -> None: ...
 
     def worker_lost(self, link: WorkerLink) -> None:
         """Queues the items of a dead worker again; items with too many attempts fail."""
@@ -153,11 +143,9 @@ class WorkerEvents(Protocol):
     def device_lost(self, link: WorkerLink) -> None:
         """Fails the items of a worker whose device failed, and all items if no worker is left."""
 
-    def has_work(self, link: WorkerLink) -> bool:
-        """Returns whether a worker holds any item."""
+    def has_work(self, link: WorkerLink) -> bool: ...
 
-    def report(self, link: WorkerLink, report: Report) -> None:
-        """Delivers the results of the items that a worker has finished."""
+    def report(self, link: WorkerLink, report: Report) -> None: ...
 
 
 class LoadRefusedError(Exception):
@@ -172,10 +160,6 @@ class Supervisor:
     """Runs a number of workers until `stop`.
 
     Args:
-        config: Models and settings of the workers.
-        devices: Device of each worker.
-        scheduler: Gives work to the workers.
-        metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
         on_failure: Called with a message when a worker cannot load an initial model, or after
             MAX_DEVICE_FAILURES fatal device errors.
@@ -237,7 +221,6 @@ class Supervisor:
         await self.keeper.wait(processes.STOP_SECONDS)
 
     def kill(self) -> None:
-        """Ends all workers at once; none is started again."""
         self.is_stopping = True
         self.keeper.stopping.set()
         for process in self.links.values():
@@ -249,7 +232,6 @@ class Supervisor:
         While one worker loads the model, the other workers keep their speed.
 
         Args:
-            files: Files of the model.
             placements: Maps the folder of the model to its device and dtype. If it is empty, the
                 server's settings apply.
 
@@ -286,7 +268,6 @@ class Supervisor:
         self.metrics.forget_model(name)
 
     def _next_to_load(self, name: str) -> WorkerLink | None:
-        """Returns a ready worker that has not loaded the model; None if there is none."""
         for link in self.links:
             ready = self.ready.get(link.name)
             if ready is not None and name not in ready:
@@ -294,11 +275,10 @@ class Supervisor:
         return None
 
     def _placed(self, config: WorkerConfig, worker: str) -> WorkerConfig:
-        """Returns the settings with the device of a worker."""
         return replace(config, device=self.devices[worker])
 
     def resident_models(self) -> dict[str, list[Resident]]:
-        """Maps the name of each loaded model to one description from each worker that has it."""
+        """Returns, for each loaded model, one description from each worker that has it."""
         found = defaultdict[str, list[Resident]](list)
         for models in self.ready.values():
             for name, resident in models.items():
@@ -434,7 +414,6 @@ class Supervisor:
         self.metrics.ready.set(self.is_ready)
 
     def _take(self, link: WorkerLink, loaded: Loaded) -> None:
-        """Records one more model of a worker."""
         resident = loaded.resident
         if resident.name not in self.files:  # unloaded in the meantime
             return

@@ -53,17 +53,15 @@ class TimeShare:
         return any(self.executors.values())
 
     def busy(self) -> list[str]:
-        """Returns the models that have work, in the order of their turns."""
         return [name for name, executor in self.executors.items() if executor]
 
     def earn(self, seconds: float) -> None:
-        """Increases the credit of this kind after other work has taken some seconds."""
         if self.share is not None:
             earned = seconds * self.share / (1 - self.share)
             self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
     def run(self, is_beside: bool, on_failure: OnFailure) -> list[Done]:
-        """Computes for the models that have work.
+        """Computes for the models that have work; returns the items that are done.
 
         The foreground kind computes one step of each model. A sliced kind computes one slice if
         there is no other work. If there is other work, a sliced kind computes slices until its
@@ -73,10 +71,6 @@ class TimeShare:
         Args:
             is_beside: Whether there is other work. For a sliced kind, only work of the kinds before
                 it in the task table counts.
-            on_failure: Called for each executor whose step failed.
-
-        Returns:
-            The items that are done.
         """
         done: list[Done] = []
         self.spent = 0.0
@@ -96,7 +90,6 @@ class TimeShare:
 
     @property
     def _has_credit(self) -> bool:
-        """Whether a slice may be computed while other work waits."""
         if self.credit > 0:
             return True
         amid = any(executor.is_amid_short_texts for executor in self.executors.values())

@@ -86,20 +86,13 @@ NewExecutor = Callable[[Any, torch.device], Executor[Any]]
 
 
 def executor_class(path: str) -> NewExecutor:
-    """Returns the executor class of an import path, `module:Class`."""
     module, _, name = path.partition(":")
     found: NewExecutor = getattr(import_module(module), name)
     return found
 
 
 class Worker:
-    """Runs a loop: receives messages, computes each task kind for its share of time, and reports.
-
-    Args:
-        channel: The channel to the server.
-        loaders: Maps the type of a model's files to the function that loads the model.
-        configure_log: Applies the level and the format of the WorkerConfig to the process's log.
-    """
+    """Receives messages, computes each task kind for its share of the time, and reports."""
 
     def __init__(
         self,
@@ -170,7 +163,6 @@ class Worker:
         self.channel.send(Ready(models))
 
     def _add(self, outcome: Outcome) -> Resident:
-        """Makes executors for a model that has been loaded."""
         name, loaded = outcome.name, outcome.loaded
         assert not isinstance(loaded, Exception)
         for kind, executable in loaded.executables.items():
@@ -208,7 +200,6 @@ class Worker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to compute."""
         return not any(self.shares.values())
 
     def _executors(self) -> Iterator[tuple[str, Executor[Any]]]:
@@ -335,8 +326,7 @@ class Worker:
 def main() -> int:
     """Runs a worker on the socket whose file descriptor is the first argument.
 
-    Returns:
-        The exit status of the process: 1 after a fatal error of the device, otherwise 0.
+    Returns the exit status of the process: 1 after a fatal error of the device, otherwise 0.
     """
     require_linux()
     logs.configure("info", logs.environment_format())  # until the WorkerConfig has arrived

@@ -19,12 +19,7 @@ BeginCapture = Callable[[Sequence[AttentionJob]], CapturePass]
 
 
 class AttentionExecutor(Executor[AttentionItem]):
-    """Captures the attention of all waiting items together; a step computes one slice.
-
-    Args:
-        begin: Starts a pass that captures the attention of the given jobs.
-        device: Device of the model.
-    """
+    """Captures the attention of all waiting items together; a step computes one slice."""
 
     noun = "attention item"
 
@@ -42,25 +37,18 @@ class AttentionExecutor(Executor[AttentionItem]):
 
     @property
     def num_running(self) -> int:
-        """Number of items of the batch."""
         return len(self.backlog.running)
 
     def add(self, items: Iterable[AttentionItem]) -> None:
-        """Takes more items; they are computed together after the current batch."""
         self.backlog.waiting.extend(items)
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops items; a batch continues for its remaining items."""
         self.backlog.abort(ids)
         if self.backlog.is_given_up:
             self._end()
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Computes one slice; after the last slice of a batch, returns the batch's results.
-
-        Raises:
-            Exception: The batch failed.
-        """
+        """Computes one slice; after the last slice of a batch, returns the batch's results."""
         backlog = self.backlog
         if self.capture is None:
             items = backlog.begin(take_all)
@@ -79,11 +67,6 @@ class AttentionExecutor(Executor[AttentionItem]):
         return done
 
     def isolate(self) -> list[AttentionItem]:
-        """Ends a batch that failed, so that its halves are computed again.
-
-        A batch of one item is not computed again. Its item caused the failure and is returned,
-        unless it was given up.
-        """
         self.capture = None
         return self.backlog.isolate()
 

@@ -28,7 +28,6 @@ shorter texts."""
 
 
 def take_all(waiting: deque[Item]) -> list[Item]:
-    """Takes all waiting items."""
     items = list(waiting)
     waiting.clear()
     return items
@@ -58,15 +57,12 @@ class Backlog(Generic[Item]):
         return len(self.waiting) + sum(map(len, self.retries)) + len(self.running)
 
     def __bool__(self) -> bool:
-        """Returns whether there are items; this is faster than counting them."""
+        """Faster than counting the items."""
         return bool(self.waiting or self.running or self.retries)
 
     @property
     def oldest(self) -> int:
-        """Id of the oldest item; the backlog must not be empty.
-
-        In each list of waiting items, the first item is the oldest.
-        """
+        """Id of the oldest item; the backlog must not be empty."""
         firsts = [items[0].id for items in (self.waiting, *self.retries) if items]
         return min([*firsts, *self.running])
 
@@ -82,7 +78,6 @@ class Backlog(Generic[Item]):
         return items
 
     def end(self) -> None:
-        """Ends the batch."""
         self.running, self.given_up, self.is_retry = {}, set(), False
 
     def abort(self, ids: Collection[int]) -> None:
@@ -95,15 +90,13 @@ class Backlog(Generic[Item]):
 
     @property
     def is_given_up(self) -> bool:
-        """Whether all items of the batch in progress have been given up."""
         return bool(self.running) and len(self.given_up) == len(self.running)
 
     def isolate(self) -> list[Item]:
         """Ends a batch that failed, and queues its halves.
 
-        Returns:
-            The item that caused the failure, if the batch had only this item. The list is empty if
-            the batch had several items, or if the item was given up.
+        Returns the item at fault, if the batch had only this item and it was not given up.
+        Otherwise, the list is empty.
         """
         items = [item for item in self.running.values() if item.id not in self.given_up]
         was_alone = len(self.running) == 1
@@ -119,11 +112,9 @@ class Backlog(Generic[Item]):
 class TokenBudget:
     """The largest number of tokens of a batch, which is lowered when memory runs out.
 
-    Args:
-        usual: Largest number of tokens until memory runs out; None for no limit.
-
     Attributes:
-        limit: Lowered number of tokens; None if the usual limit applies.
+        usual: Limit until memory runs out; None for no limit.
+        limit: Lowered limit; None if the usual limit applies.
         failed_tokens: Largest number of tokens of a batch that ran out of memory; 0 if none did. It
             is set back to 0 when the lowered limit is removed.
     """
@@ -135,10 +126,7 @@ class TokenBudget:
         self.changed = 0.0
 
     def shrink(self, items: Iterable[Item]) -> None:
-        """Lowers the limit to half the tokens of these items, whose batch has run out of memory.
-
-        A limit that is already lower stays.
-        """
+        """Lowers the limit to half the tokens of these items, whose batch has run out of memory."""
         tokens = sum(item.num_tokens for item in items)
         self.failed_tokens = max(tokens, self.failed_tokens)
         limit = max(1, tokens // 2)
@@ -148,14 +136,9 @@ class TokenBudget:
     def take(
         self, waiting: deque[Item], running: Iterable[Item], rows: float = math.inf
     ) -> list[Item]:
-        """Takes the oldest waiting items that fit beside the running items.
+        """Takes the oldest waiting items, of at most `rows` rows, that fit beside the running.
 
         If no item is running, an item that exceeds the limit of tokens is taken alone.
-
-        Args:
-            waiting: Items in order of arrival. The items that are taken are removed.
-            running: Items of the batch in progress.
-            rows: Largest number of rows that the taken items may occupy together.
         """
         self._recover()
         limit = min([each for each in (self.usual, self.limit) if each is not None], default=None)
@@ -216,11 +199,7 @@ class Turns:
         self.debt = 0.0
 
     def choose(self, candidates: Sequence[Chosen]) -> Chosen:
-        """Returns the candidate for the next slice, usually the first of the lowest level.
-
-        Args:
-            candidates: Candidates with texts, at least one.
-        """
+        """Returns the candidate for the next slice, usually the first of the lowest level."""
         shortest = candidates[0]
         if len(candidates) == 1:
             return shortest
@@ -262,12 +241,10 @@ class Executor(ABC, Generic[Item]):
         self.stats: list[BatchStats] = []
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Returns the number of items that are not done."""
+    def __len__(self) -> int: ...
 
     @abstractmethod
-    def __bool__(self) -> bool:
-        """Returns whether there are items that are not done."""
+    def __bool__(self) -> bool: ...
 
     @property
     @abstractmethod
@@ -276,44 +253,38 @@ class Executor(ABC, Generic[Item]):
 
     @property
     def level(self) -> int:
-        """Length bucket of the shortest items; 0 if the kind has no length buckets."""
+        """Length bucket of the shortest items."""
         return 0
 
     @property
     def oldest(self) -> int:
-        """Id of the oldest item, which `Turns` compares; 0 if the kind has no length buckets."""
+        """Id of the oldest item, which `Turns` compares."""
         return 0
 
     @property
     def is_amid_short_texts(self) -> bool:
-        """Whether a batch of short texts is in progress; False if there are no length buckets."""
+        """Whether a batch of short texts is in progress."""
         return False
 
     @property
     def num_rows(self) -> int:
-        """Number of occupied rows of an in-flight batch; 0 for an executor without such a batch.
-
-        Items can join and leave an in-flight batch between its steps.
-        """
+        """Number of occupied rows of an in-flight batch, which items can join between its steps."""
         return 0
 
     @property
     def tokens_per_call(self) -> int:
-        """Largest number of tokens that one step of an in-flight batch decodes for each row."""
+        """Largest number of tokens that a step of an in-flight batch decodes for each row."""
         return 0
 
     @property
     def has_stats(self) -> bool:
-        """Whether there are model calls to report."""
         return bool(self.stats)
 
     @abstractmethod
-    def add(self, items: Iterable[Item]) -> None:
-        """Takes more items."""
+    def add(self, items: Iterable[Item]) -> None: ...
 
     @abstractmethod
-    def abort(self, ids: Collection[int]) -> None:
-        """Drops items."""
+    def abort(self, ids: Collection[int]) -> None: ...
 
     @abstractmethod
     def step(self, low_latency: bool = False) -> list[Done]:
@@ -328,21 +299,16 @@ class Executor(ABC, Generic[Item]):
         """
 
     def shrink(self) -> None:
-        """Lowers the number of tokens of later batches, after memory has run out.
-
-        An executor without a limit of tokens does nothing.
-        """
+        """Lowers the number of tokens of later batches, if the executor limits them."""
 
     @abstractmethod
     def isolate(self) -> list[Item]:
         """Ends a batch that failed. A batch of several items is computed again in parts.
 
-        Returns:
-            The item that caused the failure, if the batch had only this item. The list is empty if
-            the batch had several items, or if the item was given up.
+        Returns the item at fault, as `Backlog.isolate` does.
         """
 
     def drain_stats(self) -> list[BatchStats]:
-        """Returns the model calls since the last call of this method."""
+        """Returns the model calls since the last call."""
         stats, self.stats = self.stats, []
         return stats

@@ -22,13 +22,7 @@ from service.workers.executors.base import Backlog, Executor, TokenBudget, Turns
 
 
 class Batch(Protocol):
-    """A batch of texts whose vectors are computed slice by slice.
-
-    `model.encoding.embedding.EmbeddingEncode` has these methods.
-
-    Attributes:
-        padding_tokens: Number of padding tokens that have been computed.
-    """
+    """A batch of texts whose vectors are computed slice by slice, such as `EmbeddingEncode`."""
 
     padding_tokens: int
 
@@ -49,7 +43,6 @@ class Bucket:
     Args:
         level: Index of the bucket; bucket 0 has the shortest texts.
         slice_tokens: Largest number of tokens of a slice.
-        budget: Limits the tokens of a batch.
     """
 
     def __init__(self, level: int, slice_tokens: int, budget: TokenBudget) -> None:
@@ -61,11 +54,9 @@ class Bucket:
 
     @property
     def oldest(self) -> int:
-        """Lowest id of its texts; the bucket must not be empty."""
         return self.backlog.oldest
 
     def choose(self) -> None:
-        """Chooses the next batch if none is in progress."""
         if not self.backlog.running:
             self.backlog.begin(lambda waiting: self.budget.take(waiting, ()))
 
@@ -76,7 +67,6 @@ class Bucket:
         return min(self.slice_tokens, sum([x.num_tokens for x in self.backlog.running.values()]))
 
     def end(self) -> None:
-        """Ends the batch."""
         self.batch = None
         self.backlog.end()
 
@@ -92,12 +82,7 @@ class Bucket:
 
 
 class EmbeddingExecutor(Executor[EmbeddingItem]):
-    """Embeds texts by length bucket; a step computes one slice.
-
-    Args:
-        begin: Begins to embed some texts.
-        device: Device of the model.
-    """
+    """Embeds texts by length bucket; a step computes one slice."""
 
     noun = "text"
     phase = "embed"
@@ -118,31 +103,25 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         return any(bucket.backlog for bucket in self.buckets)
 
     def _busy(self) -> list[Bucket]:
-        """Returns the buckets that have texts, short texts first."""
         return [bucket for bucket in self.buckets if bucket.backlog]
 
     @property
     def level(self) -> int:
-        """Length bucket of the shortest text."""
         return self._busy()[0].level
 
     @property
     def oldest(self) -> int:
-        """Lowest id of all texts."""
         return min(bucket.oldest for bucket in self._busy())
 
     @property
     def is_amid_short_texts(self) -> bool:
-        """Whether a batch of the first length bucket is in progress."""
         return self.buckets[0].batch is not None
 
     @property
     def num_running(self) -> int:
-        """Number of texts in the batch that the last step computed."""
         return len(self.current.backlog.running)
 
     def add(self, items: Iterable[EmbeddingItem]) -> None:
-        """Takes more texts; each is computed with others of similar length."""
         for item in items:
             self.buckets[bucket_of(item.num_tokens)].backlog.waiting.append(item)
 
@@ -154,11 +133,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
                 bucket.end()
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Computes one slice. If no slice was left, returns the vectors of the batch's texts.
-
-        Raises:
-            Exception: The batch failed.
-        """
+        """Computes one slice. If no slice was left, returns the vectors of the batch's texts."""
         bucket = self.current = self.turns.choose(self._busy())
         bucket.choose()
         items = list(bucket.backlog.running.values())
@@ -173,11 +148,9 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         return done
 
     def shrink(self) -> None:
-        """Lowers the number of tokens of later batches."""
         self.budget.shrink(self.current.backlog.running.values())
 
     def isolate(self) -> list[EmbeddingItem]:
-        """Ends the batch that failed; its texts are computed again in halves."""
         self.current.batch = None
         return self.current.backlog.isolate()
 

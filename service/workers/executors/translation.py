@@ -19,10 +19,6 @@ class TranslationExecutor(Executor[TranslationItem]):
     an eighth longer. While a part of a failed batch is decoded again, no other items enter the
     engine. On a CPU with float32 or native int8, a part that is decoded again gives the same
     tokens. In all other cases, a token may change if two tokens have nearly the same score.
-
-    Args:
-        engine: The engine of the model.
-        device: Device of the engine.
     """
 
     noun = "sequence"
@@ -43,33 +39,27 @@ class TranslationExecutor(Executor[TranslationItem]):
 
     @property
     def num_running(self) -> int:
-        """Number of items in the engine."""
         return len(self.backlog.running)
 
     @property
     def num_rows(self) -> int:
-        """Number of occupied rows of the engine."""
         return self.engine.num_rows
 
     @property
     def tokens_per_call(self) -> int:
-        """Largest number of tokens that one step decodes for each row."""
         return self.engine.tokens_per_step
 
     @property
     def has_stats(self) -> bool:
-        """Whether there are statistics to report."""
         return bool(self.engine.stats)
 
     def add(self, items: Iterable[TranslationItem]) -> None:
-        """Takes more items; items without free rows in the engine wait here."""
         for item in items:
             self.backlog.waiting.append(item)
             if item.is_bulk:
                 self.bulk.add(item.id)
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops items; if an item is in the engine, its rows are free at once."""
         self.backlog.abort(ids)
         for item_id in ids:
             if self.backlog.running.pop(item_id, None) is not None:
@@ -78,14 +68,6 @@ class TranslationExecutor(Executor[TranslationItem]):
         self.bulk.difference_update(ids)
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Admits waiting items, decodes the next tokens, and returns the items that are done.
-
-        Args:
-            low_latency: Whether other work waits for the end of the step.
-
-        Raises:
-            Exception: The batch failed.
-        """
         backlog = self.backlog
         searches_first, self.is_search_step = not self.is_search_step, False
         if backlog.is_retry and not backlog.running:
@@ -131,20 +113,13 @@ class TranslationExecutor(Executor[TranslationItem]):
         )
 
     def shrink(self) -> None:
-        """Lowers the number of tokens of later batches, after memory has run out."""
         self.budget.shrink(self.backlog.running.values())
 
     def isolate(self) -> list[TranslationItem]:
-        """Empties the engine, and queues its items again in halves.
-
-        Returns:
-            The item at fault, if the engine had only this item. Otherwise the list is empty.
-        """
         self.engine.clear()
         at_fault = self.backlog.isolate()
         self.bulk.difference_update(item.id for item in at_fault)
         return at_fault
 
     def drain_stats(self) -> list[BatchStats]:
-        """Returns the statistics of all batches since the last call of this method."""
         return self.engine.drain_stats()
