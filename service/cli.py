@@ -174,11 +174,7 @@ def serve_apart(settings: Settings, count: int) -> str | None:
 
 
 def listen(settings: Settings) -> list[socket.socket]:
-    """Opens the listening sockets of the public port, and then of the admin port if one is set.
-
-    Raises:
-        typer.Exit: A host has no address, or the system refuses an address or a port.
-    """
+    """Opens the listening sockets of the public port, and then of the admin port if one is set."""
     wanted = [(settings.host, settings.port, "REGARD")]
     if settings.admin_port:
         host = settings.admin_host or settings.host

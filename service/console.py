@@ -22,10 +22,6 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
     Args:
         flags: Values that override the environment.
-
-    Raises:
-        typer.Exit: A value is not valid. The message names the variable. It also quotes the value,
-            unless the value is an API key.
     """
     try:
         return Settings(**flags)

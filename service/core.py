@@ -79,21 +79,11 @@ class Core:
         self.metrics.count_call(model, outcome)
 
     async def admit(self, tokens: int, at_once: bool = True, client: str = "") -> "CoreLease":
-        """Admits a request of about `tokens` tokens; `at_once` has no effect here.
-
-        Raises:
-            RequestTooLargeError: The request alone exceeds the token limit.
-            OverloadedError: The requests in progress leave no room for this one.
-        """
+        """Admits a request of about `tokens` tokens; `at_once` has no effect here."""
         return CoreLease(self.admission, self.scheduler, tokens, client)
 
     async def take(self, account: str, limits: RateLimits, characters: int) -> None:
-        """Counts a request against the limits of its API key.
-
-        Raises:
-            RequestTooLargeError: The request alone has more characters than the limit.
-            RateLimitedError: The account of the key has too few requests or characters left.
-        """
+        """Counts a request against the limits of its API key."""
         self.rates.take(account, limits, characters)
 
     async def status(self) -> Status:
@@ -113,25 +103,16 @@ class Core:
 
     @property
     def load(self) -> Load:
-        """The load of the server."""
         admission = self.admission
         seconds = admission.throughput.exact_seconds_for(admission.tokens)
         return Load(admission.utilization, seconds, self.metrics.num_ok)
 
     async def load_model(self, name: str, source: str) -> str:
-        """Loads a model.
-
-        Raises:
-            ServiceError: The model cannot be loaded.
-        """
+        """Loads a model."""
         return await self.changes.load(name, source)
 
     async def unload_model(self, name: str) -> str:
-        """Unloads a model.
-
-        Raises:
-            ServiceError: The model is not loaded, is being loaded or unloaded, or is remote.
-        """
+        """Unloads a model."""
         return await self.changes.unload(name)
 
     async def metrics_text(self, is_openmetrics: bool = False) -> bytes:
@@ -164,11 +145,7 @@ class CoreLease:
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
     ) -> ResultStream:
-        """Submits items of the request, as `service.tasks.backend.Lease.submit` explains.
-
-        Raises:
-            ServiceError: The items are refused.
-        """
+        """Submits items of the request, as `service.tasks.backend.Lease.submit` explains."""
         tokens = 0
         for item in items:
             tokens += item.num_tokens * item.num_legs

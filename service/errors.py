@@ -239,12 +239,10 @@ class Fault(str):
 
     @property
     def kind(self) -> str:
-        """The type of the error."""
         return self.partition("\n")[0]
 
     @property
     def frames(self) -> list[str]:
-        """The lines of the traceback."""
         return self.rstrip("\n").split("\n")[1:]
 
 

@@ -87,7 +87,6 @@ def environment_format() -> LogFormat:
 
 
 def is_json() -> bool:
-    """Returns whether the log of this process is JSON."""
     return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger().handlers)
 
 

@@ -74,9 +74,6 @@ def running_server(
         ready_limit_seconds: Longest time until /health/ready answers 200.
         variables: Environment variables of a private server. A variable of this process with the
             same name takes precedence.
-
-    Raises:
-        ServerStartError: The started server ended, or was not ready in time.
     """
     if url is not None:
         yield url

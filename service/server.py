@@ -35,9 +35,6 @@ def create_app(
         on_failure: Called with an error text when a model of the settings cannot be loaded, or
             when the device has failed repeatedly.
         cores: Number of CPU cores for the device workers; 0 means all available cores.
-
-    Raises:
-        CheckpointError: A model's files are missing or damaged.
     """
     catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
     core = build_core(settings, catalog.files, start_worker, on_failure, cores)

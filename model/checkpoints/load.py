@@ -91,22 +91,18 @@ class ModelFiles:
 
     @property
     def folder(self) -> Path:
-        """Returns the folder of the weights."""
         return self.weights.parent
 
     @property
     def sources(self) -> list[str]:
-        """Returns the source languages."""
         return [self.source] if self.source or self.tokens is None else [*self.tokens.sources]
 
     @property
     def targets(self) -> list[str]:
-        """Returns the target languages."""
         return [self.target] if self.target or self.tokens is None else [*self.tokens.targets]
 
     @property
     def has_shared_vocab(self) -> bool:
-        """Returns whether source and target have one SentencePiece file."""
         return self.source_vocab == self.target_vocab
 
     @cached_property
@@ -116,7 +112,6 @@ class ModelFiles:
 
     @property
     def num_bytes(self) -> int:
-        """Returns the size of the weight files in bytes."""
         return sum(path.stat().st_size for path in weight_files(self.weights))
 
 
@@ -351,7 +346,6 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: M
 
 
 def _vocabulary_names(files: ModelFiles) -> list[str]:
-    """Returns the names of the files that hold the vocabulary sizes."""
     sides = (files.source_ids, files.source_vocab), (files.target_ids, files.target_vocab)
     paths = (ids if ids and ids.is_file() else vocab for ids, vocab in sides)
     return list(dict.fromkeys(path.name for path in paths))

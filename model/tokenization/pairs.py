@@ -34,7 +34,6 @@ class PairTemplate:
 
     @property
     def num_special(self) -> int:
-        """Returns the number of special ids."""
         return len(self.before) + len(self.between) + len(self.behind)
 
 

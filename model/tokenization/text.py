@@ -59,7 +59,6 @@ class TextTokens:
 
     @property
     def is_truncated(self) -> bool:
-        """Returns whether tokens were cut off."""
         return self.num_tokens > len(self.tokenized.ids)
 
 

@@ -180,11 +180,7 @@ def embed(
 
 
 def compute(layout: Layout, columns: Columns, wanted: dict[str, Any]) -> None:
-    """Computes a job, or continues it. `wanted` has the fields of JobOptions that the command sets.
-
-    Raises:
-        typer.Exit: The job cannot start or continue, or was interrupted.
-    """
+    """Computes or continues a job. `wanted` has the fields of JobOptions that the command sets."""
     with errors_shown(INTERRUPTED):
         try:
             if layout.address is not None:

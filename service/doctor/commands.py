@@ -39,9 +39,6 @@ def report(with_test: bool) -> Facts:
     Args:
         with_test: Whether to start a server, and to translate and embed a sentence with the local
             models.
-
-    Raises:
-        typer.Exit: A setting is not valid.
     """
     # The module `machine` imports torch, which takes long. An import at the top of this file would
     # delay all other commands.

@@ -90,11 +90,7 @@ def replies(url: str, models: list[Facts]) -> Facts:
 
 
 def ask(url: str, body: Facts | None = None) -> Any:
-    """Sends a request, and returns the JSON of the reply.
-
-    Raises:
-        OSError: The server does not answer, or answers with an error.
-    """
+    """Sends a request, and returns the JSON of the reply."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -67,12 +67,10 @@ def read_html(data: bytes) -> PassageDocument:
 
 
 def is_kept(tag: str, attributes: Mapping[str, str | None]) -> bool:
-    """Reports whether the content of an element is not translated."""
     return is_untranslated(attributes) or tag in KEPT_INSIDE or tag in KEPT_APART
 
 
 def is_inside(tag: str) -> bool:
-    """Reports whether an element can be part of a sentence."""
     return tag in INLINE or tag in KEPT_INSIDE
 
 

@@ -222,7 +222,6 @@ def words_of(nodes: Sequence[Node]) -> str:
 
 
 def is_translated(nodes: Sequence[Node]) -> bool:
-    """Reports whether a text has words to translate."""
     return has_letters(words_of(nodes))
 
 

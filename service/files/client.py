@@ -102,9 +102,6 @@ class Client:
         Args:
             work: Sends the requests of one input, and returns the result.
             inputs: Inputs of `work`.
-
-        Raises:
-            ServerError: The server refused a request, or could not be reached.
         """
         waiting: deque[Future[R]] = deque()
         for each in inputs:
@@ -115,13 +112,7 @@ class Client:
             yield waiting.popleft().result()
 
     def send(self, path: str, fields: Mapping[str, Any]) -> Reply:
-        """Sends a request. Repeats it after a pause if the server is busy or cannot be reached.
-
-        Raises:
-            RefusedError: The server refused the texts of the request.
-            ServerError: The server refused the request, did not answer with JSON, or could not be
-                reached.
-        """
+        """Sends a request. Repeats it after a pause if the server is busy or cannot be reached."""
         body = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
         pause = 0.5
         for attempt in range(1, ATTEMPTS + 1):

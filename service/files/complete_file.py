@@ -14,9 +14,6 @@ def complete_file(path: Path) -> Iterator[IO[bytes]]:
 
     Missing folders are made first. After an error the temporary file is deleted, and an older file
     at `path` is kept.
-
-    Raises:
-        OSError: The file cannot be written or renamed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:

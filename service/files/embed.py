@@ -148,12 +148,7 @@ class LineEmbedder:
         self.options = options
 
     def embed(self, lines: Iterable[str]) -> Iterator[EmbeddedLines]:
-        """Yields the lines in order, with vectors for all lines that are not blank.
-
-        Raises:
-            ServerError: The server refused a request, did not answer with one vector for each text,
-                or could not be reached.
-        """
+        """Yields the lines in order, with vectors for all lines that are not blank."""
         return self.client.in_order(self._embed, in_requests(lines))
 
     def _embed(self, lines: Sequence[str]) -> EmbeddedLines:
@@ -187,12 +182,7 @@ class LineEmbedder:
 def _write_rows(
     embedded: Iterator[EmbeddedLines], file: VectorFile, name: str, total: int | None
 ) -> LineCount:
-    """Writes one row for each line, and returns the counts; a blank line gets zeros.
-
-    Raises:
-        typer.Exit: All lines are blank, so the number of values of a vector is unknown.
-        ServerError: The vectors of two replies have different lengths.
-    """
+    """Writes one row for each line, and returns the counts; a blank line gets zeros."""
     first = next(embedded, None)
     if first is None or not first.vectors.size:
         raise stop(f"{name} has no text: all its lines are blank")

@@ -16,7 +16,6 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        """Whether the translation exists and is not older than the source."""
         return self.target.is_file() and self.target.stat().st_mtime >= self.source.stat().st_mtime
 
 
@@ -30,9 +29,6 @@ def default_target(source: Path, language: str) -> Path:
     Args:
         source: File or folder.
         language: Code of the target language.
-
-    Raises:
-        ValueError: The source is the root folder, or the language cannot be part of a file name.
     """
     named = source.resolve() if source.name in ("", "..") else source
     return named.with_name(f"{named.stem}.{language}{named.suffix}")

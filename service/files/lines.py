@@ -38,9 +38,6 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
     """Yields the lines of a file in UTF-8, each with its line break.
 
     A byte order mark at the start is left out.
-
-    Raises:
-        LineError: A line is not UTF-8.
     """
     name = "the standard input" if file is sys.stdin.buffer else file.name
     for number, line in enumerate(file, 1):

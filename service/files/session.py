@@ -51,11 +51,6 @@ def connected(
         models: Models of the started server. If it is None, REGARD_MODELS names the models.
         api_key: Key of the running server. If it is "", no key is sent.
         num_requests: Number of requests at a time.
-
-    Raises:
-        ServerStartError: The private server could not be started.
-        ServerError: The address is malformed.
-        typer.Exit: Both `url` and `models` are given.
     """
     if url is not None and models is not None:
         raise stop(f"--models does not apply to the server at {url}; leave out --models or the URL")
@@ -75,9 +70,6 @@ def errors_shown(interrupted: str) -> Iterator[None]:
 
     Args:
         interrupted: Message after Ctrl-C.
-
-    Raises:
-        typer.Exit: An error or a signal has ended the command.
     """
     before = {number: signal.signal(number, _end) for number in ENDING_SIGNALS}
     try:

@@ -96,10 +96,6 @@ class TextTranslator:
             texts: Texts to translate.
             advance: Called after each request with the number of texts that the request finished.
             is_html: Whether the texts are HTML.
-
-        Raises:
-            ServerError: The server refused a request, did not answer with one translation for each
-                text, or could not be reached.
         """
         counts: dict[str, int] = {}
         for text in texts:
@@ -146,10 +142,6 @@ def _unfinished_jobs(
     """Returns the files to translate.
 
     Unless `is_forced` is true, a file whose translation is not older than the file is left out.
-
-    Raises:
-        typer.Exit: `source` does not exist, or is a folder without files of a known format. It
-            is also raised if a translation would replace one of the files to translate.
     """
     if not source.exists():
         raise stop(f"{source} does not exist")
@@ -172,12 +164,7 @@ def _unfinished_jobs(
 
 
 def _translate_files(translator: TextTranslator, jobs: Sequence[Job]) -> None:
-    """Translates files one after the other, and continues after a file that has failed.
-
-    Raises:
-        typer.Exit: A file could not be translated.
-        ServerError: The server cannot be reached, or refuses the languages or the key.
-    """
+    """Translates files one after the other, and continues after a file that has failed."""
     num_faults = 0
     with progress_bar() as progress:
         for job in jobs:

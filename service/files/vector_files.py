@@ -108,11 +108,7 @@ class ParquetFile:
 
 
 def vector_file_type(path: Path) -> type[NpyFile] | type[ParquetFile]:
-    """Returns the class that writes files with the extension of a path.
-
-    Raises:
-        VectorFileError: The extension is unknown, or Parquet is not installed.
-    """
+    """Returns the class that writes files with the extension of a path."""
     match path.suffix.lower():
         case ".npy":
             return NpyFile

@@ -19,10 +19,6 @@ async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
     Args:
         function: The function.
         seconds: Time after which the thread is given up.
-
-    Raises:
-        TimeoutError: The time has passed.
-        Exception: The function raised it.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

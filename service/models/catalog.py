@@ -105,7 +105,6 @@ class Catalog:
 
     @property
     def models(self) -> dict[str, ServedModel]:
-        """Translation models by name."""
         return self.of_type(ServedModel)
 
     @property
@@ -148,11 +147,6 @@ class Catalog:
             references: Folders, packages and remote models.
             offered: Codes of the languages to offer. If it is empty, all languages are offered.
             aliases: Maps each alias to a served name.
-
-        Raises:
-            CheckpointError: A reference or an alias leads to no model, or a file is damaged. There
-                is no model for an offered language, or an alias is the name of a model. Two models
-                have the same name.
         """
         references = tuple(references)
         served: list[AnyServed] = []
@@ -171,7 +165,6 @@ class Catalog:
 
     @property
     def files(self) -> ModelSet:
-        """Files of all served models."""
         return ModelSet(tuple(each.files for each in self.served.values()))
 
     @classmethod
@@ -184,9 +177,6 @@ class Catalog:
         """Returns a catalog of these models.
 
         The models need not have all offered languages. An alias may name a model that is missing.
-
-        Raises:
-            CheckpointError: A file is damaged, or two models have the same name.
         """
         empty = cls(aliases=aliases)
         empty.offered = tuple(offered)
@@ -197,9 +187,6 @@ class Catalog:
 
         The new catalog offers those languages of `offered` that its models have. Models that are
         loaded later may add the other languages.
-
-        Raises:
-            CheckpointError: A file is damaged, or two models have the same name.
         """
         known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
         changed = Catalog([known.get(each) or load_served(each) for each in files.files])
@@ -258,23 +245,17 @@ class Catalog:
         return sorted((found | {target}).intersection(self.languages))
 
     def _direct_targets(self, source: str) -> set[str]:
-        """Returns the languages that a single model translates a source to."""
         found = {target for s, target in self.pairs if s == source}
         lists = (m.files.targets for m in self.multilingual if source in m.files.sources)
         return found.union(*lists) - {source}
 
     def _direct_sources(self, target: str) -> set[str]:
-        """Returns the languages that a single model translates to a target."""
         found = {source for source, t in self.pairs if t == target}
         lists = (m.files.sources for m in self.multilingual if target in m.files.targets)
         return found.union(*lists) - {target}
 
     def language(self, code: str) -> str:
-        """Returns the served language that a client's code means: `PT_br` may mean `pt`.
-
-        Raises:
-            UnsupportedLanguageError: No served language matches.
-        """
+        """Returns the served language that a client's code means: `PT_br` may mean `pt`."""
         if code in self.languages:
             return code
         found = match_language(code, self.languages)
@@ -290,9 +271,6 @@ class Catalog:
         through English, and a single-pair model to a multilingual one. Of several single-pair
         models on this server, the last one is used. Of several multilingual models, the first
         one is used.
-
-        Raises:
-            UnsupportedLanguageError: No route leads from the source to the target.
         """
         return self._routes(source, target)
 
@@ -324,22 +302,14 @@ class Catalog:
 
 
 def load_served(files: AnyFiles) -> AnyServed:
-    """Loads a model without its weights.
-
-    Raises:
-        CheckpointError: A file is damaged, or the model has a part that is not implemented.
-    """
+    """Loads a model without its weights."""
     if isinstance(files, RemoteFiles):
         return ServedRemote.load(files)
     return LOAD_SERVED[type(files)](files)
 
 
 def find_all(reference: str) -> list[AnyFiles]:
-    """Returns the models that a reference names, at least one.
-
-    Raises:
-        CheckpointError: The reference leads to no model, or a file is damaged.
-    """
+    """Returns the models that a reference names, at least one."""
     if remote := find_remote(reference):
         return list(remote)
     models: list[ModelFiles] = []

@@ -108,9 +108,6 @@ class ModelChanges:
         Args:
             name: Name of the model, which must be a model of `source`.
             source: A reference to one or more models, as in REGARD_MODELS.
-
-        Raises:
-            ServiceError: The model cannot be loaded.
         """
         self._check_idle(name)
         if name in self.files.names:
@@ -133,10 +130,6 @@ class ModelChanges:
         """Unloads a model; returns `unloaded`, or `unloading` if a request's time limit passes.
 
         If the load of the model failed, only its state `failed` is removed.
-
-        Raises:
-            NotFoundError: The model is not loaded.
-            ConflictError: The model is being loaded or unloaded, or it is a remote model.
         """
         self._check_idle(name)
         if self.states.get(name) == "failed":
@@ -276,10 +269,6 @@ def find(name: str, source: str, settings: Settings) -> Found:
 
     The check loads the small files, and compares the checksums that a manifest names. It also reads
     the weights once, because the revision of a model is a checksum of its weights.
-
-    Raises:
-        InvalidRequestError: No model has that name, the model is remote, a file is missing or
-            damaged, or a folder is outside REGARD_MODELS_ROOT.
     """
     try:
         check_root([source], name, settings.models_root)
@@ -321,9 +310,6 @@ def check_root(places: Sequence[str], name: str, root: str) -> None:
         places: References of models.
         name: Name of the model, for the error.
         root: The folder; "" allows all places.
-
-    Raises:
-        InvalidRequestError: A place is outside the folder, perhaps through a symbolic link.
     """
     folder = Path(root).expanduser().resolve()
     for place in places if root else ():

@@ -60,17 +60,14 @@ class RemoteFiles:
 
     @property
     def revision(self) -> str:
-        """First digits of a checksum of the model's name and address."""
         return sha256(f"{self.model}@{self.url}".encode()).hexdigest()[:12]
 
     @property
     def sources(self) -> list[str]:
-        """The source language."""
         return [self.source]
 
     @property
     def targets(self) -> list[str]:
-        """The target language."""
         return [self.target]
 
 
@@ -112,7 +109,6 @@ class ServedRemote:
 
     @property
     def name(self) -> str:
-        """Name of the model in the API and in metrics."""
         return self.files.name
 
     def direction(self, source: str, target: str) -> Direction:

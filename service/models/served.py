@@ -54,16 +54,11 @@ class ServedModel:
 
     @classmethod
     def load(cls, files: ModelFiles) -> "ServedModel":
-        """Loads the vocabularies of a model.
-
-        Raises:
-            CheckpointError: A file is damaged.
-        """
+        """Loads the vocabularies of a model."""
         return cls(files, load_vocabularies(files))
 
     @property
     def name(self) -> str:
-        """Name of the model in the API and in metrics."""
         return self.files.name
 
     def reader(self, max_tokens: int) -> TextReader:
@@ -107,11 +102,7 @@ class ServedModel:
         return {code: tokenizer.before(token) for code, token in tokens.openings.items()}
 
     def direction(self, source: str, target: str) -> "Direction":
-        """Returns the direction from one language of the model to another.
-
-        Raises:
-            UnsupportedLanguageError: The model does not have the pair.
-        """
+        """Returns the direction from one language of the model to another."""
         files = self.files
         if source == target or source not in files.sources or target not in files.targets:
             raise UnsupportedLanguageError(
@@ -168,17 +159,12 @@ class ServedEmbedder:
 
     @classmethod
     def load(cls, files: EmbeddingFiles) -> "ServedEmbedder":
-        """Reads the config and the tokenizer of a model.
-
-        Raises:
-            CheckpointError: A file is damaged, or names a part that is not implemented.
-        """
+        """Reads the config and the tokenizer of a model."""
         config = read_config(files)
         return cls(files, config, load_tokenizer(files, config))
 
     @property
     def name(self) -> str:
-        """Name of the model in the API and in metrics."""
         return self.files.name
 
     @property

@@ -31,15 +31,10 @@ class ServedReranker:
 
     @classmethod
     def load(cls, files: CrossEncoderFiles) -> "ServedReranker":
-        """Reads the config and the tokenizer of a model.
-
-        Raises:
-            CheckpointError: A file is damaged, or names a part that is not implemented.
-        """
+        """Reads the config and the tokenizer of a model."""
         config = read_cross_encoder(files)
         return cls(files, config, load_pair_tokenizer(files, config))
 
     @property
     def name(self) -> str:
-        """Name of the model in the API and in metrics."""
         return self.files.name

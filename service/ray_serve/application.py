@@ -92,11 +92,7 @@ class Arguments(BaseModel):
 
 
 def build(arguments: Arguments) -> Application:
-    """Returns the application for the arguments of a configuration.
-
-    Raises:
-        ValueError: A setting or an argument is not valid, or not possible in a replica.
-    """
+    """Returns the application for the arguments of a configuration."""
     return build_with(Replica, arguments)
 
 

@@ -55,11 +55,7 @@ class ChatClient:
         await self.client.aclose()
 
     async def translate(self, text: str, model: RemoteFiles) -> str:
-        """Returns the translation of a sentence.
-
-        Raises:
-            ServiceError: The endpoint is overloaded, cannot be reached, or sends no translation.
-        """
+        """Returns the translation of a sentence."""
         try:
             response = await self.client.post(
                 f"{model.url}/chat/completions", json=chat_request(text, model)

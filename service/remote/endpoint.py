@@ -70,9 +70,6 @@ class Endpoints:
             text: The sentence.
             model: The remote model and the language pair.
             deadline: Deadline of the sentence, by time.perf_counter. The caller enforces it.
-
-        Raises:
-            ServiceError: The endpoint is overloaded, cannot be reached, or sends no translation.
         """
         arrived = time.perf_counter()
         turns = self.turns[model.url]

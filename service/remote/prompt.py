@@ -46,9 +46,6 @@ def translation_of(reply: Any, name: str) -> str:
     Args:
         reply: The parsed body.
         name: Served name of the model, for errors.
-
-    Raises:
-        InternalError: The reply has no translation, or only a part of it.
     """
     try:
         choice = reply["choices"][0]

@@ -50,10 +50,6 @@ class RoutingAdmitter:
         request now. In all other cases, the backend may decide later: when the request submits its
         first items. A request that needs only remote models never submits items to the backend, so
         the backend cannot wait for them.
-
-        Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The requests in progress leave no room for this one.
         """
         remote = self.catalog.of_type(ServedRemote)
         lease = await self.backend.admit(tokens, at_once or bool(remote), client)
@@ -78,13 +74,7 @@ class RoutingLease:
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
     ) -> ResultStream:
-        """Submits items of the request.
-
-        Raises:
-            ServiceError: The items are refused, all of them are for local models, and this process
-                decides about the admission. Otherwise, the iteration of the stream raises this
-                error.
-        """
+        """Submits items of the request."""
         if not any(item.model in self.remote for item in items):
             return self.lease.submit(items, deadline, total_tokens)
         stream = ResultStream(len(items))

@@ -67,22 +67,13 @@ class Admission:
 
         The check and the count are one step, before anything is computed. Requests that
         arrive at the same time can therefore not exceed the limits together.
-
-        Raises:
-            RequestTooLargeError: The request alone exceeds the token limit.
-            OverloadedError: The requests in progress leave no room for this one.
         """
         self._check(1, tokens, tokens)
         self.requests += 1
         self.tokens += tokens
 
     def adjust(self, old: int, new: int) -> None:
-        """Replaces the estimated number of tokens of a request by the counted number.
-
-        Raises:
-            RequestTooLargeError: The request alone exceeds the token limit.
-            OverloadedError: The requests in progress leave no room for this one.
-        """
+        """Replaces the estimated number of tokens of a request by the counted number."""
         self._check(0, new - old, new)
         self.tokens += new - old
 
@@ -163,12 +154,7 @@ class Rates:
         self.buckets: dict[tuple[str, str], Bucket] = {}
 
     def take(self, account: str, limits: RateLimits, characters: int) -> None:
-        """Counts a request with a number of characters. A refused request does not count.
-
-        Raises:
-            RequestTooLargeError: The request alone has more characters than the limit.
-            RateLimitedError: The account has too few requests or characters left.
-        """
+        """Counts a request with a number of characters. A refused request does not count."""
         now = self.clock()
         wanted = (("requests", limits.requests, 1), ("characters", limits.characters, characters))
         for unit, limit, number in wanted:

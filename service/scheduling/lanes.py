@@ -57,7 +57,6 @@ class Lane:
         return self.num_items
 
     def __iter__(self) -> Iterator[WorkItem]:
-        """Yields the items in order of their turns."""
         columns = [each.items.values() for each in self.clients.values()]
         turns = itertools.chain.from_iterable(itertools.zip_longest(*columns))
         return (item for item in turns if item is not None)
@@ -173,7 +172,6 @@ class LanePair:
 
     @property
     def rows(self) -> int:
-        """Number of rows that all waiting items take."""
         return self.interactive.rows + self.bulk.rows
 
     @property
@@ -224,7 +222,6 @@ class LaneView:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of all waiting items."""
         return sum(lane.tokens for lane in self.lanes)
 
     @property
@@ -268,7 +265,6 @@ class Queue:
 
     @property
     def rows(self) -> int:
-        """Number of rows that all waiting items take."""
         return sum(pair.rows for pair in self.buckets)
 
     @property

@@ -113,7 +113,6 @@ class TaskKind:
 
     @property
     def name(self) -> str:
-        """Name of the kind in messages, metrics and logs."""
         return self.item.kind
 
 

@@ -138,11 +138,6 @@ class Scheduler:
                 refused for its expected wait, because the work of the earlier submissions would be
                 lost.
             client: Identity of the client. Clients take turns in each lane.
-
-        Raises:
-            UnavailableError: The server is stopping, or no worker is ready.
-            NotFoundError: The model of an item has been unloaded.
-            OverloadedError: The items would probably not be done before the deadline.
         """
         now = time.perf_counter()
         seconds = deadline - now
@@ -178,9 +173,6 @@ class Scheduler:
 
         Returns:
             The prediction of the items' time, if it can be compared with the real time.
-
-        Raises:
-            ServiceError: The items are refused.
         """
         if self.is_closed and items:
             raise UnavailableError("the server is stopping; try again", 1)
@@ -214,9 +206,6 @@ class Scheduler:
         are also admitted if too few items have finished for a prediction, or if the predicted time
         is a small share of `seconds`. If the prediction uses a measured rate, it is returned, to
         be compared with the real time. Predictions from an assumed rate would distort the margin.
-
-        Raises:
-            OverloadedError: The items would probably be late.
         """
         policy, queue = self.kinds[kind].policy, self.queues[kind][model]
         if not queue.occupancy and not queue:
@@ -409,7 +398,6 @@ class Scheduler:
                 item.receiver.fail(UnavailableError("the device failed; try again", 5))
 
     def has_work(self, link: Link) -> bool:
-        """Returns whether a worker holds any item."""
         worker = self.workers.get(link)
         return worker is not None and bool(worker.held)
 

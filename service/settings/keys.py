@@ -64,11 +64,7 @@ def digest_of(key: str) -> str:
 
 
 def listed_keys(text: str) -> tuple[ApiKey, ...]:
-    """Returns the keys in a text. Commas separate the keys.
-
-    Raises:
-        ValueError: A key cannot be used.
-    """
+    """Returns the keys in a text. Commas separate the keys."""
     return tuple(ApiKey(_digest(key.strip())) for key in text.split(",") if key.strip())
 
 
@@ -79,9 +75,6 @@ def read_keys(text: str) -> tuple[ApiKey, ...]:
     Examples of options are `name=shop scopes=translate,embed requests=600 characters=100000`. A
     line without options may also have several keys, separated by commas. A line that begins with #
     is a comment.
-
-    Raises:
-        ValueError: A line cannot be used. The message has the line number, but no text of the line.
     """
     keys: dict[str, ApiKey] = {}
     for number, line in enumerate(text.split("\n"), 1):

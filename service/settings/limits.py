@@ -128,5 +128,4 @@ class LimitSettings(BaseModel):
 
     @property
     def max_alternatives(self) -> int:
-        """Largest number of alternatives in addition to the best translation."""
         return self.max_beam_size - 1

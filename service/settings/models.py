@@ -102,11 +102,9 @@ class ModelSettings(BaseModel):
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """Languages to offer. An empty tuple stands for all languages."""
         return () if self.languages == ("all",) else self.languages
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Maps each alias to the served name of its model."""
         pairs = (each.split("=", 1) for each in self.model_aliases)
         return {alias.strip(): name.strip() for alias, name in pairs}

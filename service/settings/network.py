@@ -103,7 +103,6 @@ class NetworkSettings(BaseModel):
     @field_validator("admin_port")
     @classmethod
     def _has_port(cls, port: int, info: ValidationInfo) -> int:
-        """Refuses an address for an admin port that does not exist."""
         if not port and info.data.get("admin_host"):
             raise ValueError("REGARD_ADMIN_HOST needs a port; set REGARD_ADMIN_PORT too")
         return port
@@ -133,5 +132,4 @@ class NetworkSettings(BaseModel):
 
     @property
     def needs_keys(self) -> bool:
-        """Whether the routes that compute need a key."""
         return bool(self.api_keys.get_secret_value())

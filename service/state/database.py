@@ -117,9 +117,6 @@ class Database:
 
         Args:
             has_writes: Whether the block writes. A block that only reads waits for no other block.
-
-        Raises:
-            UnavailableError: The file cannot be read or written.
         """
         with self._lock:
             try:
@@ -155,12 +152,7 @@ class Database:
         return self.failures.reason
 
     def _current(self) -> sqlite3.Connection:
-        """Returns the connection to the file that is in its place now.
-
-        Raises:
-            OSError: The file was locked a moment ago, or cannot be opened.
-            sqlite3.Error: The file cannot be opened.
-        """
+        """Returns the connection to the file that is in its place now."""
         if time.monotonic() < self._pause_end:
             raise BlockingIOError("it was locked a moment ago")
         if self._connection is not None and inode_of(self.path) != self._inode:
@@ -241,11 +233,7 @@ class Database:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Waits for the lock of a folder, and holds it until the `with` block ends.
-
-    Raises:
-        BlockingIOError: Another process has held the lock for LOCK_SECONDS.
-    """
+    """Waits for the lock of a folder, and holds it until the `with` block ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         retry(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
@@ -272,11 +260,7 @@ def retry(attempt: Callable[[], object]) -> None:
 
 
 def check_pages(connection: sqlite3.Connection) -> None:
-    """Checks the pages of a file.
-
-    Raises:
-        sqlite3.DatabaseError: A page is malformed.
-    """
+    """Checks the pages of a file."""
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         error = sqlite3.DatabaseError(" ".join(found.split()))

@@ -100,10 +100,6 @@ class GlossaryStore:
 
         Dictionaries with the same languages become one. If they have the same source term, the
         last entry is kept.
-
-        Raises:
-            InvalidRequestError: The server already has MAX_GLOSSARIES glossaries, or no room.
-            RequestTooLargeError: A dictionary would have more than MAX_ENTRIES entries.
         """
         merged: dict[tuple[str, str], dict[str, str]] = {}
         for each in dictionaries:
@@ -133,20 +129,12 @@ class GlossaryStore:
             return [_read(connection, glossary) for (glossary,) in ids]
 
     def get(self, glossary: str) -> Glossary:
-        """Returns a glossary.
-
-        Raises:
-            NotFoundError: No glossary has this id.
-        """
+        """Returns a glossary."""
         with self.database.transaction(has_writes=False) as connection:
             return _read(connection, glossary)
 
     def entries(self, glossary: str, source: str, target: str) -> dict[str, str]:
-        """Returns the entries of a dictionary.
-
-        Raises:
-            NotFoundError: There is no such dictionary.
-        """
+        """Returns the entries of a dictionary."""
         with self.database.transaction(has_writes=False) as connection:
             _read(connection, glossary)
             return _entries(connection, glossary, source, target)
@@ -158,11 +146,6 @@ class GlossaryStore:
 
         A dictionary that the glossary does not have is created. A new entry replaces an old entry
         with the same source term.
-
-        Raises:
-            NotFoundError: There is no such glossary.
-            InvalidRequestError: The server has no room.
-            RequestTooLargeError: A dictionary would have more than MAX_ENTRIES entries.
         """
         with self.database.transaction() as connection:
             old = _read(connection, glossary)
@@ -178,13 +161,7 @@ class GlossaryStore:
             return _read(connection, glossary)
 
     def replace(self, glossary: str, dictionary: Dictionary) -> DictionaryInfo:
-        """Stores a dictionary, in place of any stored dictionary with the same languages.
-
-        Raises:
-            NotFoundError: There is no such glossary.
-            InvalidRequestError: The server has no room.
-            RequestTooLargeError: The dictionary has more than MAX_ENTRIES entries.
-        """
+        """Stores a dictionary, in place of any stored dictionary with the same languages."""
         row = _row(dictionary)
         with self.database.transaction() as connection:
             _read(connection, glossary)
@@ -192,21 +169,13 @@ class GlossaryStore:
         return DictionaryInfo(dictionary.source, dictionary.target, len(dictionary.entries))
 
     def remove(self, glossary: str) -> None:
-        """Deletes a glossary.
-
-        Raises:
-            NotFoundError: No glossary has this id.
-        """
+        """Deletes a glossary."""
         with self.database.transaction() as connection:
             _read(connection, glossary)
             connection.execute("DELETE FROM glossaries WHERE id = ?", (glossary,))
 
     def remove_dictionary(self, glossary: str, source: str, target: str) -> None:
-        """Deletes a dictionary.
-
-        Raises:
-            NotFoundError: There is no such dictionary.
-        """
+        """Deletes a dictionary."""
         with self.database.transaction() as connection:
             _read(connection, glossary)
             deleted = connection.execute(
@@ -220,10 +189,6 @@ class GlossaryStore:
         """Returns the terms that one or more glossaries have for two languages.
 
         If several glossaries have the same source term, the first one in `glossaries` is used.
-
-        Raises:
-            NotFoundError: A glossary does not exist, or no glossary has a dictionary for the
-                languages.
         """
         wanted = glossaries, source, target
         rows = await self.database.call(self._dictionaries, "version", *wanted)
@@ -297,11 +262,7 @@ def _entries(connection: Connection, glossary: str, source: str, target: str) ->
 
 
 def _row(dictionary: Dictionary) -> tuple[str, str, str, int, str]:
-    """Returns the columns of a dictionary after its glossary.
-
-    Raises:
-        RequestTooLargeError: The dictionary has more than MAX_ENTRIES entries.
-    """
+    """Returns the columns of a dictionary after its glossary."""
     source, target, number = dictionary.source, dictionary.target, len(dictionary.entries)
     if number > MAX_ENTRIES:
         raise RequestTooLargeError(
@@ -313,11 +274,7 @@ def _row(dictionary: Dictionary) -> tuple[str, str, str, int, str]:
 
 
 def _write(connection: Connection, glossary: str, row: tuple[str, str, str, int, str]) -> None:
-    """Stores a dictionary.
-
-    Raises:
-        InvalidRequestError: The stored data has more than MAX_BYTES bytes.
-    """
+    """Stores a dictionary."""
     if (size := stored_bytes(connection)) > MAX_BYTES:
         raise InvalidRequestError(
             "Too many glossaries",

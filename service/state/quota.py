@@ -26,20 +26,11 @@ class Quota:
         self.limit = limit
 
     def spent(self, account: str, number: int) -> "Spending":
-        """Returns a context manager that counts characters, and subtracts them if its block fails.
-
-        Raises:
-            QuotaExceededError: The account would exceed the limit. The context manager raises this
-                error before its block begins.
-        """
+        """Returns a context manager that counts characters unless its block fails."""
         return Spending(self, account, number)
 
     async def check(self, account: str, number: int) -> None:
-        """Checks that an account may still use a number of characters, without counting them.
-
-        Raises:
-            QuotaExceededError: The account would exceed the limit.
-        """
+        """Checks that an account may still use a number of characters, without counting them."""
         if self.limit:
             self.refuse_over(await self.used(account), number)
 
@@ -48,11 +39,7 @@ class Quota:
         return await self.database.call(self.add, account, this_month(), 0)
 
     def refuse_over(self, used: int, number: int) -> None:
-        """Refuses a request of `number` characters if `used` + `number` exceeds the limit.
-
-        Raises:
-            QuotaExceededError: The sum exceeds the limit.
-        """
+        """Refuses a request of `number` characters if `used` + `number` exceeds the limit."""
         if used + number > self.limit:
             raise QuotaExceededError(
                 f"{used} of {self.limit} characters of this month are used, and the request has "
@@ -96,12 +83,7 @@ class Spending:
         self.month = ""
 
     async def __aenter__(self) -> None:
-        """Counts the characters.
-
-        Raises:
-            QuotaExceededError: The account would exceed the limit.
-            UnavailableError: The characters cannot be counted.
-        """
+        """Counts the characters."""
         if self.quota.limit:
             self.month = this_month()
             spending = asyncio.ensure_future(self.quota.database.call(self._spend))

@@ -46,13 +46,7 @@ class SuggestionStore:
         self.database = database
 
     async def add(self, suggestion: Suggestion) -> None:
-        """Stores a suggestion.
-
-        Raises:
-            InvalidRequestError: The text or the suggested translation is too long.
-            UnavailableError: The server has no room for suggestions, or the database cannot be
-                written.
-        """
+        """Stores a suggestion."""
         for name, text in (("q", suggestion.q), ("s", suggestion.s)):
             if len(text) > MAX_CHARS:
                 raise InvalidRequestError(

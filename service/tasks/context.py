@@ -76,10 +76,6 @@ class RequestContext:
         """Admits the request, which keeps its lease until `release`.
 
         Later calls return the same lease.
-
-        Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The requests in progress leave no room for this one.
         """
         if self.lease is None:
             self.lease = await backend.admit(tokens, at_once, self.account or self.address)

@@ -65,10 +65,6 @@ class DetectionPool:
             texts: The texts.
             deadline: Time by time.perf_counter at which the request fails.
             among: Codes that may be returned; None stands for all candidates of the detector.
-
-        Raises:
-            OverloadedError: Too many requests wait for the thread.
-            DeadlineExceededError: The languages were not detected before the deadline.
         """
         chars = sum(map(cost, texts))
         if chars <= SLICE_CHARS:

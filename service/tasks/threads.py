@@ -60,9 +60,6 @@ async def run_sized(
             a wrong state if it ends at any place.
         args: Arguments of the function.
         kwargs: Arguments of the function.
-
-    Raises:
-        DeadlineExceededError: The function did not return before the deadline.
     """
     if num_chars <= INLINE_CHARS:
         return function(*args, **kwargs)

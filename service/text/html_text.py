@@ -185,7 +185,6 @@ def _with_late_ends(text: str) -> str:
 
 
 def _comments(siblings: Iterable[Any]) -> Iterator[Token]:
-    """Yields the comments beside the root of a document."""
     for each in siblings:
         if each.tag is etree.Comment:
             yield Token(Kind.BLOCK, _source(each))

@@ -16,7 +16,6 @@ def has_letters(text: str) -> bool:
 
 
 def has_words(text: str) -> bool:
-    """Returns whether a text has a letter or a digit."""
     return _LETTER_OR_DIGIT.search(text) is not None
 
 

@@ -319,7 +319,6 @@ class _Placement:
         return " " if is_apart and span[0] == span[1] < self.num_words else ""
 
     def _end(self, element: _Element, span: Span) -> int:
-        """Returns the place of an end tag in the translation."""
         first, last = span
         return self._start(element, span) if first == last else self.words.target_words[last - 1][1]
 

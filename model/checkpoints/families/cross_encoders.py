@@ -68,7 +68,6 @@ class CrossEncoderFiles:
 
     @cached_property
     def revision(self) -> str:
-        """Returns the first digits of the sha256 checksum of the weights."""
         return revision_of(find_weights(self.folder))
 
 
@@ -109,7 +108,6 @@ def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles
 
 
 def is_cross_encoder(options: Mapping[str, Any]) -> bool:
-    """Returns whether a config names the architecture of a cross-encoder."""
     named = options.get("architectures")
     return isinstance(named, list) and len(named) == 1 and named[0] in ARCHITECTURES
 

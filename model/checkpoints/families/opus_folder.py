@@ -206,7 +206,6 @@ def _names(
 
 
 def _languages(pair: tuple[str, str]) -> list[str]:
-    """Returns the two languages of a pair without scripts and regions."""
     return [tag.partition("-")[0] for tag in pair]
 
 

@@ -32,7 +32,6 @@ def check_pointers(paths: Iterable[Path]) -> None:
 
 
 def is_pointer(path: Path) -> bool:
-    """Returns whether a file is a pointer of Git LFS."""
     check_file(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as file:
         return file.read(len(FIRST_LINE)) == FIRST_LINE

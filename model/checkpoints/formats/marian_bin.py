@@ -45,7 +45,6 @@ class Item:
 
     @property
     def size(self) -> int:
-        """Returns the number of elements."""
         return math.prod(self.shape)
 
 
@@ -179,7 +178,6 @@ class MarianFile:
 
     @property
     def is_quantized(self) -> bool:
-        """Returns whether the file holds matrices in int8."""
         return any(i.type == INTGEMM8 for i in self.items.values() if min(i.shape, default=0) > 1)
 
     def quantized(self, name: str) -> QuantizedMatrix:

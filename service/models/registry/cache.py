@@ -70,7 +70,6 @@ class Record:
 
     @property
     def num_bytes(self) -> int:
-        """Total size of the files whose size is known."""
         return sum(file.size or 0 for file in self.files)
 
 
@@ -86,11 +85,7 @@ class ModelCache:
 
     @classmethod
     def at(cls, path: str) -> "ModelCache":
-        """Returns the cache in a folder whose path may begin with `~`.
-
-        Raises:
-            CacheError: The home folder is not known.
-        """
+        """Returns the cache in a folder whose path may begin with `~`."""
         try:
             return cls(Path(path).expanduser())
         except RuntimeError as error:
@@ -105,9 +100,6 @@ class ModelCache:
 
         A reference to a commit needs no record of its own. The result may come from the record of a
         branch whose pull fetched this commit.
-
-        Raises:
-            CacheError: The record is damaged.
         """
         path = self._record_path(str(reference))
         if path.is_file():
@@ -120,19 +112,11 @@ class ModelCache:
         return found and replace(found, reference=str(reference))
 
     def records(self) -> list[Record]:
-        """Returns all records, sorted by reference.
-
-        Raises:
-            CacheError: A record is damaged.
-        """
+        """Returns all records, sorted by reference."""
         return [_read_record(path) for path in sorted((self.root / RECORDS).glob("*.json"))]
 
     def save(self, record: Record) -> None:
-        """Writes the record of a reference in place of its earlier record.
-
-        Raises:
-            CacheError: The cache cannot be written.
-        """
+        """Writes the record of a reference in place of its earlier record."""
         path = self._record_path(record.reference)
         content = json.dumps(asdict(record), indent=1) + "\n"
         try:
@@ -160,9 +144,6 @@ class ModelCache:
 
         If all files exist and have the recorded sizes, the files are read and their sha256
         checksums are compared. A file without a recorded checksum is not read.
-
-        Raises:
-            CheckpointFormatError: A file is larger than the limit for weights.
         """
         faults = self.missing(record)
         if not faults:

@@ -148,12 +148,7 @@ def pull(models: Models = None, cache: Cache = None) -> None:
 
 
 def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings) -> None:
-    """Fetches missing files of models and checks that the models can be served.
-
-    Raises:
-        RegistryError: A model cannot be fetched.
-        CheckpointError: A model cannot be served.
-    """
+    """Fetches missing files of models and checks that the models can be served."""
     from service.models.registry.pull import Puller, Registries
     from service.models.registry.sources.http_client import HttpClient
 

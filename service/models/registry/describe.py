@@ -28,9 +28,6 @@ def describe(place: str) -> str:
 
     Args:
         place: A folder, `package:NAME`, or a reference to a remote model.
-
-    Raises:
-        CheckpointError: The place has no model that can be served.
     """
     if remote := find_remote(place):
         return "translates " + ", ".join(files.name for files in remote) + " at its endpoint"
@@ -56,11 +53,7 @@ def _describe_texts(files: EmbeddingFiles) -> str:
 
 
 def folders_of(place: str) -> list[Path]:
-    """Returns the folder of each model at a place.
-
-    Raises:
-        CheckpointError: The place has no model that can be served.
-    """
+    """Returns the folder of each model at a place."""
     try:
         return [files.weights.parent for files in find_models(place)]
     except CheckpointNotFoundError:
@@ -72,9 +65,6 @@ def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]
 
     A manifest is a file that lists models. If the manifest sets only one of the two values, the
     other value is an empty text. If the manifest sets neither value, the folder is left out.
-
-    Raises:
-        CheckpointError: A place in `located` has no model that can be served.
     """
     return {
         str(folder): (model.entry.device, model.entry.dtype)
@@ -90,10 +80,6 @@ def files_of(located: LocatedModel) -> list[StoredFile]:
     For a pulled model, these are the files that the model cache has recorded. For a package, these
     are the files in the folders of its models. For a folder, these are all files whose suffix is
     not PARTIAL.
-
-    Raises:
-        CheckpointError: The package has no model, or a file is too large or not a regular file.
-        OSError: A file cannot be read.
     """
     root = root_of(located.place)
     if located.record is not None:
@@ -107,6 +93,5 @@ def files_of(located: LocatedModel) -> list[StoredFile]:
 
 
 def _package_files(place: str, root: Path) -> list[str]:
-    """Returns the files in the folders of a package's models."""
     paths = sorted(p for folder in folders_of(place) for p in folder.rglob("*") if p.is_file())
     return list(dict.fromkeys(path.relative_to(root).as_posix() for path in paths))

@@ -43,7 +43,6 @@ folders has a module that runs after the encoder."""
 
 
 def is_sha256(value: object) -> bool:
-    """Returns whether a value is spelled like a sha256 checksum."""
     return isinstance(value, str) and SHA256.fullmatch(value) is not None
 
 
@@ -87,9 +86,6 @@ class PublishedFile:
 
         Some folders are named after the first digits of a checksum. A checksum with characters such
         as `/` could lead to a place outside the cache.
-
-        Raises:
-            DownloadError: The published value is not a sha256 checksum.
         """
         if not (self.sha256 is None or is_sha256(self.sha256)):
             raise DownloadError(
@@ -118,10 +114,6 @@ class PublishedModel:
 
         Args:
             pins: Maps the names of files to the sha256 checksums that a manifest requires.
-
-        Raises:
-            NotPublishedError: A pin names a file that the model does not have.
-            DamagedFileError: The published checksum of a file differs from its pin.
         """
         unknown = sorted(pins.keys() - {file.name for file in self.files})
         if unknown:
@@ -167,11 +159,6 @@ def measure(name: str, path: Path) -> StoredFile:
     Args:
         name: Path inside the model's folder.
         path: Path on disk.
-
-    Raises:
-        CheckpointFormatError: The path leads to a pipe, a socket or a device, or the file is larger
-            than MAX_WEIGHT_BYTES.
-        OSError: The file cannot be read.
     """
     check_file(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as content:
@@ -196,10 +183,6 @@ def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
     Args:
         folder: Folder that the paths are relative to.
         sums: Expected sha256 checksum of each file, by its path.
-
-    Raises:
-        CheckpointFormatError: A path leads to a pipe, a socket or a device, or a file is larger
-            than MAX_WEIGHT_BYTES.
     """
     faults = []
     for name, expected in sums.items():

@@ -35,16 +35,7 @@ class LocatedModel:
 
 
 def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> list[LocatedModel]:
-    """Returns the models of a list of references and manifests; checks pinned checksums.
-
-    Raises:
-        MissingFilesError: Files of models from a registry are missing or have another size; the
-            error lists all of them.
-        DamagedFileError: Pinned files are missing or have other checksums; the error lists all.
-        RegistryError: A reference, a manifest or the cache cannot be read, or the package of a
-            pinned file is not installed.
-        CheckpointFormatError: A pinned file is a pipe, a socket or a device, or is too large.
-    """
+    """Returns the models of a list of references and manifests; checks pinned checksums."""
     entries = read_entries(references)
     missing = [fault for entry in entries for fault in missing_files(entry, cache)]
     if missing:
@@ -60,9 +51,6 @@ def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
     If the model was never pulled, a single message covers all its files. For a model that needs no
     pull, such as a folder, the list is empty.
-
-    Raises:
-        CacheError: The record of the model is damaged.
     """
     if not entry.reference.is_pulled:
         return []
@@ -74,11 +62,7 @@ def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
 
 def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
-    """Returns a model with the folder or reference from which it is loaded.
-
-    Raises:
-        CacheError: The model was never pulled.
-    """
+    """Returns a model with the folder or reference from which it is loaded."""
     if not entry.reference.is_pulled:
         return LocatedModel(entry, str(entry.reference))
     record = cache.record(entry.reference)
@@ -88,23 +72,14 @@ def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
 
 
 def broken_pins(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns one message for each pinned file that is missing or has a different checksum.
-
-    Raises:
-        CacheError: The model was never pulled, or its package is not installed.
-        CheckpointFormatError: A pinned file is a pipe, a socket or a device, or is too large.
-    """
+    """Returns one message for each pinned file that is missing or has a different checksum."""
     if not entry.pins:
         return []
     return differing(root_of(place_of(entry, cache).place), entry.pins)
 
 
 def root_of(place: str) -> Path:
-    """Returns the folder that the paths of a model's files are relative to.
-
-    Raises:
-        CacheError: The package is not installed.
-    """
+    """Returns the folder that the paths of a model's files are relative to."""
     if not place.startswith(Source.PACKAGE):
         return Path(place)
     name = place.removeprefix(Source.PACKAGE)
@@ -118,9 +93,6 @@ def installed_sums(package: str) -> dict[str, str]:
     """Maps each file of an installed package to the sha256 checksum that pip recorded for it.
 
     Files without a recorded checksum are left out.
-
-    Raises:
-        PackageNotFoundError: The package is not installed.
     """
     sums = {str(file): file.hash for file in metadata.files(package) or []}
     return {

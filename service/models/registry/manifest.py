@@ -49,12 +49,7 @@ class ModelEntry:
 
 
 def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
-    """Returns the models of a list of references and manifests.
-
-    Raises:
-        UnknownReferenceError: A text is not a valid reference.
-        ManifestError: A manifest cannot be read.
-    """
+    """Returns the models of a list of references and manifests."""
     entries: list[ModelEntry] = []
     for text in texts:
         if text.endswith(SUFFIX):
@@ -66,11 +61,7 @@ def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
 
 
 def read_manifest(path: Path) -> list[ModelEntry]:
-    """Reads the models of a manifest; folders of models are relative to the manifest's folder.
-
-    Raises:
-        ManifestError: The manifest has faults; the error lists all of them.
-    """
+    """Reads the models of a manifest; folders of models are relative to the manifest's folder."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

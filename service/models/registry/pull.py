@@ -52,11 +52,6 @@ class Puller:
         When this method returns, all files are in the cache and have been checked. No request is
         sent for a complete model whose version cannot change (see `_complete`). Any other model is
         looked up in the registry again, and a newer version replaces the recorded version.
-
-        Raises:
-            RegistryError: A file cannot be fetched, or a cached file cannot be used. The files that
-                were fetched are kept.
-            CheckpointFormatError: A cached file is too large.
         """
         registry = self.hub if entry.reference.source is Source.HUB else self.firefox
         known = self._complete(entry, registry.is_offline)

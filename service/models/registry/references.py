@@ -49,7 +49,6 @@ class Reference:
 
     @property
     def is_pulled(self) -> bool:
-        """Whether the model's files are pulled into the cache."""
         return self.source in PULLED
 
     def __str__(self) -> str:
@@ -57,12 +56,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Parses a reference.
-
-    Raises:
-        UnknownReferenceError: The text begins with `hf:`, `firefox:` or `openai:` and is not a
-            valid reference, or it contains control characters.
-    """
+    """Parses a reference."""
     require_one_line(text)
     for source in (Source.HUB, Source.FIREFOX):
         if text.startswith(source):
@@ -75,11 +69,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def require_one_line(text: str) -> None:
-    """Refuses control characters, because a line break could forge lines of the log.
-
-    Raises:
-        UnknownReferenceError: The text contains a control character.
-    """
+    """Refuses control characters, because a line break could forge lines of the log."""
     if CONTROL.search(text):
         raise UnknownReferenceError(f"{text!r} contains control characters; remove them")
 

@@ -16,12 +16,6 @@ def take_models(settings: Settings) -> Settings:
 
     A server calls this function once, before any other process starts. No request is sent to a
     registry afterwards.
-
-    Raises:
-        RegistryError: A reference or a manifest cannot be read, or a file is missing, cannot be
-            fetched, or has a wrong checksum.
-        CheckpointError: A pinned file cannot be read, or a model cannot be served. Only newly
-            pulled models, and models with a device or dtype in a manifest, are checked.
     """
     cache = ModelCache.at(settings.model_cache)
     if settings.pull:

@@ -26,9 +26,6 @@ async def align_words(
         aligner: Finds the attention between the tokens of sentences and translations.
         context: Context of the request.
         deadline: Time by time.perf_counter at which the request fails.
-
-    Raises:
-        ServiceError: The request is refused, misses its deadline, or fails.
     """
     size = sum(text.num_chars for text in prepared)
     pairs = await run_sized(size, deadline, _pairs, prepared, results)

@@ -84,7 +84,6 @@ class Place:
 
     @property
     def is_local(self) -> bool:
-        """Whether workers of this server run all models of the route."""
         return all(direction.has_attention for direction in self.text.route)
 
     def loaded(self, options: DecodingOptions, pipeline: PivotPipeline) -> TranslationItem:
@@ -159,9 +158,6 @@ async def complete(
         results: Results of the sentences of all texts, in order; some are replaced.
         options: Options of the search.
         pipeline: Translates sentences.
-
-    Raises:
-        ServiceError: The sentences are refused, miss their deadline, or fail.
     """
     places = _places(prepared)
     if not places:
@@ -205,9 +201,6 @@ async def guard(
         pipeline: Translates sentences.
         beam_size: Beam size of the second decoding. If it is not larger than the first beam, or if
             a remote model translates, rejected translations only get a warning.
-
-    Raises:
-        ServiceError: The sentences are refused, miss their deadline, or fail.
     """
     num_chars, deadline = sum([text.num_chars for text in prepared]), pipeline.deadline
     rejected = await run_sized(num_chars, deadline, _rejected, prepared, results)

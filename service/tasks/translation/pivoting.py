@@ -85,11 +85,7 @@ class PivotPipeline:
         return item
 
     async def run(self, items: Sequence[TranslationItem]) -> list[Result]:
-        """Translates sentences; returns one result each, in order.
-
-        Raises:
-            ServiceError: The sentences are refused, miss their deadline, or fail.
-        """
+        """Translates sentences; returns one result each, in order."""
         if not items:
             return []
         stream = self.lease.submit(items, self.deadline, self.total_tokens)

@@ -65,7 +65,6 @@ class Prepared:
 
     @property
     def num_chars(self) -> int:
-        """Number of characters of the sentences and their separators."""
         return sum(map(len, (*self.segments.separators, *self.segments.sentences)))
 
     def items(self, options: DecodingOptions, pipeline: PivotPipeline) -> list[TranslationItem]:

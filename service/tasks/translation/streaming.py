@@ -66,9 +66,6 @@ async def in_order(
     Each result that the reader takes allows more coroutines to begin. While the reader takes no
     result, no coroutine begins. When the reader closes the iterator, unfinished coroutines are
     cancelled.
-
-    Raises:
-        ServiceError: A coroutine failed, and all results before its own have been yielded.
     """
     begun: deque[asyncio.Task[T]] = deque()
     waiting = iter(works)

@@ -106,9 +106,6 @@ async def insert_tags(
         aligner: Finds the attention between the tokens of sentences and translations.
         context: Context of the request.
         deadline: Time by time.perf_counter at which the request fails.
-
-    Raises:
-        ServiceError: The request is refused, misses its deadline, or fails.
     """
     if not any(text.tags for text in prepared):
         return

@@ -51,9 +51,6 @@ async def use_terms(
         terms: Terms of the glossary.
         options: Options of the search.
         pipeline: Translates sentences.
-
-    Raises:
-        ServiceError: The sentences are refused, miss their deadline, or fail.
     """
     num_chars = sum(text.num_chars for text in prepared)
     deadline = pipeline.deadline

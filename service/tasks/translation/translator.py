@@ -89,7 +89,6 @@ class TranslationRequest:
 
     @property
     def has_markup(self) -> bool:
-        """Whether the texts have markup."""
         return self.is_html or self.xml is not None
 
     def words(self, text: str) -> str:

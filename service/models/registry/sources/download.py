@@ -51,9 +51,6 @@ def download(file: PublishedFile, folder: Path, http: HttpClient, report: Report
     If the transfer breaks, the fetched bytes are kept. The next call fetches only the rest if the
     server can tell that the file is unchanged. If the server cannot tell this, the next call
     fetches the whole file. Content that differs from the published file is deleted.
-
-    Raises:
-        RegistryError: The file cannot be fetched or written, or differs from the published one.
     """
     target = folder / file.name
     part = target.with_name(target.name + PARTIAL)
@@ -87,12 +84,7 @@ class _Transfer:
     furthest: int = 0
 
     def advance(self) -> None:
-        """Tries once to fetch the rest of the file.
-
-        Raises:
-            TransientError: The connection broke, or the server has another file now.
-            RegistryError: The file cannot be fetched, or the disk is full.
-        """
+        """Tries once to fetch the rest of the file."""
         offset = self.output.seek(0, os.SEEK_END)
         etag = _read_etag(self.part)
         if offset and not etag:  # without an ETag, the rest might belong to another version
@@ -116,9 +108,6 @@ class _Transfer:
         """Cuts the partial file at the position of the response's first byte.
 
         Returns that position. It is 0 if the server sends the whole file.
-
-        Raises:
-            TransientError: The server sent another part of the file than the requested one.
         """
         start = offset if response.status_code == 206 else 0
         span = response.headers.get("Content-Range", "")
@@ -183,10 +172,6 @@ def disk_errors(target: Path, setting: str = CACHE_SETTING) -> Iterator[None]:
     Args:
         target: File that is being written.
         setting: Environment variable that names the folder.
-
-    Raises:
-        DiskFullError: The disk is full.
-        CacheError: The file cannot be written for another reason.
     """
     try:
         yield
@@ -230,9 +215,6 @@ def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> No
         folder: Folder to download into.
         needed: Bytes that will be written.
         setting: Environment variable that names the folder.
-
-    Raises:
-        DiskFullError: The disk has fewer free bytes than needed.
     """
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
@@ -281,7 +263,6 @@ def _check(file: PublishedFile, path: Path, target: Path) -> StoredFile:
 
 
 def _refuse(file: PublishedFile, target: Path, reason: str, *paths: Path) -> NoReturn:
-    """Deletes fetched files, and raises an error with the reason."""
     for path in paths:
         path.unlink(missing_ok=True)
         _etag_of(path).unlink(missing_ok=True)

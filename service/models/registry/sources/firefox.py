@@ -59,9 +59,6 @@ class Firefox:
         """Returns the files of the best model of a language pair.
 
         If the reference names an architecture, only models of this architecture count.
-
-        Raises:
-            RegistryError: The index cannot be read, or has no such model.
         """
         if self.is_offline:
             raise OfflineError(
@@ -87,28 +84,17 @@ class Firefox:
         """Checks that files fit on the disk before they are downloaded.
 
         Files of unknown size count as 0 bytes. A packed file counts with its unpacked size.
-
-        Raises:
-            DiskFullError: The disk has fewer free bytes than needed.
         """
         require_space(folder, sum(_still_needed(file, folder) for file in files))
 
     def fetch(self, file: PublishedFile, model: PublishedModel, folder: Path) -> StoredFile:
-        """Downloads a file into a folder.
-
-        Raises:
-            RegistryError: The file cannot be fetched, or differs from the published one.
-        """
+        """Downloads a file into a folder."""
         with self.open_bar(file.name, file.size) as report:
             return download(file, folder, self.http, report)
 
 
 def read_index(http: HttpClient, base_url: str) -> Mapping[str, list[Mapping[str, Any]]]:
-    """Returns the published models of each language pair.
-
-    Raises:
-        RegistryError: The index cannot be read.
-    """
+    """Returns the published models of each language pair."""
     url = f"{base_url}/{INDEX}"
     index = http.read_json(url)
     models = index.get("models") if isinstance(index, dict) else None
@@ -126,9 +112,6 @@ def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str
 
     The entry with the best release status is chosen. Among entries of equal status, the entry with
     the best architecture is chosen.
-
-    Raises:
-        NotPublishedError: The index has no entry for the language pair or the architecture.
     """
     entries = models.get(reference.name)
     if not entries:
@@ -164,11 +147,7 @@ def _rank(value: Any, order: Sequence[str]) -> int:
 
 
 def _roles(files: Mapping[str, Any]) -> list[str]:
-    """Returns the keys of the needed files: weights, vocabularies, and the shortlist if present.
-
-    Raises:
-        KeyError: A needed file is missing.
-    """
+    """Returns the keys of the needed files: weights, vocabularies, and the shortlist if present."""
     needed = next((roles for roles in NEEDED if all(role in files for role in roles)), None)
     if needed is None:
         raise KeyError("model and vocab")

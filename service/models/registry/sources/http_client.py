@@ -45,11 +45,7 @@ def open_client(timeout_seconds: float = TIMEOUT_SECONDS) -> httpx2.Client:
 
 
 def refuse_downgrade(response: httpx2.Response) -> None:
-    """Refuses a redirect from https to an unencrypted address.
-
-    Raises:
-        DownloadError: The response redirects to an unencrypted address.
-    """
+    """Refuses a redirect from https to an unencrypted address."""
     location = response.headers.get("Location", "")
     if response.url.scheme == "https" and location.lower().startswith("http:"):
         raise DownloadError(f"{shown(response.url)} redirects away from https, which is refused")
@@ -77,12 +73,6 @@ class HttpClient:
 
         A response with status 416 is yielded too. This status means that the file does not
         have the requested range.
-
-        Raises:
-            TransientError: The request or the reading of the body failed. A later try may succeed.
-            DownloadError: The request failed, and a later try would fail too.
-            NotPublishedError: The address does not exist.
-            AccessRefusedError: The server refuses access to the address (status 401 or 403).
         """
         try:
             with self._client.stream("GET", url, headers=dict(headers)) as response:
@@ -97,9 +87,6 @@ class HttpClient:
 
         After a try that received new bytes, the count of tries starts again. Errors of the action
         other than TransientError are raised at once.
-
-        Raises:
-            DownloadError: The action failed too often in a row.
         """
         pauses = list(PAUSES_SECONDS)
         while True:
@@ -117,11 +104,7 @@ class HttpClient:
                 self._sleep(max(pauses.pop(0), asked))
 
     def read_json(self, url: str) -> Any:
-        """Fetches and parses a JSON document.
-
-        Raises:
-            errors.RegistryError: The document cannot be fetched, or it is not JSON.
-        """
+        """Fetches and parses a JSON document."""
 
         def read() -> bytes:
             body = bytearray()

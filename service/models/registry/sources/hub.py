@@ -79,11 +79,7 @@ class Hub:
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
     def find(self, reference: Reference) -> PublishedModel:
-        """Returns the files of a model at the commit that the revision in the reference names.
-
-        Raises:
-            RegistryError: The repository cannot be read, or has no supported weights.
-        """
+        """Returns the files of a model at the commit that the revision in the reference names."""
         if self.is_offline:
             return self._find_cached(reference)
         revision = reference.revision or DEFAULT_REVISION
@@ -117,21 +113,13 @@ class Hub:
     def require_space(
         self, files: Iterable[PublishedFile], model: PublishedModel, folder: Path
     ) -> None:
-        """Checks that the disk of Hugging Face's cache has room for the files missing in the cache.
-
-        Raises:
-            DiskFullError: The disk has fewer free bytes than needed.
-        """
+        """Checks that the disk of Hugging Face's cache has room for the files missing in it."""
         missing = [file for file in files if _cached_path(file, model) is None]
         needed = sum(file.size or 0 for file in missing)
         require_space(Path(constants.HF_HUB_CACHE), needed, CACHE_SETTING)
 
     def fetch(self, file: PublishedFile, model: PublishedModel, folder: Path) -> StoredFile:
-        """Downloads a file, unless Hugging Face's cache has it, and links it into a folder.
-
-        Raises:
-            RegistryError: The file cannot be fetched, or differs from the published one.
-        """
+        """Downloads a file, unless Hugging Face's cache has it, and links it into a folder."""
         cached = _cached_path(file, model)
         if cached is not None and _difference(file, cached) is not None:
             _delete(cached)
