@@ -22,6 +22,7 @@ M = TypeVar("M")
 logger = logging.getLogger("regard.channel")
 
 LENGTH = struct.Struct("<Q")
+READ_BYTES = 1 << 16
 LINGER_SECONDS = 0.005
 """Longest time that a message of `Outbox.post` waits, to be sent together with later messages."""
 
@@ -42,25 +43,25 @@ def pickle_by_fields(cls: type) -> None:
     copyreg.pickle(cls, lambda value: (cls, get(value)))
 
 
-async def read(reader: asyncio.StreamReader) -> Any:
-    """Reads the next message.
-
-    Raises:
-        asyncio.IncompleteReadError: The peer has closed the connection.
-        OSError: The connection has failed.
-    """
-    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-    return pickle.loads(await reader.readexactly(length))
-
-
 async def messages(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
     """Yields all messages until the peer closes the connection, or the connection fails."""
+    received = bytearray()
     while True:
         try:
-            message = await read(reader)
-        except (asyncio.IncompleteReadError, OSError):
+            part = await reader.read(READ_BYTES)
+        except OSError:
             return
-        yield message
+        if not part:
+            return
+        received += part
+        start = 0
+        while len(received) >= (body := start + LENGTH.size):
+            end = body + LENGTH.unpack_from(received, start)[0]
+            if len(received) < end:
+                break
+            yield pickle.loads(received[body:end])
+            start = end
+        del received[:start]
 
 
 def deliver(message: M, receive: Callable[[M], None], sender: str) -> None:

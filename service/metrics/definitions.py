@@ -379,11 +379,13 @@ class Metrics:
     def observe_lengths(self, task: str, model: str, lengths: Sequence[tuple[int, ...]]) -> None:
         """Counts the source tokens of finished items, and their target tokens if there are any."""
         metrics = (self.source_tokens, self.target_tokens)
+        samples: list[tuple[Series, float]] = []
         for side, metric, tokens in zip(
             self.task_series[task].sides, metrics, zip(*lengths, strict=True), strict=False
         ):
-            observe(zip(repeat(metric.series[task, model]), tokens))
+            samples += zip(repeat(metric.series[task, model]), tokens)
             self.series[self.tokens, task, model, side].inc(sum(tokens))
+        observe(samples)
 
     def observe_report(self, worker: str, report: WorkerFigures) -> None:
         """Adds the counts of a worker's report, and sets the gauges of the worker's memory."""

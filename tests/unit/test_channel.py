@@ -93,29 +93,28 @@ def test_sending_to_nobody_is_an_error(ends: Ends) -> None:
         Channel(ours).send(COMPUTE)
 
 
-def read_all(data: bytes) -> list[Any]:
-    """What the server's end makes of bytes that come one at a time."""
+def read_all(data: bytes, size: int = 1) -> list[Any]:
+    """What the server's end makes of bytes that come in parts of a size."""
+
+    class Parts:
+        def __init__(self) -> None:
+            self.parts = [data[at : at + size] for at in range(0, len(data), size)]
+
+        async def read(self, _size: int) -> bytes:
+            return self.parts.pop(0) if self.parts else b""
 
     async def run() -> list[Any]:
-        reader = asyncio.StreamReader()
-        for position in range(len(data)):
-            reader.feed_data(data[position : position + 1])
-        reader.feed_eof()
-        messages = []
-        try:
-            while True:
-                messages.append(await channel.read(reader))
-        except asyncio.IncompleteReadError as error:
-            messages.append(len(error.partial))
-        return messages
+        return [each async for each in channel.messages(cast("asyncio.StreamReader", Parts()))]
 
     return asyncio.run(run())
 
 
-def test_server_reads_what_a_worker_sends() -> None:
-    assert repr(read_all(pack(COMPUTE) + pack(Stop()))) == repr([COMPUTE, Stop(), 0])
-    assert repr(read_all(pack(COMPUTE) + pack(Stop())[:-1])[0]) == repr(COMPUTE)
-    assert read_all(pack(Stop())[:5]) == [5]
+@pytest.mark.parametrize("size", [1, 7, 1 << 16])
+def test_server_reads_what_a_worker_sends(size: int) -> None:
+    both = pack(COMPUTE) + pack(Stop())
+    assert repr(read_all(both, size)) == repr([COMPUTE, Stop()])
+    assert repr(read_all(both[:-1], size)) == repr([COMPUTE])
+    assert read_all(pack(Stop())[:5], size) == []
 
 
 @pytest.mark.parametrize(
