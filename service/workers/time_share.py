@@ -46,9 +46,6 @@ class TimeShare:
         self.has_failed = False  # whether a step of the last `run` failed
         self.turns = Turns()
 
-    def __len__(self) -> int:
-        return sum(map(len, self.executors.values()))
-
     def __bool__(self) -> bool:
         return any(self.executors.values())
 

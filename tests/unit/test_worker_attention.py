@@ -8,7 +8,6 @@ import torch
 from model.encoding.capture_pass import CapturePass
 from model.inspection.query import AttentionJob
 from service.workers.executors.attention import AttentionExecutor
-from service.workers.time_share import MAX_CREDIT_SECONDS
 from service.workers.worker import HOLD_ROWS, REPORT_SECONDS
 from tests.unit.worker_bench import ATTENTION_SLICE_SECONDS, Start, benches, pair
 
@@ -32,20 +31,11 @@ def test_attention_gets_its_share_of_the_time_beside_translations(
     bench.translate(STEP_SECONDS)
     begin = bench.clock.now
     bench.run_for(1.0)
-    assert len(bench.attention)
+    assert bench.attention
     spent = bench.capture.slices * ATTENTION_SLICE_SECONDS
     assert spent / (bench.clock.now - begin) == pytest.approx(share, abs=0.01)
     translation = bench.engine.num_steps * STEP_SECONDS
     assert spent + translation == pytest.approx(bench.clock.now - begin)
-
-
-def test_long_step_saves_up_no_long_turn(start: Start) -> None:
-    """A step of a second is worth at most MAX_CREDIT_SECONDS, a few slices."""
-    bench = start(0.5)
-    bench.attend_one_by_one(MANY)
-    bench.translate(1.0)
-    bench.loop()
-    assert 1 <= bench.capture.slices <= MAX_CREDIT_SECONDS / ATTENTION_SLICE_SECONDS + 1
 
 
 def test_no_time_is_saved_up_without_translations(start: Start) -> None:
@@ -57,15 +47,6 @@ def test_no_time_is_saved_up_without_translations(start: Start) -> None:
     bench.stop_translating()
     bench.loop()
     assert bench.attention.credit == 0.0
-
-
-def test_worker_without_other_work_computes_one_slice_a_turn(start: Start) -> None:
-    """A sentence that arrives waits for one slice at most."""
-    bench = start(0.25)
-    bench.send(pair(1))
-    for turn in range(1, 4):
-        bench.loop()
-        assert bench.capture.slices == turn
 
 
 def test_attention_is_computed_in_the_gaps_between_translations(start: Start) -> None:
@@ -80,15 +61,6 @@ def test_attention_is_computed_in_the_gaps_between_translations(start: Start) ->
     bench.loop()
     assert bench.waits == 0
     assert bench.capture.slices > before
-
-
-def test_models_take_turns(start: Start) -> None:
-    bench = start(0.25)
-    bench.send(pair(1), pair(2, "pt-en"))
-    bench.loop(4)
-    assert [capture.slices for capture in bench.captures.values()] == [2, 2]
-    bench.finish()
-    assert sorted(bench.done) == [1, 2]
 
 
 def test_models_divide_the_time_beside_translations(start: Start) -> None:
@@ -107,7 +79,7 @@ def test_results_are_sent_at_once(start: Start) -> None:
     bench = start(0.5)
     bench.translate(0.0001, rows=HOLD_ROWS)
     bench.send(pair(1), pair(2))
-    while len(bench.attention):
+    while bench.attention:
         assert not bench.done
         bench.loop()
     assert bench.done == [1, 2]
@@ -140,27 +112,6 @@ def test_report_has_the_figures_of_the_batch(start: Start) -> None:
     bench.finish()
     (batch,) = bench.batches("en-pt")
     assert (batch.phase, batch.rows, batch.padding_tokens) == ("attention", 2, 0)
-
-
-def test_aborted_item_is_not_reported(start: Start) -> None:
-    bench = start(0.25)
-    bench.send(pair(1), pair(2), pair(3))
-    bench.abort(2)
-    bench.loop()
-    bench.abort(3)
-    bench.finish()
-    assert bench.done == [1]
-
-
-def test_aborting_all_leaves_an_idle_worker(start: Start) -> None:
-    bench = start(0.25)
-    bench.send(pair(1), pair(2))
-    bench.loop()
-    bench.abort(1, 2)
-    assert bench.worker.is_idle
-    bench.loop(3)
-    assert not bench.done
-    assert not bench.failed
 
 
 def test_item_that_cannot_be_computed_fails_alone(

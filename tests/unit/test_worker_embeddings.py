@@ -195,17 +195,6 @@ def test_worker_reports_in_the_middle_of_a_long_batch(start: Start) -> None:
     assert not bench.done
 
 
-def test_aborted_text_is_not_reported(start: Start) -> None:
-    bench = start()
-    bench.send(*(text(number, length=20) for number in (1, 2, 3)))
-    bench.abort(2)
-    bench.loop()
-    bench.abort(3)
-    bench.loop(5)
-    assert bench.done == [1]
-    assert bench.worker.is_idle
-
-
 def test_text_that_cannot_be_embedded_fails_alone(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -233,27 +222,6 @@ def test_halves_of_a_failed_batch_leave_time_for_translations(start: Start) -> N
     assert sorted(bench.done) == [*range(31)]
     bench.run_for(2 * REPORT_SECONDS)
     assert bench.total("splits", "tiny") == 5  # of 32, 16, 8, 4 and 2 texts
-
-
-def test_texts_of_a_failed_batch_can_be_aborted(start: Start) -> None:
-    bench = start()
-    bench.send(*(text(number, length=20) for number in range(6)), text(7, length=20, token=POISON))
-    bench.loop()
-    assert bench.text_slices == 1  # it failed, and its halves wait
-    bench.abort(1, 2, 4, 7)
-    bench.finish()
-    assert (bench.done, bench.failed) == ([0, 3, 5], [])
-    assert bench.worker.is_idle
-
-
-def test_failed_batch_whose_texts_are_all_aborted_leaves_an_idle_worker(start: Start) -> None:
-    bench = start()
-    bench.send(text(1, length=20), text(7, length=20, token=POISON))
-    bench.loop()
-    bench.abort(1, 7)
-    assert bench.worker.is_idle
-    bench.loop(3)
-    assert (bench.done, bench.failed, bench.text_slices) == ([], [], 1)
 
 
 def test_text_that_runs_out_of_memory_is_reported_as_such(start: Start) -> None:
