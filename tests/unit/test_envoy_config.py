@@ -11,8 +11,15 @@ from benchmarks.replicas.envoy import CONFIG
 from service.api.app import DIALECTS
 from service.settings import Settings
 
-KEPT_BY_ONE_REPLICA = ("documents", "files", "glossaries", "suggestions")
-"""Modules of routes whose data one replica keeps, after the last part of their names."""
+KEPT_BY_ONE_REPLICA = {
+    "deepl.documents",
+    "deepl.glossaries",
+    "deepl.multilingual_glossaries",
+    "libretranslate.routes.download_file",
+    "libretranslate.routes.suggest",
+    "libretranslate.routes.translate_file",
+}
+"""Modules and functions of routes whose data one replica keeps."""
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +57,8 @@ def endpoints() -> list[Route]:
 def test_data_of_one_replica_has_a_route_of_its_own(
     route: Route, routes: list[dict[str, Any]]
 ) -> None:
-    module = route.endpoint.__module__.rpartition(".")[2]
-    is_kept = module.removeprefix("multilingual_") in KEPT_BY_ONE_REPLICA
+    module = route.endpoint.__module__.removeprefix("service.api.")
+    is_kept = not KEPT_BY_ONE_REPLICA.isdisjoint({module, f"{module}.{route.endpoint.__name__}"})
     kept, _ = routes
     path = re.sub(r"{[^}]*}", "x", route.path)
     assert is_kept == bool(re.fullmatch(kept["match"]["safe_regex"]["regex"], path))
