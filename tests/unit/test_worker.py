@@ -31,19 +31,8 @@ from service.workers.messages import (
 )
 from service.workers.time_share import TimeShare
 from service.workers.worker import HOLD_ROWS, HOLD_TOKENS, Worker
-from tests.unit.worker_talk import Start, config, sentences, talks, tokens_of
+from tests.unit.worker_talk import Start, config, sentences, tokens_of
 from tests.workers import ECHO_CONFIG, Script, until
-
-
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
-@pytest.fixture
-def start(script: Script) -> Iterator[Start]:
-    with talks(script) as start:
-        yield start
 
 
 def test_worker_reports_the_models_that_it_has_loaded(start: Start) -> None:

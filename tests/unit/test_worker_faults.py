@@ -2,7 +2,6 @@
 
 import logging
 import socket
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -22,19 +21,8 @@ from service.workers.messages import (
 )
 from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
-from tests.unit.worker_talk import Start, config, files, sentences, talks
+from tests.unit.worker_talk import Start, config, files, sentences
 from tests.workers import EchoEngine, Script, until
-
-
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
-@pytest.fixture
-def start(script: Script) -> Iterator[Start]:
-    with talks(script) as start:
-        yield start
 
 
 def test_sentences_at_fault_are_found_and_the_others_translated(

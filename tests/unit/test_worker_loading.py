@@ -2,7 +2,6 @@
 
 import socket
 import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -28,19 +27,8 @@ from service.workers.messages import (
     WorkerConfig,
 )
 from tests.tiny import quantized, tiny_config, tiny_model, torch_runner
-from tests.unit.worker_talk import Start, config, files, talks
+from tests.unit.worker_talk import Start, config, files
 from tests.workers import Script, ThreadWorker, until
-
-
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
-@pytest.fixture
-def start(script: Script) -> Iterator[Start]:
-    with talks(script) as start:
-        yield start
 
 
 def test_model_of_a_manifest_has_its_own_device_and_dtype(script: Script) -> None:
