@@ -12,7 +12,7 @@ from service.http_server.byte_budget import Reservation
 from service.http_server.pool import ClientConnection
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
-from service.remote.routing import RoutingAdmitter
+from service.remote.routing import admitter_of
 from service.settings import Settings
 from service.state.database import Database
 from service.state.glossaries import GlossaryStore
@@ -59,7 +59,7 @@ class Services:
         detector = LanguageDetector(catalog.languages)
         detector.preload()
         self.endpoints = Endpoints(settings, backend)
-        admitter = RoutingAdmitter(catalog, backend, self.endpoints)
+        admitter = admitter_of(catalog, backend, self.endpoints)
         self.translator = Translator(catalog, admitter, detector, settings)
         self.inspector = TranslationInspector(catalog, backend, detector, settings)
         self.text_inspector = TextInspector(catalog, backend, settings)

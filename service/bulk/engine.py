@@ -17,7 +17,7 @@ from service.errors import ServiceError
 from service.ipc.machine import freeze_heap, uses_gpu, worker_devices
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
-from service.remote.routing import RoutingAdmitter
+from service.remote.routing import admitter_of
 from service.settings import Settings
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Embedder
@@ -69,7 +69,7 @@ class CoreEngine:
             settings, files, on_failure=self._fail, cores=self.cores, rows_ahead=ROWS_AHEAD
         )
         self.endpoints = Endpoints(settings, self.core)
-        admitter = RoutingAdmitter(self.catalog, self.core, self.endpoints)
+        admitter = admitter_of(self.catalog, self.core, self.endpoints)
         detector = LanguageDetector(self.catalog.languages)
         self.translator = Translator(self.catalog, admitter, detector, settings)
         self.embedder = Embedder(self.catalog, self.core, settings)

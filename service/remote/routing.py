@@ -25,17 +25,28 @@ from service.tasks.backend import Admitter, Lease, Status
 logger = logging.getLogger("regard.remote")
 
 
+def admitter_of(catalog: Catalog, backend: Admitter, endpoints: Endpoints) -> Admitter:
+    """Returns the backend, or, if there are remote models, an admitter that serves them too.
+
+    A server has the same remote models as long as it runs.
+    """
+    remote = catalog.of_type(ServedRemote)
+    return RoutingAdmitter(remote, backend, endpoints) if remote else backend
+
+
 class RoutingAdmitter:
     """Admits requests; their leases serve local and remote models.
 
     Args:
-        catalog: Served models.
+        remote: Remote models by name.
         backend: Admission and device workers.
         endpoints: Calls the remote models.
     """
 
-    def __init__(self, catalog: Catalog, backend: Admitter, endpoints: Endpoints) -> None:
-        self.catalog = catalog
+    def __init__(
+        self, remote: dict[str, ServedRemote], backend: Admitter, endpoints: Endpoints
+    ) -> None:
+        self.remote = remote
         self.backend = backend
         self.endpoints = endpoints
 
@@ -44,16 +55,13 @@ class RoutingAdmitter:
         return await self.backend.status()
 
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
-        """Admits a request of about `tokens` tokens.
+        """Admits a request of about `tokens` tokens, always at once.
 
-        If `at_once` is true, or if there are remote models, the backend admits or refuses the
-        request now. In all other cases, the backend may decide later: when the request submits its
-        first items. A request that needs only remote models never submits items to the backend, so
-        the backend cannot wait for them.
+        A request that needs only remote models never submits items to the backend, so the backend
+        cannot leave the decision to the first items.
         """
-        remote = self.catalog.of_type(ServedRemote)
-        lease = await self.backend.admit(tokens, at_once or bool(remote), client)
-        return RoutingLease(lease, remote, self.endpoints) if remote else lease
+        lease = await self.backend.admit(tokens, True, client)
+        return RoutingLease(lease, self.remote, self.endpoints)
 
 
 class RoutingLease:

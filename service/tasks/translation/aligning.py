@@ -7,7 +7,7 @@ from service.tasks.alignment.aligner import CrossAttention, PairAligner, Transla
 from service.tasks.alignment.alignment import Alignment, align, in_text, moved
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
-from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.prepared import Prepared, total_chars
 
 
 async def align_words(
@@ -27,7 +27,7 @@ async def align_words(
         context: Context of the request.
         deadline: Time by time.perf_counter at which the request fails.
     """
-    size = sum(text.num_chars for text in prepared)
+    size = total_chars(prepared)
     pairs = await run_sized(size, deadline, _pairs, prepared, results)
     found = await aligner.attention([pair for of_text in pairs for pair in of_text], context)
 

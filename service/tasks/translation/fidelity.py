@@ -20,7 +20,7 @@ from service.items.translation import TranslationItem
 from service.tasks.threads import run_sized
 from service.tasks.translation.guards import PLACEHOLDER, GuardWarning, Reading, rejecting
 from service.tasks.translation.pivoting import PivotPipeline
-from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.prepared import Prepared, total_chars
 from service.text.carriage import VARIANTS, carried, split_at_markers
 from service.text.chunking import ChunkedText, chunk_sentences
 from service.text.segmentation import one_sentence
@@ -202,7 +202,7 @@ async def guard(
         beam_size: Beam size of the second decoding. If it is not larger than the first beam, or if
             a remote model translates, rejected translations only get a warning.
     """
-    num_chars, deadline = sum([text.num_chars for text in prepared]), pipeline.deadline
+    num_chars, deadline = total_chars(prepared), pipeline.deadline
     rejected = await run_sized(num_chars, deadline, _rejected, prepared, results)
     if not rejected:
         return

@@ -63,10 +63,6 @@ class Prepared:
         """
         return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
 
-    @property
-    def num_chars(self) -> int:
-        return sum(map(len, (*self.segments.separators, *self.segments.sentences)))
-
     def items(self, options: DecodingOptions, pipeline: PivotPipeline) -> list[TranslationItem]:
         """Returns the work items of the sentences."""
         with_attention = replace(options, return_attention=True) if self.tags else options
@@ -166,6 +162,14 @@ class Prepared:
                 return None
             formatted.append(self.formatting.apply(index, restored))
         return self.carriage.protected.restore(self.segments.join(formatted))
+
+
+def total_chars(prepared: Sequence[Prepared]) -> int:
+    """Returns the number of characters of the sentences of all texts, and of their separators."""
+    total = 0
+    for text in prepared:
+        total += sum(map(len, text.segments.separators)) + sum(map(len, text.segments.sentences))
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from service.items.translation import TranslationItem
 from service.tasks.threads import run_sized
 from service.tasks.translation.fidelity import Place
 from service.tasks.translation.pivoting import PivotPipeline
-from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.prepared import Prepared, total_chars
 from service.text.glossary import Match, Terms, capitalized, lacking
 from service.text.letters import has_words
 from service.text.protection import FIRST_MARKER, MAX_SPANS
@@ -52,7 +52,7 @@ async def use_terms(
         options: Options of the search.
         pipeline: Translates sentences.
     """
-    num_chars = sum(text.num_chars for text in prepared)
+    num_chars = total_chars(prepared)
     deadline = pipeline.deadline
     left = await run_sized(num_chars, deadline, lambda: [*_termed(prepared, terms)])
     for put, is_for_all in ((_as_words, False), (_as_markers, False), (_as_markers, True)):

@@ -25,7 +25,7 @@ from service.tasks.translation.aligning import align_words
 from service.tasks.translation.fidelity import complete, guard
 from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import PivotPipeline
-from service.tasks.translation.prepared import Prepared, SentenceScore, sentence_score
+from service.tasks.translation.prepared import Prepared, SentenceScore, sentence_score, total_chars
 from service.tasks.translation.streaming import TranslatedSentence, in_order
 from service.tasks.translation.tagging import insert_tags
 from service.tasks.translation.terminology import use_terms
@@ -198,7 +198,7 @@ class Translator:
                 yield TranslatedSentence(
                     number, index, text, part.route, part.detected, alignments, warnings
                 )
-                starts = (starts[0] + part.num_chars, starts[1] + len(text))
+                starts = (starts[0] + total_chars([part]), starts[1] + len(text))
         work.end(results)
 
     async def _begin(self, request: TranslationRequest, context: RequestContext) -> "_Work":
@@ -260,7 +260,7 @@ class Translator:
         self, work: "_Work", prepared: list[Prepared], results: list[Result]
     ) -> list[TranslatedText]:
         """Returns the translations of texts or parts of texts."""
-        num_chars = sum([text.num_chars for text in prepared])
+        num_chars = total_chars(prepared)
         started = time.perf_counter()
         try:
             return await run_sized(num_chars, work.pipeline.deadline, assemble, prepared, results)
@@ -374,29 +374,30 @@ def assemble(prepared: Sequence[Prepared], results: Sequence[Result]) -> list[Tr
             unchanged = text.segments.separators[0]
             translated.append(TranslatedText(unchanged, [], text.detected, [], text))
             continue
-        end = start + len(text.sources)
-        translated.append(_assemble(text, [result.value for result in results[start:end]]))
-        start = end
+        sentences = []
+        for result in results[start : start + len(text.sources)]:
+            sentences.append(result.value)
+        start += len(sentences)
+        translated.append(_assemble(text, sentences))
     return translated
 
 
 def _assemble(text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
     _, tokenizer = text.tokenizers
     depth = max(map(len, sentences), default=1)
-    versions: dict[str | None, None] = {}
+    versions: dict[str, None] = {}
     for rank in range(depth):
         decoded = []
         for index, found in enumerate(sentences):
             decoded.append(text.decode(index, found, rank))
-        versions[text.joined(decoded)] = None
-    versions.pop(None, None)
+        if (version := text.joined(decoded)) is not None:
+            versions[version] = None
     best, *others = versions
-    assert best is not None
     scores = []
     for hypotheses in sentences:
         if hypotheses[0].score is not None:
             scores.append(sentence_score(hypotheses[0], tokenizer))
-    return TranslatedText(best, [each for each in others if each], text.detected, scores, text)
+    return TranslatedText(best, others, text.detected, scores, text)
 
 
 def _parts(prepared: Sequence[Prepared]) -> list[tuple[int, int, Prepared]]:
