@@ -49,11 +49,7 @@ class HttpWorkerServer(DrainingServer):
 
 
 def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None:
-    """Answers HTTP requests until the main process ends or asks this process to stop.
-
-    Raises:
-        EOFError: The main process ended before it sent the configuration.
-    """
+    """Answers HTTP requests until the main process ends or asks this process to stop."""
     config: HttpWorkerConfig = Channel(connection).receive()
     settings = config.settings
     logs.configure(settings.log_level, settings.log_format)
@@ -83,7 +79,6 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
 
 
 def run(connection: socket.socket, *listeners: socket.socket) -> None:
-    """Runs an HTTP worker until the main process ends or asks the worker to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

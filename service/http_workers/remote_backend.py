@@ -112,7 +112,6 @@ class RemoteBackend:
         self.outbox.post(Called(model, outcome))
 
     def listen(self) -> None:
-        """Reports to the main process that this process accepts connections."""
         self.outbox.send(Listening())
 
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> "RemoteLease":
@@ -146,11 +145,6 @@ class RemoteBackend:
         return state
 
     async def ask(self, question: Callable[..., Question | Admit], *values: Any) -> Any:
-        """Sends a question with these values, and returns the answer of the main process.
-
-        Raises:
-            ServiceError: The main process refuses the question, or is gone.
-        """
         if self.is_lost:
             raise stopping()
         number = next(self.ids)

@@ -240,12 +240,8 @@ class HttpWorkers:
         """Drains the HTTP workers, and returns when all of them have ended.
 
         The HTTP workers have their own copies of the listening sockets and close them when they
-        have drained.
-
-        Args:
-            seconds: Time after which the channels of the remaining HTTP workers are closed. An
-                HTTP worker that still runs STOP_SECONDS later is killed.
-            has_delay: Whether the HTTP workers still serve requests for REGARD_DRAIN_DELAY_SECONDS.
+        have drained. After `seconds`, the channels of the remaining HTTP workers are closed. An
+        HTTP worker that still runs STOP_SECONDS later is killed. `Drain` explains `has_delay`.
         """
         self.keeper.stopping.set()
         for listener in self.listeners:
@@ -299,11 +295,7 @@ class HttpWorkers:
             await started.end(0 if is_young else processes.STOP_SECONDS)
 
     def _timeout_seconds(self) -> float:
-        """Returns the time after which a silent HTTP worker is killed.
-
-        The time is at least STOP_SECONDS, because one large request may keep an HTTP worker busy.
-        After `stop` has been called, the time is STOP_SECONDS.
-        """
+        """Returns the timeout, which leaves time for a large request that keeps a process busy."""
         timeout = max(self.config.settings.worker_timeout_seconds, processes.STOP_SECONDS)
         return processes.STOP_SECONDS if self.keeper.is_stopping else timeout
 

@@ -93,10 +93,7 @@ class Outbox:
             self._flush_by(asyncio.get_running_loop().call_soon(self.flush))
 
     def post(self, message: object) -> None:
-        """Sends a message that needs no quick answer.
-
-        The message is sent with the next message of `send`, or after LINGER_SECONDS.
-        """
+        """Sends a message with the next message of `send`, or after LINGER_SECONDS."""
         self.messages.append(message)
         if self.due is None:
             self._flush_by(asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush))
@@ -132,11 +129,6 @@ class Channel:
         self.arrivals.register(connection, select.POLLIN)
 
     def send(self, message: object) -> None:
-        """Writes a whole message.
-
-        Raises:
-            OSError: The peer has closed the connection.
-        """
         self.connection.sendall(pack(message))
 
     def has_message(self) -> bool:

@@ -27,13 +27,12 @@ RunProcess = Callable[[str], Awaitable[None]]
 
 
 class Process(Protocol):
-    """A started process, as the server uses it."""
+    """A started process; `wait` returns its exit status."""
 
     @property
     def pid(self) -> int: ...
 
-    async def wait(self) -> int:
-        """Waits for the process to end and returns its exit status."""
+    async def wait(self) -> int: ...
 
     def kill(self) -> None: ...
 
@@ -57,12 +56,11 @@ def module_command(module: str) -> list[str]:
 async def start_module(
     module: str, descriptors: Sequence[int], environment: Mapping[str, str] | None = None
 ) -> Process:
-    """Starts a module in a new interpreter.
+    """Starts a module in a new interpreter, as `python -m`.
 
     The server does not fork, because a forked child inherits the locks that other threads hold.
 
     Args:
-        module: Name of the module, run as `python -m`.
         descriptors: File descriptors that the child inherits. Their numbers are the arguments of
             the module.
         environment: Variables that the child gets in addition to the server's own.

@@ -297,7 +297,6 @@ class Metrics:
         self.batch_splits.labels(name)
 
     def add_remote_model(self, name: str) -> None:
-        """Creates the series of a remote model, with value zero."""
         self._make_request_series(TRANSLATE, name)
         for outcome in CALL_OUTCOMES:
             self.remote_calls.labels(name, outcome)
@@ -388,7 +387,6 @@ class Metrics:
         observe(samples)
 
     def observe_report(self, worker: str, report: WorkerFigures) -> None:
-        """Adds the counts of a worker's report, and sets the gauges of the worker's memory."""
         for model, batches in report.batches.items():
             self._observe_batches(model, batches)
         for model, count in report.splits.items():

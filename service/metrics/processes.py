@@ -45,7 +45,6 @@ class ProcessMetrics:
         self.pids.pop(name, None)
 
     def cpu_seconds(self) -> float:
-        """Returns the sum over all processes."""
         used = 0.0
         for pid in [*self.pids.values()]:
             with suppress(FileNotFoundError, ProcessLookupError):  # the process has just ended

@@ -37,10 +37,9 @@ OPENMETRICS_END = b"# EOF\n"
 
 
 class Series:
-    """The counts of one combination of label values.
+    """The counts of one combination of label values; `bounds` are ascending and inclusive.
 
-    Args:
-        bounds: Largest value of each bucket, ascending. One more bucket takes all larger values.
+    One more bucket takes all larger values.
     """
 
     __slots__ = ("bounds", "counts", "exemplars", "total")
@@ -114,11 +113,7 @@ class Exposition:
 
     Scrapes that arrive during a rendering wait for its end. They all get the text of the next
     rendering. After each slice of a rendering, other work gets as much time as the slice took.
-
-    Args:
-        registry: Registry of the metrics.
-        is_openmetrics: Whether the format is OpenMetrics, which has exemplars. The default is
-            Prometheus' text format.
+    OpenMetrics has exemplars; Prometheus' text format has none.
     """
 
     def __init__(self, registry: CollectorRegistry, is_openmetrics: bool = False) -> None:

@@ -78,7 +78,6 @@ def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedMod
 
 
 def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
-    """Returns a loaded model whose task kinds use the engine or its model."""
     model = engine.model
 
     tokens = batch_tokens(model.device.type == "cuda")

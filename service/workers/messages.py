@@ -127,10 +127,9 @@ class WorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Server to worker: compute items.
+    """Server to worker: compute items. The server sends only items for which there is capacity.
 
-    The server sends items only while the worker has free capacity. Messages arrive in order, so the
-    next Compute can use the capacity that an Abort frees.
+    Messages arrive in order, so the next Compute can use the capacity that an Abort frees.
     """
 
     items: Sequence[WorkItem]
@@ -210,8 +209,7 @@ class Loaded:
 class Unloaded:
     """Worker to server: the model of an Unload is gone.
 
-    Its memory has been released, unless the model was still being loaded. In that case, the memory
-    is released after the load has ended.
+    If the model was still being loaded, its memory is released after the load has ended.
     """
 
     name: str

@@ -78,8 +78,7 @@ class WorkerLink:
         """Sends a message without waiting. The message is lost if the worker is gone.
 
         The scheduler already combines the items of one turn of the event loop in one message. An
-        `Outbox` (`service.ipc.channel`), which combines messages, would only delay this message by
-        another turn.
+        `Outbox`, which combines messages, would only delay this message by another turn.
         """
         if not self.writer.is_closing():
             self.writer.write(channel.pack([message]))
@@ -89,9 +88,6 @@ class WorkerLink:
 
         Only one call for a model may wait at a time. If there were a second call, the first one
         would never return.
-
-        Raises:
-            WorkerLostError: The worker is gone.
         """
         if self.is_lost:
             raise WorkerLostError(f"{self.name} has ended")
@@ -278,7 +274,6 @@ class Supervisor:
         return replace(config, device=self.devices[worker])
 
     def resident_models(self) -> dict[str, list[Resident]]:
-        """Returns, for each loaded model, one description from each worker that has it."""
         found = defaultdict[str, list[Resident]](list)
         for models in self.ready.values():
             for name, resident in models.items():
@@ -359,10 +354,6 @@ class Supervisor:
             self._lose_device(link, message)
 
     def _lose_device(self, link: WorkerLink, lost: DeviceLost) -> None:
-        """Fails the items of a worker whose device failed. The worker is started again.
-
-        The server ends if the device fails repeatedly.
-        """
         self.ready.pop(link.name, None)
         self.metrics.ready.set(self.is_ready)
         self.scheduler.device_lost(link)

@@ -171,7 +171,6 @@ class Worker:
         return loaded.resident(name, outcome.seconds)
 
     def _install(self) -> None:
-        """Adds the models that have been loaded in the background, and reports failed loads."""
         outcomes = self.loads.finished()
         while outcomes:
             if not self._settle(outcomes.pop(0)):

@@ -67,10 +67,7 @@ class Backlog(Generic[Item]):
         return min([*firsts, *self.running])
 
     def begin(self, choose: Callable[[deque[Item]], list[Item]]) -> list[Item]:
-        """Begins the next batch, and returns its items.
-
-        Parts of failed batches come first. If there are none, `choose` takes waiting items.
-        """
+        """Begins the next batch: a part of a failed batch, or waiting items that `choose` takes."""
         self.is_retry = bool(self.retries)
         items = self.retries.popleft() if self.retries else choose(self.waiting)
         self.running = {item.id: item for item in items}
@@ -153,10 +150,6 @@ class TokenBudget:
         return taken
 
     def _recover(self) -> None:
-        """Doubles the limit after RECOVERY_SECONDS.
-
-        If the doubled limit is `failed_tokens` or more, the limit is removed.
-        """
         if self.limit is None or time.monotonic() - self.changed < RECOVERY_SECONDS:
             return
         self.limit, self.changed = 2 * self.limit, time.monotonic()
@@ -165,15 +158,13 @@ class TokenBudget:
 
 
 class Candidate(Protocol):
-    """A set of texts, whose computation can be continued by one slice."""
+    """Texts whose computation can be continued by one slice; `oldest` is the lowest id."""
 
     @property
-    def level(self) -> int:
-        """Length bucket of its shortest texts; bucket 0 has the shortest texts."""
+    def level(self) -> int: ...
 
     @property
-    def oldest(self) -> int:
-        """Lowest id of its texts."""
+    def oldest(self) -> int: ...
 
     @property
     def cost(self) -> float:
@@ -221,15 +212,11 @@ class Executor(ABC, Generic[Item]):
     The constructor of a subclass takes the device, and the object that computes: an entry of
     `service.workers.loading.LoadedModel.executables`.
 
-    Args:
-        device: Device of the model.
-
     Attributes:
         noun: Word for an item in the log.
         stats: Model calls since the last `drain_stats`.
-        timer: Measures the steps.
-        cost: Seconds of the last measured step. `TimeShare` sets it. The class `Turns` uses it as
-            the estimate for the next step.
+        cost: Seconds of the last measured step, which `TimeShare` sets and `Turns` uses as the
+            estimate for the next step.
     """
 
     noun = "item"
@@ -263,7 +250,6 @@ class Executor(ABC, Generic[Item]):
 
     @property
     def is_amid_short_texts(self) -> bool:
-        """Whether a batch of short texts is in progress."""
         return False
 
     @property
@@ -309,6 +295,5 @@ class Executor(ABC, Generic[Item]):
         """
 
     def drain_stats(self) -> list[BatchStats]:
-        """Returns the model calls since the last call."""
         stats, self.stats = self.stats, []
         return stats
