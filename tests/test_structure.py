@@ -1,4 +1,4 @@
-"""The top level of both packages, and the one place that knows the kinds of tasks."""
+"""Each package has few modules at its top, and only the task table tells task kinds apart."""
 
 import ast
 from collections.abc import Iterator

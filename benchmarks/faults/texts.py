@@ -74,7 +74,7 @@ def request_of(port: int, form: str, text: str, timeout_ms: int | None = None) -
 class Result:
     """Figures of one unit, with an entry for each format."""
 
-    # latencies of the other requests, as multiples of those alone
+    # latencies of the other requests, divided by their latencies without the text
     p50: list[float] = field(default_factory=list)
     p99: list[float] = field(default_factory=list)
     # seconds until the main process is idle

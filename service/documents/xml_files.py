@@ -1,4 +1,4 @@
-"""XML files of documents, and ZIP archives of XML files; the size of both is limited.
+"""Reads XML files, and ZIP archives of XML files, up to a limit of their size.
 
 The XML parser does not expand entities, load DTDs or use the network.
 """

@@ -1,5 +1,6 @@
 """The work item: one unit of work, which is scheduled, computed, retried and aborted separately."""
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol
 
 from service.items.result import Result
@@ -16,7 +17,7 @@ class Receiver(Protocol):
         """Takes the error of an item; the other items of the submission are cancelled."""
 
 
-class WorkItem:
+class WorkItem(ABC):
     """One unit of work for a worker, with its state between submission and result.
 
     Each task kind has a subclass: a dataclass, whose fields other processes receive. The attributes
@@ -94,8 +95,8 @@ class WorkItem:
     occupancy: int
 
     @property
-    def num_tokens(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def num_tokens(self) -> int: ...
 
     @property
     def num_rows(self) -> int:

@@ -1,4 +1,4 @@
-"""Lanes: which item is taken when, by arrival, by length, and by the shares of both lanes."""
+"""The order in which lanes give their items: by arrival, length, and the share of each lane."""
 
 import time
 from collections.abc import Callable

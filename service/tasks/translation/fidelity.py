@@ -233,20 +233,15 @@ def _rejected(prepared: list[Prepared], results: list[Result]) -> list[tuple[Pla
     rejected = []
     remaining = enumerate(results)
     for text in prepared:
-        if not text.route:
-            continue
-        _, tokenizer = text.tokenizers
         for index in range(len(text.sources)):
             position, result = next(remaining)
             if index in text.carriage.parts:
                 continue
-            hypothesis = result.value[0]
-            text.decoded[index] = decoded = tokenizer.decode(hypothesis.tokens)
-            source = text.loaded_sentence(index)
-            if names := rejecting(
-                Reading(text.sources[index], source, hypothesis, decoded, tokenizer.eos_id)
-            ):
-                rejected.append((Place(text, index, position), names))
+            place = Place(text, index, position)
+            reading = place.read(result.value[0])
+            text.decoded[index] = reading.text
+            if names := rejecting(reading):
+                rejected.append((place, names))
     return rejected
 
 

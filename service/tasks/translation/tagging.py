@@ -107,8 +107,6 @@ async def insert_tags(
         context: Context of the request.
         deadline: Time by time.perf_counter at which the request fails.
     """
-    if not any(text.tags for text in prepared):
-        return
     size = sum(len(text.segments.sentences[index]) for text in prepared for index in text.tags)
     pairs = await run_sized(size, deadline, lambda: list(_pairs(prepared, results)))
     found = await aligner.attention([tagged.translated for tagged in pairs], context)
