@@ -14,13 +14,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden"]
-X86_64 = {
-    "avx2": ["-mavx2", "-mfma", "-mf16c"],
-    "avx512vnni": [
-        *["-mavx2", "-mfma", "-mf16c"],
-        *["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
-    ],
-}
+AVX2 = ["-mavx2", "-mfma", "-mf16c"]
+AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"]
+X86_64 = {"avx2": AVX2, "avx512vnni": AVX512, "amx": [*AVX512, "-mamx-tile", "-mamx-int8"]}
 ARM64 = {"neon": ["-march=armv8.2-a+dotprod"]}
 INSTRUCTION_SETS = {"x86_64": X86_64, "aarch64": ARM64}
 """Flags for each instruction set, by `platform.machine()`."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FLAGS = "-g0"
-NATIVE = {"x86_64": ("avx2", "avx512vnni"), "aarch64": ("neon",)}
+NATIVE = {"x86_64": ("avx2", "avx512vnni", "amx"), "aarch64": ("neon",)}
 """Builds of the native code in the wheel, by `platform.machine()`."""
 
 REQUIRED = (r"service/static/index\.html$", r"LICENSE$", r"NOTICE$", r"service/py\.typed$")

@@ -182,8 +182,36 @@ void encode(Random& random, int width, int heads, Activation activation, bool is
     print_hash("states", states.data(), states.size());
 }
 
+// Multiplies 1 to 64 rows, with coarse and fine inputs, and finds the largest output of each row.
+void multiply(Random& random, int in, int out) {
+    Weighing make{random, {}, {}};
+    Linear linear;
+    linear.append(make.matrix(out, in));
+    FullOutput output(make.matrix(out, in));
+    std::vector<float> found;
+    std::vector<int32_t> chosen;
+    for (int rows = 1; rows <= 64; rows++) {
+        const float* x = make.numbers((size_t)rows * in, 0.5f, 2.0f);
+        size_t size = (size_t)rows * linear.out;
+        std::vector<float> y(2 * size);
+        AsymmetricQuantized asymmetric;
+        asymmetric.fill(x, rows, in, true);
+        linear.multiply(asymmetric, rows, y.data(), linear.out, Activation::GELU);
+        linear.add_fine(asymmetric, rows, y.data() + PANEL, linear.out, PANEL, linear.out);
+        Quantized symmetric;
+        symmetric.fill(x, rows, in);
+        linear.multiply(symmetric, rows, y.data() + size, linear.out);
+        std::vector<Search> searches;
+        chosen.resize(chosen.size() + rows);
+        output.argmax(symmetric, rows, searches, &chosen[chosen.size() - rows]);
+        found.insert(found.end(), y.begin(), y.end());
+    }
+    print_hash("products", found.data(), found.size());
+    print_hash("largest", chosen.data(), chosen.size());
+}
+
 int main() {
-    if (!is_supported()) {
+    if (!(is_supported() && may_use_tiles())) {
         std::printf("this processor does not support the instruction set\n");
         return 1;
     }
@@ -191,6 +219,11 @@ int main() {
     const Activation activations[] = {Activation::NONE, Activation::RELU, Activation::SWISH,
                                       Activation::GELU, Activation::GELU_TANH,
                                       Activation::GELU_SIGMOID};
+    for (int in : {64, 192, 512}) {
+        int out = in == 192 ? 128 : 200;
+        std::printf("products: %d to %d\n", in, out);
+        multiply(random, in, out);
+    }
     int number = 0;
     for (DecoderKind decoder : {DecoderKind::SSRU, DecoderKind::SELF_ATTENTION})
         for (bool is_pre_norm : {false, true})

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests/native/bits.cpp"
 CROSS_COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
-FEATURES = {"avx2": "avx2", "avx512vnni": "avx512_vnni"}
+FEATURES = {"avx2": "avx2", "avx512vnni": "avx512_vnni", "amx": "amx_int8"}
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or not shutil.which("g++"), reason="needs g++ on x86-64"
@@ -74,7 +74,7 @@ def test_builds_share_no_object_file(tmp_path: Path) -> None:
     )
     compiled = [line.split() for line in log.read_text().splitlines() if " -c " in line]
     objects = [words[words.index("-o") + 1] for words in compiled]
-    assert len(set(objects)) == len(objects) == 4
+    assert len(set(objects)) == len(objects) == 6
 
 
 def test_results_of_all_stages_are_hashed(expected: list[str]) -> None:
@@ -83,13 +83,22 @@ def test_results_of_all_stages_are_hashed(expected: list[str]) -> None:
     assert len(set(hashes)) == len(hashes)
 
 
-def test_avx512_computes_the_bits_of_avx2(
+@pytest.mark.parametrize("name", ["avx512vnni", "amx"])
+def test_builds_compute_the_bits_of_avx2(
+    name: str, build_settings: dict[str, Any], expected: list[str], tmp_path: Path
+) -> None:
+    if FEATURES[name] not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip(f"this processor has no {FEATURES[name]}")
+    flags = build_settings["FLAGS"] + build_settings["X86_64"][name]
+    assert lines(compiled("g++", flags, tmp_path / "bits")) == expected
+
+
+def test_tiles_compute_the_bits_of_vectors(
     build_settings: dict[str, Any], expected: list[str], tmp_path: Path
 ) -> None:
-    if FEATURES["avx512vnni"] not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
-        pytest.skip("this processor has no AVX-512 VNNI")
-    flags = build_settings["FLAGS"] + build_settings["X86_64"]["avx512vnni"]
-    assert lines(compiled("g++", flags, tmp_path / "bits")) == expected
+    """On every processor: the instructions of AMX are here in plain C++."""
+    flags = build_settings["FLAGS"] + build_settings["X86_64"]["avx2"]
+    assert lines(compiled("g++", [*flags, "-DREGARD_TILES"], tmp_path / "bits")) == expected
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from model.precision import Precision, select_precision
 
 logger = logging.getLogger("regard.native")
 
-INSTRUCTION_SETS = ("avx512vnni", "avx2", "neon")
+INSTRUCTION_SETS = ("amx", "avx512vnni", "avx2", "neon")
 """Instruction sets, best first. The build for a set is the extension module `_<name>`."""
 
 

@@ -23,7 +23,7 @@ int regard_structures(int32_t* bytes) {
     return std::copy(std::begin(all), std::end(all), bytes) - bytes;
 }
 
-int regard_is_supported() { return regard::is_supported(); }
+int regard_is_supported() { return regard::is_supported() && regard::may_use_tiles(); }
 
 int regard_model_new(const regard::Sizes* sizes, const regard::Weights* weights,
                      const regard::Shortlist* shortlist, Model** model) {

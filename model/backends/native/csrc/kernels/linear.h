@@ -64,6 +64,22 @@ inline void multiply_panel(const uint8_t* x, int rows, int depth, const int8_t* 
     }
 }
 
+// Calls finish(row, output, values) for the product with the panels of outputs `first` to `end` - 1.
+// `value(output)` returns a function from a row and its sixteen sums to values. `panels` and
+// `start` begin with output `first`.
+template <class Value, class Finish>
+inline void multiply_panels(const uint8_t* x, int rows, int depth, const int8_t* const* panels,
+                            const int32_t* start, int first, int end, Value value, Finish finish) {
+    if constexpr (HAS_TILES)
+        if (rows >= MIN_ROWS_OF_TILES)
+            return multiply_in_tiles(x, rows, depth, panels, start, first, end, value, finish);
+    for (int n = first; n < end; n += PANEL, start += PANEL)
+        multiply_panel(x, rows, depth, *panels++, start,
+                       [=](int r, int j, Ints sums) REGARD_INLINE {
+                           finish(r, n + j, value(n + j)(r, sums));
+                       });
+}
+
 // A linear layer x · Wᵀ + b. W may be several matrices with the same input, concatenated.
 class Linear {
 public:
@@ -123,25 +139,27 @@ public:
     // with output `first`.
     void add_fine(const AsymmetricQuantized& x, int rows, float* y, size_t stride, int first,
                   int end) const {
-        const float* steps = x.steps.get();
-        for (int n = first; n < end; n += PANEL) {
-            const float* scale = &scales[n];
-            multiply_panel(x.fine.get(), rows, in, panels[n / PANEL], &start[n],
-                           [=](int r, int j, Ints products) REGARD_INLINE {
-                               float* to = y + r * stride + n - first + j;
-                               Floats step = broadcast(steps[r] / FINE) * load(scale + j);
-                               store(to, fma(to_floats(products), step, load(to)));
-                           });
-        }
+        const float *steps = x.steps.get(), *scale = scales.data();
+        auto place = [=](int r, int i) REGARD_INLINE { return y + r * stride + i - first; };
+        multiply_panels(
+            x.fine.get(), rows, in, &panels[first / PANEL], &start[first], first, end,
+            [=](int i) REGARD_INLINE {
+                Floats factor = load(scale + i);
+                return [=](int r, Ints products) REGARD_INLINE {
+                    Floats step = broadcast(steps[r] / FINE) * factor;
+                    return fma(to_floats(products), step, load(place(r, i)));
+                };
+            },
+            [=](int r, int i, Floats sum) REGARD_INLINE { store(place(r, i), sum); });
     }
 
     // Calls finish(row, output, values) for each row and sixteen adjacent outputs.
-    template <class Rows, class Finish>
+    template <Activation A, class Rows, class Finish>
     void each(const Rows& x, int rows, int first, int end, Finish finish) const {
         if (has_equal_scales && !Rows::HAS_MIDPOINTS)
-            each_of<true>(x, rows, first, end, finish);
+            each_of<A, true>(x, rows, first, end, finish);
         else
-            each_of<false>(x, rows, first, end, finish);
+            each_of<A, false>(x, rows, first, end, finish);
     }
 
 private:
@@ -163,29 +181,30 @@ private:
     }
 
     // HAS_EQUAL_SCALES saves 3 % of the time of the built-in models.
-    template <bool HAS_EQUAL_SCALES, class Rows, class Finish>
+    template <Activation A, bool HAS_EQUAL_SCALES, class Rows, class Finish>
     void each_of(const Rows& x, int rows, int first, int end, Finish finish) const {
         const float *steps = x.steps.get(), *midpoints = x.midpoints.get();
-        for (int n = first; n < end; n += PANEL) {
-            const float *scale = &scales[n], *constant = &bias[n], *sum = &sums[n];
-            float equal = *scale;
-            multiply_panel(x.values.get(), rows, in, panels[n / PANEL], &start[n],
-                           [=](int r, int j, Ints products) REGARD_INLINE {
-                               Floats step = HAS_EQUAL_SCALES
-                                                 ? broadcast(steps[r] * equal)
-                                                 : broadcast(steps[r]) * load(scale + j);
-                               Floats v = load(constant + j);
-                               if (Rows::HAS_MIDPOINTS)
-                                   v = fma(broadcast(midpoints[r]), load(sum + j), v);
-                               finish(r, n + j, fma(to_floats(products), step, v));
-                           });
-        }
+        const float *scale = scales.data(), *constant = bias.data(), *sum = sums.data();
+        multiply_panels(
+            x.values.get(), rows, in, &panels[first / PANEL], &start[first], first, end,
+            [=](int i) REGARD_INLINE {
+                Floats factor = load(scale + i), b = load(constant + i), total = load(sum + i);
+                float equal = scale[i];
+                return [=](int r, Ints products) REGARD_INLINE {
+                    Floats step = HAS_EQUAL_SCALES ? broadcast(steps[r] * equal)
+                                                   : broadcast(steps[r]) * factor;
+                    Floats v = b;
+                    if (Rows::HAS_MIDPOINTS) v = fma(broadcast(midpoints[r]), total, v);
+                    return activate<A>(fma(to_floats(products), step, v));
+                };
+            },
+            finish);
     }
 
     template <Activation A, class Rows>
     void run(const Rows& x, int rows, float* y, size_t stride, int first, int end) const {
-        each(x, rows, first, end, [=](int r, int i, Floats values) REGARD_INLINE {
-            store(y + r * stride + i - first, activate<A>(values));
+        each<A>(x, rows, first, end, [=](int r, int i, Floats values) REGARD_INLINE {
+            store(y + r * stride + i - first, values);
         });
     }
 };

@@ -174,7 +174,7 @@ public:
     void argmax(const Quantized& x, int n, std::vector<Search>& searches, int32_t* best) const {
         searches.assign(n, Search());
         Search* search = searches.data();
-        linear.each(x, n, 0, linear.out, [=](int r, int i, Floats logits) REGARD_INLINE {
+        linear.each<Activation::NONE>(x, n, 0, linear.out, [=](int r, int i, Floats logits) REGARD_INLINE {
             search[r].take(logits, i);
         });
         for (int r = 0; r < n; r++) best[r] = searches[r].found();

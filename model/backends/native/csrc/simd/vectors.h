@@ -4,6 +4,7 @@
 // operations (-ffp-contract=off). The results of a row therefore depend only on this row.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -71,6 +72,20 @@ inline void store_quantized(uint8_t* p, Floats a, Floats b, Floats c, Floats d) 
     store_quantized(p + 2 * LANES, c);
     store_quantized(p + 3 * LANES, d);
 }
+
+}  // namespace regard
+#endif
+
+// REGARD_TILES asks for tiles in plain C++, for tests.
+#if defined(__AMX_INT8__) || defined(REGARD_TILES)
+#include "amx.h"
+#else
+
+namespace regard {
+
+constexpr bool HAS_TILES = false;
+constexpr int MIN_ROWS_OF_TILES = 0;
+inline bool may_use_tiles() { return true; }
 
 }  // namespace regard
 #endif
