@@ -1,14 +1,22 @@
 """Made-up attention of a sentence, and the item that is shown of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from model.inspection.query import AttentionKind, AttentionQuery
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.tasks.alignment.alignment import align
-from service.tasks.attention.requests import Kind, View
-from service.tasks.attention.results import Attention, PairAttention, pair_attention
+from service.tasks.attention.requests import AttentionRequest, Kind
+from service.tasks.attention.results import (
+    Attention,
+    InspectedText,
+    Labels,
+    SequenceAttention,
+    sequence_attention,
+)
 
 SOURCE = "The (really) old cat."
 TARGET = "O velho gato (really) dorme."
@@ -33,21 +41,24 @@ def made_up_item(
     layers: int = 2,
     heads: int = 3,
     **view: Any,
-) -> PairAttention:
+) -> SequenceAttention:
     """One sentence with attention of some kinds, not reduced."""
     source, target = sides(tokenizer)
     rows, columns = len(target.ids), len(source.ids)
     sizes = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
+    query = AttentionQuery(
+        {AttentionKind(kind): tuple(range(layers)) for kind in kinds}, tuple(range(heads))
+    )
     attentions = [
-        Attention(
-            kind,
-            layers=list(range(layers)),
-            heads=list(range(heads)),
-            reduce="none",
-            norm="weights",
-            data=random_rows(layers, heads, *sizes[kind]),
-        )
+        Attention(AttentionKind(kind), query, random_rows(layers, heads, *sizes[kind]))
         for kind in kinds
     ]
     alignment = align(random_rows(rows, columns), source, target)
-    return pair_attention(source, target, "", attentions, alignment, View(**view))
+    request = AttentionRequest.model_validate({"text": SOURCE, "model": "en-pt", **view})
+    item = sequence_attention(InspectedText(source, target), "", attentions, request)
+    return replace(item, alignment=alignment)
+
+
+def target_of(item: SequenceAttention) -> Labels:
+    assert item.target is not None
+    return item.target

@@ -17,7 +17,7 @@ from model.inspection.query import (
     TraceQuery,
 )
 from model.inspection.resolve import resolve_query
-from model.inspection.trace import AttentionTrace
+from model.inspection.results import AttentionTrace
 from tests.tiny import VOCAB_SIZE
 
 Array = NDArray[np.float32]

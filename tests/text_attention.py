@@ -17,7 +17,7 @@ from model.inspection.query import (
     TraceQuery,
 )
 from model.inspection.resolve import resolve_query
-from model.inspection.trace import AttentionTrace
+from model.inspection.results import AttentionTrace
 
 ENCODER = AttentionKind.ENCODER
 

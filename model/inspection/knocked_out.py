@@ -25,7 +25,7 @@ def attend_without(
     bits as without a knock-out.
 
     Args:
-        off: The parts that are switched off.
+        off: Parts that are switched off.
         query: Queries (1, H, T, K).
         key: Keys (1, H, S, K).
         value: Values (1, H, S, K).
@@ -50,14 +50,7 @@ def attend_without(
 
 
 def kept_edges(off: SiteKnockout, query: Tensor, num_keys: int, first: int) -> Tensor:
-    """Returns a mask (1, H, T, S), False for each edge that is switched off and True elsewhere.
-
-    Args:
-        off: The parts that are switched off.
-        query: Queries (1, H, T, K).
-        num_keys: Number of attended tokens (S).
-        first: Position of the first of the T tokens in the sentence.
-    """
+    """Returns a mask (1, H, T, S), False for each edge that is switched off and True elsewhere."""
     _, num_heads, rows, _ = query.shape
     kept = torch.ones(1, num_heads, rows, num_keys, dtype=torch.bool, device=query.device)
     kept[..., list(off.keys)] = False

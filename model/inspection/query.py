@@ -1,9 +1,7 @@
-"""Defines attention queries and the type of their results.
+"""Defines attention queries. A query names existing layers, heads and tokens, counted from 0.
 
-A query names existing layers, heads and tokens, with numbers from 0. `model.inspection.resolve`
-makes such a query from a caller's numbers.
-
-The module does not import torch, so that processes without a model stay small.
+`model.inspection.resolve` makes such a query from a caller's numbers. The module does not import
+torch, so that processes without a model stay small.
 """
 
 from collections.abc import Mapping
@@ -34,9 +32,8 @@ class AttentionKind(StrEnum):
     """The kinds of attention; the kind determines the attending and the attended tokens.
 
     The rows of a map are the attending tokens, and the columns are the attended tokens. `encoder`
-    is source to source, and `cross` is target to source. `decoder` is target to target; a token
-    attends to itself and to earlier tokens. If rows are target tokens, row t shows the step in
-    which the decoder predicts token t. The decoder's input in this step is token t - 1.
+    is source to source, and `cross` is target to source. `decoder` is target to target. If rows are
+    target tokens, row t shows the step in which the decoder reads token t - 1 and predicts token t.
     """
 
     ENCODER = "encoder"
@@ -57,10 +54,9 @@ class Reduction(StrEnum):
 class AttentionNorm(StrEnum):
     """The values of a map.
 
-    `weights` are attention weights. `value_norms` are the norms of weight · (x W_V + b_V) W_O,
-    where x is the vector of the attended token (Kobayashi et al. 2020, "Attention is Not Only a
-    Weight", section 3). `alti` and `value_zeroing` are contributions of the attended tokens, each
-    computed for all heads of a layer together (`model.inspection.captures.contributions`).
+    `value_norms` are the norms of weight · (x W_V + b_V) W_O, where x is the vector of the attended
+    token (Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3). `alti` and
+    `value_zeroing` are contributions (`model.inspection.captures.contributions`).
     """
 
     WEIGHTS = "weights"
@@ -70,7 +66,6 @@ class AttentionNorm(StrEnum):
 
     @property
     def merges_heads(self) -> bool:
-        """Returns whether the norm gives one value for all heads of a layer together."""
         return self in (AttentionNorm.ALTI, AttentionNorm.VALUE_ZEROING)
 
 
@@ -80,13 +75,9 @@ AttentionMaps = dict[AttentionKind, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class AttentionQuery:
-    """A query for the attention of some layers and heads, between all tokens.
+    """A query for the attention of some layers of each kind and some heads, between all tokens.
 
-    Attributes:
-        layers: Maps each kind to the indices of its layers, in the order of the result.
-        heads: Indices of heads, in the order of the result.
-        reduce: Reduction over layers and heads.
-        norm: Values of the result, such as weights or value norms.
+    The result has the layers and heads in the order of the query.
     """
 
     layers: Mapping[AttentionKind, tuple[int, ...]]
@@ -96,7 +87,6 @@ class AttentionQuery:
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """Returns the kinds of the query."""
         return tuple(self.layers)
 
     def shape(
@@ -113,11 +103,7 @@ class AttentionQuery:
 class TraceQuery:
     """A query for the whole computation of one token's attention in one head.
 
-    Attributes:
-        kind: Kind of attention.
-        layer: Number of the layer, from 0.
-        head: Number of the head, from 0.
-        query: Position of the attending token, from 0.
+    `query` is the position of the attending token.
     """
 
     kind: AttentionKind
@@ -127,24 +113,16 @@ class TraceQuery:
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """Returns the kind of the query."""
         return (self.kind,)
 
     @property
     def states(self) -> "StatesQuery":
-        """Returns the query for the vectors of the same token in the same layer."""
         return StatesQuery(self.kind, self.layer, self.query)
 
 
 @dataclass(frozen=True, slots=True)
 class StatesQuery:
-    """A query for the vectors of one token, from the input of a layer to its output.
-
-    Attributes:
-        kind: Kind of the attention sublayer.
-        layer: Number of the layer, from 0.
-        query: Position of the attending token, from 0.
-    """
+    """A query for the vectors of one token, from the input of a layer to its output."""
 
     kind: AttentionKind
     layer: int
@@ -152,7 +130,6 @@ class StatesQuery:
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """Returns the kind of the query."""
         return (self.kind,)
 
 
@@ -172,7 +149,6 @@ class ProbabilityQuery:
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """Returns no kind: the query is not about attention."""
         return ()
 
 
@@ -181,14 +157,9 @@ Query = AttentionQuery | TraceQuery | StatesQuery | ProbabilityQuery
 
 @dataclass(frozen=True, slots=True)
 class HeadKnockout:
-    """Heads that are switched off: their output is 0.
+    """Heads that are switched off in each of some layers: their output is 0.
 
     Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3.
-
-    Attributes:
-        kind: Kind of attention.
-        layers: Numbers of the layers.
-        heads: Numbers of the heads, in each of the layers.
     """
 
     kind: AttentionKind
@@ -198,20 +169,13 @@ class HeadKnockout:
 
 @dataclass(frozen=True, slots=True)
 class EdgeKnockout:
-    """An edge that is switched off: a token does not attend to another token.
+    """An edge that is switched off: the token at `query` does not attend to the token at `key`.
 
     The weights of the other tokens are scaled up, so that they sum to 1. A token whose edges
     are all switched off gets the output 0.
 
     Source: Geva et al. 2023, "Dissecting Recall of Factual Associations in Auto-Regressive
     Language Models", section 4.
-
-    Attributes:
-        kind: Kind of attention.
-        query: Position of the attending token.
-        key: Position of the attended token.
-        layers: Numbers of the layers.
-        heads: Numbers of the heads, in each of the layers.
     """
 
     kind: AttentionKind
@@ -223,14 +187,7 @@ class EdgeKnockout:
 
 @dataclass(frozen=True, slots=True)
 class SiteKnockout:
-    """The part of a knock-out in one attention sublayer.
-
-    Attributes:
-        heads: Heads whose output is 0.
-        keys: Positions to which no token attends.
-        edges: Edges that are switched off. Their kinds and layers have no effect,
-            because all of these edges are in this sublayer.
-    """
+    """The part of a knock-out in one attention sublayer; no token attends to `keys`."""
 
     heads: tuple[int, ...]
     keys: tuple[int, ...]
@@ -241,10 +198,7 @@ class SiteKnockout:
 class Knockout:
     """The parts of a model that are switched off for one sentence.
 
-    Attributes:
-        heads: Heads.
-        edges: Edges between tokens.
-        source: Positions of source tokens to which neither the encoder nor the decoder attends.
+    Neither the encoder nor the decoder attends to the source tokens at the positions `source`.
     """
 
     heads: tuple[HeadKnockout, ...] = ()
@@ -262,18 +216,16 @@ class Knockout:
 
 @dataclass(frozen=True, slots=True)
 class AttentionJob:
-    """A sentence, its translation, and the queries about them.
+    """A sentence, its translation, and the queries about them, which one forward pass answers.
 
     Attributes:
         source: Source ids, EOS included; or the ids of a text to embed, special tokens included.
         target: Ids that the decoder predicts, EOS included; may be empty if all queries are about
             the encoder.
-        queries: Queries that one forward pass answers.
         knockout: Parts of the model that are switched off; None if the job is not about knock-outs.
-            An empty knock-out switches nothing off. Results with other knock-outs are compared with
-            the results of an empty one. For this comparison, every job with a knock-out runs in
-            PyTorch. The output of other jobs may come from native code, whose int8 values differ a
-            little.
+            Every job with a knock-out, also with an empty one, runs in PyTorch, so that its results
+            can be compared. The output of other jobs may come from native code, whose int8 values
+            differ a little.
     """
 
     source: list[int]
@@ -283,17 +235,14 @@ class AttentionJob:
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """Returns the kinds of all queries, without repetition."""
         return tuple(dict.fromkeys(kind for query in self.queries for kind in query.kinds))
 
     @property
     def needs_target(self) -> bool:
-        """Returns whether a query is about the decoder."""
         return self.needs_output or any(kind is not AttentionKind.ENCODER for kind in self.kinds)
 
     @property
     def needs_output(self) -> bool:
-        """Returns whether a query is about the decoder's output."""
         return any(isinstance(query, ProbabilityQuery) for query in self.queries)
 
 
@@ -331,15 +280,7 @@ def listed(values: SequenceOf[object] | type[StrEnum]) -> str:
 
 
 def check_job(config: ModelConfig, job: AttentionJob) -> None:
-    """Raises an error if a job cannot be computed.
-
-    The queries of the job must already be resolved (`model.inspection.resolve`).
-
-    Raises:
-        EmptySourceError: The source has no tokens.
-        UnknownTokenError: An id is outside the vocabulary.
-        AttentionQueryError: A query is about the decoder, and the job has no target.
-    """
+    """Refuses a job that cannot be computed. The queries of the job must already be resolved."""
     check_ids("source", job.source, config.source_vocab_size)
     if job.needs_target and not job.target:
         kinds = [kind for kind in job.kinds if kind is not AttentionKind.ENCODER]

@@ -1,8 +1,8 @@
 """Resolves the numbers of a caller's query against the config of a model.
 
-Layer, head and token numbers may be negative; a list of layers or heads may be omitted.
-
-The module does not import torch, so that processes without a model stay small.
+Layer, head and token numbers may be negative; a list of layers or heads may be omitted. If the
+model or the sequence does not have a named part, all functions raise AttentionQueryError. They also
+raise it if a list is empty or names a part twice. The module does not import torch.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -30,27 +30,16 @@ def resolve_query(
     reduce: Reduction = Reduction.NONE,
     norm: AttentionNorm = AttentionNorm.WEIGHTS,
 ) -> AttentionQuery:
-    """Returns the query for the layers and heads that a caller names.
+    """Returns the query for the layers and heads that a caller names; None means all.
 
-    Args:
-        config: Config of the model.
-        kinds: At least one kind, without repetition.
-        layers: Numbers of layers, resolved for each kind; negative numbers count from the end.
-            None means all. Rollout uses all layers up to the highest of these numbers.
-        heads: Numbers of heads; negative numbers count from the end. None means all.
-        reduce: Reduction over layers and heads.
-        norm: Values of the result, such as weights or value norms.
-
-    Raises:
-        AttentionQueryError: The model does not have a named kind, layer or head, or the options
-            exclude each other. A list is also refused if it is empty or names something twice.
+    The numbers of layers are resolved for each kind. Rollout uses all layers up to the highest.
     """
     if not kinds or len(set(kinds)) < len(kinds):
         kinds_of_model = tuple(attention_layers(config))
         raise AttentionQueryError(
             f"kinds are {listed(kinds)}: name one or more of {listed(kinds_of_model)}, each once"
         )
-    found_layers = {kind: resolve_layers(config, kind, layers) for kind in kinds}
+    found_layers = {kind: _resolve_layers(config, kind, layers) for kind in kinds}
     found_heads = resolve_numbers(heads, config.num_heads, "head", "a layer")
     if norm.merges_heads:
         _check_contributions(config, found_heads, reduce, norm)
@@ -100,22 +89,11 @@ def _check_rollout(
 def resolve_trace(
     config: InspectedConfig, trace: TraceQuery, source_tokens: int, target_tokens: int
 ) -> TraceQuery:
-    """Returns a caller's trace query with numbers that count from the start.
-
-    Args:
-        config: Config of the model.
-        trace: The caller's query; negative numbers count from the end.
-        source_tokens: Number of source tokens, EOS included.
-        target_tokens: Number of target tokens, EOS included.
-
-    Raises:
-        AttentionQueryError: The model does not have this kind of attention, this layer or this
-            head, or the sequence does not have this token.
-    """
-    (layer,) = resolve_layers(config, trace.kind, [trace.layer])
+    """Returns a caller's trace query, whose numbers may be negative, with numbers from 0."""
+    (layer,) = _resolve_layers(config, trace.kind, [trace.layer])
     (head,) = resolve_numbers([trace.head], config.num_heads, "head", "a layer")
     rows, _ = plane(trace.kind, source_tokens, target_tokens)
-    query = resolve_token(trace.kind, trace.query, rows, trace.kind is AttentionKind.ENCODER)
+    query = _resolve_token(trace.kind, trace.query, rows, trace.kind is AttentionKind.ENCODER)
     return TraceQuery(trace.kind, layer, head, query)
 
 
@@ -125,13 +103,8 @@ def resolve_place(
     layers: SequenceOf[int] | None,
     heads: SequenceOf[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns numbers of layers and of heads, from 0; an argument of None selects all of them.
-
-    Raises:
-        AttentionQueryError: The model does not have this kind of attention, or a named layer or
-            head.
-    """
-    found = resolve_layers(config, kind, layers)
+    """Returns numbers of layers and of heads, from 0; an argument of None selects all of them."""
+    found = _resolve_layers(config, kind, layers)
     return found, resolve_numbers(heads, config.num_heads, "head", "a layer")
 
 
@@ -140,31 +113,16 @@ def resolve_edge(
 ) -> tuple[int, int]:
     """Returns the positions of the attending and the attended token of an edge, from 0.
 
-    Args:
-        kind: Kind of attention.
-        edge: Numbers of the attending and the attended token; they may count from the end.
-        lengths: Number of source tokens, and number of target tokens.
-
-    Raises:
-        AttentionQueryError: The source or the target does not have a named token.
+    `lengths` are the numbers of source and target tokens.
     """
     rows, columns = plane(kind, *lengths)
-    query = resolve_token(kind, edge[0], rows, is_source=kind is AttentionKind.ENCODER)
-    return query, resolve_token(kind, edge[1], columns, is_source=kind is not AttentionKind.DECODER)
+    query = _resolve_token(kind, edge[0], rows, is_source=kind is AttentionKind.ENCODER)
+    return query, _resolve_token(
+        kind, edge[1], columns, is_source=kind is not AttentionKind.DECODER
+    )
 
 
-def resolve_token(kind: AttentionKind, number: int, size: int, is_source: bool) -> int:
-    """Returns the position of a token, from 0.
-
-    Args:
-        kind: Kind of attention, for the error message.
-        number: Number of the token, which may count from the end.
-        size: Number of tokens of the sequence.
-        is_source: Whether the token is in the source, not in the target.
-
-    Raises:
-        AttentionQueryError: The sequence does not have the token.
-    """
+def _resolve_token(kind: AttentionKind, number: int, size: int, is_source: bool) -> int:
     sequence = "the source" if is_source else "the target"
     if not size:
         raise AttentionQueryError(f"{sequence} has no tokens: {kind} attention needs at least one")
@@ -172,15 +130,9 @@ def resolve_token(kind: AttentionKind, number: int, size: int, is_source: bool) 
     return token
 
 
-def resolve_layers(
+def _resolve_layers(
     config: InspectedConfig, kind: AttentionKind, numbers: SequenceOf[int] | None
 ) -> tuple[int, ...]:
-    """Returns numbers of layers, from 0. If `numbers` is None, all layers are selected.
-
-    Raises:
-        AttentionQueryError: The model does not have this kind of attention, or does not have a
-            named layer.
-    """
     size = attention_layers(config).get(kind)
     if size is None and isinstance(config, TextEncoderConfig):
         raise AttentionQueryError(f"this model has only an encoder: ask for encoder, not {kind}")
@@ -199,10 +151,6 @@ def resolve_numbers(
 
     A negative number in `numbers` counts from the end. If `numbers` is None, all numbers from 0 to
     size - 1 are returned. Error messages contain `noun` and `owner`.
-
-    Raises:
-        AttentionQueryError: No number is given, a number is too large or too small, or two numbers
-            are the same.
     """
     if numbers is None:
         return tuple(range(size))

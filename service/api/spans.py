@@ -19,8 +19,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import Scope
 
-from service.tasks.context import RequestContext
-from service.tasks.stage_times import StageTimes
+from service.tasks.context import RequestContext, StageTimes
 
 CLOSE_LIMIT_SECONDS = 2.0  # longest time that a stopping server waits for the collector
 PROPAGATED = (b"traceparent", b"tracestate")

@@ -15,7 +15,7 @@ class AttentionItem(WorkItem):
     """A pair or text whose attention is captured.
 
     The value of the item's result is a list with one element for each query of the job: a
-    `model.inspection.query.AttentionMaps` or a `model.inspection.trace.AttentionTrace`.
+    `model.inspection.query.AttentionMaps` or a `model.inspection.results.AttentionTrace`.
 
     Attributes:
         model: Served name of the model.

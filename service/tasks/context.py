@@ -7,7 +7,28 @@ from dataclasses import dataclass, field
 from service.items.result import Result
 from service.metrics.figures import NO_MODEL
 from service.tasks.backend import Admitter, Lease
-from service.tasks.stage_times import StageTimes
+
+
+@dataclass(slots=True)
+class StageTimes:
+    """The beginning and the end of each stage of a traced request.
+
+    Attributes:
+        trace_id: Id of the trace, 32 hexadecimal digits.
+        intervals: Maps a stage to its first beginning and its last end, by time.perf_counter.
+    """
+
+    trace_id: str
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def add(self, name: str, seconds: float, seconds_ago: float) -> None:
+        """Adds a part of a stage, which ended `seconds_ago` seconds ago."""
+        end = time.perf_counter() - seconds_ago
+        start = end - seconds
+        if name in self.intervals:
+            first, last = self.intervals[name]
+            start, end = min(start, first), max(end, last)
+        self.intervals[name] = start, end
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import ModelConfig
-from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -24,18 +23,14 @@ from model.inspection.query import (
     ProbabilityQuery,
 )
 from model.inspection.resolve import resolve_edge, resolve_numbers, resolve_place
+from model.inspection.results import TokenProbabilities
 from model.tokenization.tokenizer import TokenizedText
 from service.items.attention import AttentionItem
-from service.tasks.alignment.aligner import Pair, capture
-from service.tasks.alignment.words import word_spans
-from service.tasks.attention.probabilities import check_count
+from service.tasks.alignment.aligner import submit_all
+from service.tasks.alignment.alignment import word_spans
+from service.tasks.attention.probabilities import check_num_probabilities
 from service.tasks.attention.query import resolved
-from service.tasks.attention.requests import (
-    EdgeOff,
-    HeadsOff,
-    KnockoutOptions,
-    KnockoutRequest,
-)
+from service.tasks.attention.requests import HeadsQuestion, KnockoutBody, KnockoutQuestion
 from service.tasks.attention.translations import LoadedDirection, TranslationInspector
 from service.tasks.context import RequestContext
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
@@ -45,20 +40,14 @@ GROWTH = 2
 
 A model with some parts switched off may repeat a word up to the length limit of a translation.
 """
-
 MORE_TOKENS = 8
-"""Constant part of the limit that GROWTH describes, in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnockoutEffect:
-    """The effect of one knock-out.
+    """The effect of one knock-out: the log-probabilities of target tokens, and a new translation.
 
-    Attributes:
-        log_probs: Log-probability of each of the T target tokens under the knock-out (T).
-        translation: The model's translation without the parts that are off; None if it is not
-            requested.
-        is_cut: Whether this translation was cut at the length limit.
+    `is_cut` says whether the new translation was cut at the length limit.
     """
 
     log_probs: NDArray[np.float32]
@@ -71,15 +60,13 @@ class KnockoutResult:
     """The effects of the knock-outs of a request.
 
     Attributes:
-        model: Served name of the model.
-        pair: The text and its translation.
         start: Spelling of the decoder's start token; "" if the model has no start token.
         log_probs: Log-probability of each of the T target tokens if nothing is off (T).
-        effects: Effect of each knock-out.
     """
 
     model: str
-    pair: Pair
+    source: TokenizedText
+    target: TokenizedText
     start: str
     log_probs: NDArray[np.float32]
     effects: Sequence[KnockoutEffect]
@@ -98,7 +85,6 @@ class Draft:
 
     Attributes:
         ids: Ids of the draft, EOS included.
-        eos_id: Id of EOS.
         limit: Largest number of tokens. A longer first draft is kept if none of its tokens changes.
         is_done: Whether the draft is final.
         is_cut: Whether the draft was cut at `limit`.
@@ -111,12 +97,7 @@ class Draft:
     is_cut: bool = False
 
     def change(self, likeliest: Sequence[int]) -> None:
-        """Corrects the draft.
-
-        Args:
-            likeliest: Id of the most probable token at each position, given the draft's tokens
-                before it.
-        """
+        """Corrects the draft by the most probable token at each position."""
         same = next(
             (i for i, ids in enumerate(zip(self.ids, likeliest, strict=True)) if ids[0] != ids[1]),
             len(self.ids),
@@ -135,16 +116,12 @@ class Draft:
 
 
 class KnockoutInspector:
-    """Computes the effects of knock-outs.
-
-    Args:
-        inspector: Chooses the model, and reads the text and its translation.
-    """
+    """Computes the effects of knock-outs, with the models and limits of an inspector."""
 
     def __init__(self, inspector: TranslationInspector) -> None:
         self.inspector = inspector
 
-    async def compare(self, request: KnockoutRequest, context: RequestContext) -> KnockoutResult:
+    async def compare(self, request: KnockoutBody, context: RequestContext) -> KnockoutResult:
         """Returns the effect of each knock-out of a request.
 
         Equal knock-outs are computed once. The result with nothing switched off is computed as the
@@ -154,41 +131,35 @@ class KnockoutInspector:
             ServiceError: The request is refused, misses its deadline, or fails.
         """
         model = await self.inspector.choose_model(request, [request.text], context)
-        for options in request.knockouts:  # refuses a wrong layer or head before tokenisation
-            resolved(partial(check_places, model.config, options))
-        await self._admit(request, context)
-        pair = await self.inspector.read_one(model, request.text, request.target_text, context)
+        for question in request.knockouts:  # refuses a wrong layer or head before tokenisation
+            for part in [*question.heads, *question.edges]:
+                resolved(partial(place_of, model.config, part))
+        # New translations are not counted, because their number of passes is not known.
+        num_chars = len(request.text) + len(request.target_text or request.text)
+        tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
+        await context.admit(self.inspector.backend, tokens, at_once=num_chars > INLINE_CHARS)
+        text = await self.inspector.read_one(model, request.text, request.target_text, context)
+        source, target = text.source, text.target
+        assert target is not None  # this inspector translates
         knockouts = [
-            resolved(partial(knockout_of, model.config, each, pair)) for each in request.knockouts
+            resolved(partial(knockout_of, model.config, each, source, len(target.ids)))
+            for each in request.knockouts
         ]
         different = list(dict.fromkeys([Knockout(), *knockouts]))
-        limit = self.inspector.settings.max_attention_values
-        check_count(len(different) * len(pair.target.ids), limit, "send fewer knockouts")
-        jobs = [(each, pair.target.ids) for each in different]
-        found = await self._score(model, pair.source, jobs, context)
+        count, settings = len(different) * len(target.ids), self.inspector.settings
+        check_num_probabilities(count, settings.max_attention_values, "send fewer knockouts")
+        jobs = [(each, target.ids) for each in different]
+        found = await self._score(model, source, jobs, context)
         effects = {
             each: KnockoutEffect(scores.log_probs)
             for each, scores in zip(different, found, strict=True)
         }
         base = effects[Knockout()].log_probs
-        if request.translates:
+        if request.translate:
             wanted = {each: effects[each] for each in knockouts}
-            effects |= await self._translate(model, pair, wanted, context)
+            effects |= await self._translate(model, source, target.ids, wanted, context)
         chosen = [effects[each] for each in knockouts]
-        return KnockoutResult(model.name, pair, model.start, base, chosen)
-
-    async def _admit(self, request: KnockoutRequest, context: RequestContext) -> None:
-        """Admits the request.
-
-        The model reads the text and its translation once for each knock-out, and once with nothing
-        switched off. New translations are not counted, because their number of passes is not known.
-
-        Raises:
-            ServiceError: The request is not admitted.
-        """
-        num_chars = len(request.text) + len(request.target_text or request.text)
-        tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
-        await context.admit(self.inspector.backend, tokens, at_once=num_chars > INLINE_CHARS)
+        return KnockoutResult(model.name, source, target, model.start, base, chosen)
 
     async def _score(
         self,
@@ -197,40 +168,30 @@ class KnockoutInspector:
         jobs: Iterable[tuple[Knockout, list[int]]],
         context: RequestContext,
     ) -> list[TokenProbabilities]:
-        """Returns the probabilities of each target under its knock-out.
-
-        Args:
-            model: The model.
-            source: The text.
-            jobs: Pairs of a knock-out and the token ids of a target.
-            context: Context of the request.
-        """
         query = ProbabilityQuery(1, first_id=model.direction.vocabularies.first_id)
         items = [
             AttentionItem(model.name, AttentionJob(source.ids, target, (query,), knockout))
             for knockout, target in jobs
         ]
         backend, settings = self.inspector.backend, self.inspector.settings
-        results = await capture(items, backend, settings, context)
+        results = await submit_all(items, backend, settings, context)
         return [result.value[0] for result in results]
 
     async def _translate(
         self,
         model: LoadedDirection,
-        pair: Pair,
+        source: TokenizedText,
+        target: list[int],
         effects: dict[Knockout, KnockoutEffect],
         context: RequestContext,
     ) -> dict[Knockout, KnockoutEffect]:
-        """Returns the effect of each knock-out with the new translation in addition."""
-        target, eos_id = pair.target.ids, model.config.eos_id
-        limit = min(
-            model.config.max_target_tokens(len(pair.source.ids)),
-            GROWTH * len(target) + MORE_TOKENS,
-        )
+        eos_id = model.config.eos_id
+        longest = model.config.max_target_tokens(len(source.ids))
+        limit = min(longest, GROWTH * len(target) + MORE_TOKENS)
         drafts = {each: Draft([*target[:-1], eos_id], eos_id, limit) for each in effects}
         while waiting := {each: draft for each, draft in drafts.items() if not draft.is_done}:
             jobs = [(each, draft.ids) for each, draft in waiting.items()]
-            found = await self._score(model, pair.source, jobs, context)
+            found = await self._score(model, source, jobs, context)
             for draft, scores in zip(waiting.values(), found, strict=True):
                 draft.change(scores.likeliest[:, 0].tolist())
         detokenize = model.direction.vocabularies.target.detokenize
@@ -240,43 +201,19 @@ class KnockoutInspector:
         }
 
 
-def check_places(config: ModelConfig, options: KnockoutOptions) -> None:
-    """Refuses a knock-out that names a layer or head that the model does not have.
-
-    Raises:
-        AttentionQueryError: The model has no such attention, layer or head. It is also raised if a
-            layer or a head is given twice, or if a list is empty.
-    """
-    for heads in options.heads:
-        place_of(config, heads)
-    for edge in options.edges:
-        place_of(config, edge)
-
-
-def place_of(
-    config: ModelConfig, part: HeadsOff | EdgeOff
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the layers and the heads of a part that is off, as indices from 0.
-
-    Raises:
-        AttentionQueryError: The model has no such attention, layer or head. It is also raised if a
-            layer or a head is given twice, or if a list is empty.
-    """
+def place_of(config: ModelConfig, part: HeadsQuestion) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the layers and the heads of a part that is off, as indices from 0."""
     layers, heads = (None if numbers == "all" else numbers for numbers in (part.layers, part.heads))
     return resolve_place(config, AttentionKind(part.kind), layers, heads)
 
 
-def knockout_of(config: ModelConfig, options: KnockoutOptions, pair: Pair) -> Knockout:
-    """Returns a client's knock-out with all numbers as indices from 0.
-
-    Raises:
-        AttentionQueryError: The model has no such attention, layer or head, the pair has no such
-            token, or the text has no such word. It is also raised if a layer, a head or a word is
-            given twice, or if a list of layers or heads is empty.
-    """
-    lengths = len(pair.source.ids), len(pair.target.ids)
+def knockout_of(
+    config: ModelConfig, question: KnockoutQuestion, source: TokenizedText, target_tokens: int
+) -> Knockout:
+    """Returns a client's knock-out with all numbers as indices from 0."""
+    lengths = len(source.ids), target_tokens
     heads = [
-        HeadKnockout(AttentionKind(each.kind), *place_of(config, each)) for each in options.heads
+        HeadKnockout(AttentionKind(each.kind), *place_of(config, each)) for each in question.heads
     ]
     edges = [
         EdgeKnockout(
@@ -284,19 +221,11 @@ def knockout_of(config: ModelConfig, options: KnockoutOptions, pair: Pair) -> Kn
             *resolve_edge(AttentionKind(each.kind), (each.query, each.key), lengths),
             *place_of(config, each),
         )
-        for each in options.edges
+        for each in question.edges
     ]
-    return Knockout(tuple(heads), tuple(edges), source_tokens(options.source_words, pair.source))
-
-
-def source_tokens(words: Sequence[int], source: TokenizedText) -> tuple[int, ...]:
-    """Returns the positions of the tokens of some source words.
-
-    Raises:
-        AttentionQueryError: The text has no such word, or a word is given twice.
-    """
-    if not words:
-        return ()
-    spans = word_spans(source)
-    numbers = resolve_numbers(words, len(spans), "word", "the source")
-    return tuple(token for number in sorted(numbers) for token in range(*spans[number]))
+    tokens: list[int] = []
+    if question.source_words:
+        spans = word_spans(source)
+        numbers = resolve_numbers(question.source_words, len(spans), "word", "the source")
+        tokens = [token for number in sorted(numbers) for token in range(*spans[number])]
+    return Knockout(tuple(heads), tuple(edges), tuple(tokens))

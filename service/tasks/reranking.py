@@ -20,10 +20,6 @@ from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 Scores = NDArray[np.float32]
 
-TEXTS = "texts"
-"""Name of the parameter that holds the texts in a reranking request; error messages use it."""
-
-
 Inputs = tuple[str] | tuple[str, str]
 """One text, or a pair of a query and a text."""
 
@@ -33,7 +29,6 @@ class ScoreQuery:
     """A request for the score of each text or pair.
 
     Attributes:
-        inputs: Texts or pairs.
         param: Name of the inputs in the client's request, for error messages.
         is_raw: Whether scores are logits. If false, they are sigmoids of the logits.
         truncate: Whether inputs that are too long are truncated. If false, they are refused.
@@ -49,71 +44,13 @@ class ScoreQuery:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RerankQuery:
-    """A request for the order of texts by their relevance to a query.
-
-    Attributes:
-        query: The query that the texts are compared with.
-        texts: Texts to rank.
-        is_raw: Whether scores are logits. If false, they are sigmoids of the logits.
-        truncate: Whether pairs that are too long are truncated. If false, they are refused.
-        direction: End at which the query or a text is truncated.
-        model: Served name; None for the first cross-encoder.
-    """
-
-    query: str
-    texts: Sequence[str]
-    is_raw: bool = False
-    truncate: bool = False
-    direction: Direction = "right"
-    model: str | None = None
-
-    @property
-    def scores(self) -> ScoreQuery:
-        """Returns the request for the score of the query with each text."""
-        pairs = [(self.query, text) for text in self.texts]
-        return ScoreQuery(pairs, TEXTS, self.is_raw, self.truncate, self.direction, self.model)
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One text with its score.
-
-    Attributes:
-        index: Index of the text in the request.
-        score: Its score, higher for a better match.
-    """
-
-    index: int
-    score: float
-
-
 class Reranker:
-    """Scores the texts of a request with a cross-encoder.
-
-    Args:
-        catalog: The served models.
-        backend: Admission and device workers.
-        settings: Limits.
-    """
+    """Scores the texts of a request with a cross-encoder."""
 
     def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
         self.catalog = catalog
         self.backend = backend
         self.settings = settings
-
-    async def rerank(self, query: RerankQuery, context: RequestContext) -> list[Ranked]:
-        """Returns the index and score of each text, best first.
-
-        Texts of equal score keep the order of the request.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
-        """
-        scores, _ = await self.score(query.scores, context)
-        order = np.argsort(-scores, kind="stable")
-        return [Ranked(int(index), float(str(scores[index]))) for index in order]
 
     async def score(self, query: ScoreQuery, context: RequestContext) -> tuple[Scores, str]:
         """Returns the score of each input, and the name of the model's only label.
@@ -172,7 +109,7 @@ class Reranker:
 
 
 def tokenize(served: ServedReranker, query: ScoreQuery) -> list[TokenizedPair]:
-    """Tokenises each text or pair; a text that occurs several times is tokenised once."""
+    """Tokenises each text or pair; equal texts are tokenised once."""
     tokenizer, end = served.tokenizer, query.direction
     encode = lru_cache(maxsize=None)(lambda text: tokenizer.encode(text, end))
     return [
@@ -186,8 +123,7 @@ def tokenize(served: ServedReranker, query: ScoreQuery) -> list[TokenizedPair]:
 def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
     """Returns the ids that the model reads for a pair or a single text.
 
-    If the model distinguishes segments, the vocabulary size is added to each id of the second
-    segment. The token table has a second row for each token: row `vocab_size + id` is the vector of
+    If the model distinguishes segments, row `vocab_size + id` of its token table is the vector of
     token `id` in the second segment (see `model.checkpoints.cross_encoder`).
     """
     if served.config.num_segments == 1:

@@ -27,10 +27,7 @@ ServedReader = ServedEmbedder | ServedReranker
 class Vocabulary:
     """The tokenizer and the prompts of a model.
 
-    Attributes:
-        tokenizer: Tokenizer of single texts.
-        prompts: Prompts by name.
-        default_prompt: Name of the prompt for requests without `prompt_name`; None for no prompt.
+    `default_prompt` names the prompt for requests without `prompt_name`; None means no prompt.
     """
 
     tokenizer: TextTokenizer
@@ -45,23 +42,18 @@ class Vocabulary:
         settings: Settings,
         context: RequestContext,
     ) -> list[TokenizedText]:
-        """Returns the tokens of each text with its prompt, without truncation.
-
-        Raises:
-            InvalidRequestError: The model has no such prompt.
-            RequestTooLargeError: There are too many texts or tokens.
-        """
+        """Returns the tokens of each text with its prompt, without truncation."""
         check_num_inputs(texts, settings.max_inputs, "inputs")
         prompt = find_prompt(prompt_name, self.prompts, self.default_prompt)
-
-        def split() -> list[TokenizedText]:
-            return [self.tokenizer.split(prompt + text, add_special_tokens) for text in texts]
-
         deadline = context.deadline(settings.request_timeout_seconds)
-        found = await run_sized(sum(map(len, texts)), deadline, split)
+        size = sum(map(len, texts))
+        found = await run_sized(size, deadline, self._split, texts, prompt, add_special_tokens)
         num_tokens = [len(each.ids) for each in found]
         check_num_tokens(num_tokens, settings.max_pending_tokens, "inputs")
         return found
+
+    def _split(self, texts: Sequence[str], prompt: str, is_special: bool) -> list[TokenizedText]:
+        return [self.tokenizer.split(prompt + text, is_special) for text in texts]
 
     async def texts(
         self,
@@ -70,32 +62,23 @@ class Vocabulary:
         settings: Settings,
         context: RequestContext,
     ) -> list[str]:
-        """Returns the text of each list of ids.
-
-        Raises:
-            InvalidRequestError: An id is not in the vocabulary.
-            RequestTooLargeError: There are too many lists or ids.
-        """
+        """Returns the text of each list of ids."""
         check_num_inputs(ids, settings.max_inputs, "ids")
         sizes = [len(each) for each in ids]
         check_num_tokens(sizes, settings.max_pending_tokens, "ids")
         check_ids(ids, self.tokenizer.vocab_size, "ids")
 
-        def decode() -> list[str]:
-            return [self.tokenizer.decode(each, skip_special_tokens) for each in ids]
-
         deadline = context.deadline(settings.request_timeout_seconds)
-        return await run_sized(sum(sizes), deadline, decode)
+        return await run_sized(sum(sizes), deadline, self._decode, ids, skip_special_tokens)
+
+    def _decode(self, ids: Sequence[list[int]], skip_special_tokens: bool) -> list[str]:
+        return [self.tokenizer.decode(each, skip_special_tokens) for each in ids]
 
 
 def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
     """Returns the embedding model or cross-encoder with the given name.
 
-    Without a name, the result is the first embedding model. If no embedding model is served, it is
-    the first cross-encoder.
-
-    Raises:
-        NotFoundError: There is no such model.
+    Without a name, the result is the first embedding model or, without one, cross-encoder.
     """
     served: dict[str, ServedReader] = {**catalog.embedders, **catalog.of_type(ServedReranker)}
     wanted = next(iter(served), None) if name is None else catalog.named(name)
@@ -115,7 +98,6 @@ def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
 
 
 def vocabulary_of(served: ServedReader) -> Vocabulary:
-    """Returns the vocabulary of a model."""
     if isinstance(served, ServedReranker):
         return Vocabulary(served.tokenizer.tokenizer, {}, None)
     config = served.config

@@ -14,7 +14,7 @@ from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cr
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
 from service.models.served_reranker import ServedReranker
-from service.tasks.reranking import RerankQuery, ids_of, tokenize
+from service.tasks.reranking import ScoreQuery, ids_of, tokenize
 from tests.tiny_cross_encoder import FAMILIES, tokenizer, write_cross_encoder
 
 QUERY = "where did the cat sit"
@@ -37,11 +37,14 @@ def theirs(family: str, folder: Path) -> Any:
     return write_cross_encoder(folder, family)
 
 
-def our_scores(folder: Path, query: RerankQuery) -> list[float]:
+def our_scores(
+    folder: Path, texts: list[str] = TEXTS, query: str = QUERY, side: Any = "right"
+) -> list[float]:
     files = CrossEncoderFiles("tiny", folder)
     served = ServedReranker.load(files)
     model = load_cross_encoder_model(files, torch.device("cpu"), "float32")
-    pairs = tokenize(served, query.scores)
+    inputs = [(query, text) for text in texts]
+    pairs = tokenize(served, ScoreQuery(inputs, "texts", truncate=True, direction=side))
     vectors = embed(model, [EmbeddingJob(ids_of(pair, served)) for pair in pairs])
     assert all(len(pair.ids) <= served.tokenizer.max_tokens for pair in pairs)
     return [float(vector[0]) for vector in vectors]
@@ -82,9 +85,8 @@ def test_scores_are_those_of_transformers(
 ) -> None:
     """Also of pairs that are too long, whose longer part is cut first."""
     limit = 40 if family == "bert" else 38  # positions from the padding id on
-    wanted = RerankQuery(query, TEXTS, truncate=True, direction=side)
     expected = their_scores(theirs, family, query, TEXTS, limit, side)
-    np.testing.assert_allclose(our_scores(folder, wanted), expected, atol=1e-4)
+    np.testing.assert_allclose(our_scores(folder, TEXTS, query, side), expected, atol=1e-4)
     assert np.ptp(expected) > 0.01
 
 
@@ -95,9 +97,8 @@ def test_very_long_text_is_cut_at_the_requested_end(
     """Of such a text only one end is tokenised."""
     texts = [f"on a mat {'cat ' * 30_000}who runs home ."]
     limit = 40 if family == "bert" else 38
-    wanted = RerankQuery(QUERY, texts, truncate=True, direction=side)
     expected = their_scores(theirs, family, QUERY, texts, limit, side)
-    np.testing.assert_allclose(our_scores(folder, wanted), expected, atol=1e-4)
+    np.testing.assert_allclose(our_scores(folder, texts, side=side), expected, atol=1e-4)
 
 
 def test_tokenizer_of_xlm_r_puts_both_parts_in_one_segment(tmp_path: Path) -> None:
@@ -105,8 +106,7 @@ def test_tokenizer_of_xlm_r_puts_both_parts_in_one_segment(tmp_path: Path) -> No
     model = write_cross_encoder(tmp_path, "bert")
     tokenizer("xlm-roberta").save(str(tmp_path / "tokenizer.json"))
     expected = their_scores(model, "xlm-roberta", QUERY, TEXTS, 40, has_segments=True)
-    found = our_scores(tmp_path, RerankQuery(QUERY, TEXTS, truncate=True))
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(our_scores(tmp_path), expected, atol=1e-4)
 
 
 def test_tokenizer_without_segments_is_followed(tmp_path: Path) -> None:
@@ -114,8 +114,7 @@ def test_tokenizer_without_segments_is_followed(tmp_path: Path) -> None:
     options = {"model_input_names": ["input_ids", "attention_mask"]}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
     expected = their_scores(model, "bert", QUERY, TEXTS, 40, has_segments=False)
-    found = our_scores(tmp_path, RerankQuery(QUERY, TEXTS, truncate=True))
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(our_scores(tmp_path), expected, atol=1e-4)
 
 
 def test_truncation_of_the_left_side_is_refused(tmp_path: Path) -> None:

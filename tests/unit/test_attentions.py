@@ -7,21 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import Tokenizer
-from service.errors import RequestTooLargeError
-from service.tasks.attention.arrays import largest, rounded
-from service.tasks.attention.query import check_values
+from service.tasks.alignment.alignment import word_spans
+from service.tasks.attention.probabilities import rounded
 from service.tasks.attention.requests import Kind
-from tests.attention import SOURCE, TARGET, made_up_item
+from service.tasks.attention.results import detachment, largest, token_labels, word_labels
+from tests.attention import SOURCE, TARGET, made_up_item, target_of
 
 FLOATS = st.floats(0, 100, width=32)
 MATRICES = arrays(np.float32, st.tuples(*[st.integers(1, 5)] * 4), elements=FLOATS)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(built_in: ModelFiles) -> Tokenizer:
-    return Tokenizer(built_in.source_vocab)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
@@ -30,8 +24,8 @@ def test_words_sum_what_they_are_attended_to_and_share_how_they_attend(
 ) -> None:
     tokens = made_up_item(tokenizer, (kind,))
     item = made_up_item(tokenizer, (kind,), level="word")
-    rows = item.source if kind == "encoder" else item.target
-    columns = item.target if kind == "decoder" else item.source
+    rows = item.source if kind == "encoder" else target_of(item)
+    columns = target_of(item) if kind == "decoder" else item.source
     before, after = tokens.attentions[0].data, item.attentions[0].data
     assert after.shape == (2, 3, len(rows.tokens), len(columns.tokens))
     assert after.shape < before.shape
@@ -48,9 +42,9 @@ def test_decoder_columns_are_words_put_in(tokenizer: Tokenizer) -> None:
     """The start is one, and the last word is not among them."""
     tokens = made_up_item(tokenizer, ("decoder",)).attentions[0].data
     item = made_up_item(tokenizer, ("decoder",), level="word")
-    assert item.target.input_tokens is not None
-    at = item.target.input_tokens.index("really")
-    first = made_up_item(tokenizer, ("decoder",)).target.tokens.index("re") + 1
+    inputs = target_of(item).input_tokens or []
+    at = inputs.index("really")
+    first = target_of(made_up_item(tokenizer, ("decoder",))).tokens.index("re") + 1
     assert_allclose(
         item.attentions[0].data[..., 0, at], tokens[..., 0, first : first + 2].sum(-1), rtol=1e-6
     )
@@ -58,19 +52,12 @@ def test_decoder_columns_are_words_put_in(tokenizer: Tokenizer) -> None:
 
 def test_labels_are_of_the_level(tokenizer: Tokenizer) -> None:
     item = made_up_item(tokenizer)
-    assert (item.source.text, item.target.text) == (SOURCE, TARGET)
+    assert (item.source.text, target_of(item).text) == (SOURCE, TARGET)
     assert item.source.tokens[2:4] == ["re", "ally"]
     assert made_up_item(tokenizer, level="word").source.tokens[2] == "really"
     for level in ("token", "word"):
-        inputs = made_up_item(tokenizer, level=level).target.input_tokens
-        assert inputs is not None
+        inputs = target_of(made_up_item(tokenizer, level=level)).input_tokens or []
         assert inputs[0] == ""
-
-
-def test_alignment_is_the_same_at_both_levels(tokenizer: Tokenizer) -> None:
-    words = made_up_item(tokenizer, level="word").alignment
-    assert words == made_up_item(tokenizer).alignment
-    assert (2, 4) in words.source_words
 
 
 def test_largest_values_are_taken_before_they_are_rounded(tokenizer: Tokenizer) -> None:
@@ -116,9 +103,47 @@ def test_values_are_left_as_they_are_by_default() -> None:
     assert rounded(data, None) is data
 
 
-def test_too_many_values_are_refused() -> None:
-    check_values(1000, 1000)
-    with pytest.raises(
-        RequestTooLargeError, match="1001 attention values exceed the limit of 1000"
-    ):
-        check_values(1001, 1000)
+def test_tokens_of_a_source_have_no_inputs(tokenizer: Tokenizer) -> None:
+    labels = token_labels(tokenizer.tokenize("The cat"))
+    assert labels.tokens == ["\u2581The", "\u2581cat", "</s>"]
+    assert labels.ids == [*tokenizer.encode("The cat"), tokenizer.eos_id]
+    assert labels.offsets == [(0, 3), (4, 7), (7, 7)]
+    assert labels.special == [False, False, True]
+    assert labels.input_tokens is None
+
+
+@pytest.mark.parametrize("start", ["", "<pad>"])
+def test_token_is_put_in_where_the_next_is_predicted(tokenizer: Tokenizer, start: str) -> None:
+    labels = token_labels(tokenizer.detokenize([*tokenizer.encode("O gato"), 0]), start)
+    assert labels.tokens == ["\u2581O", "\u2581gato", "</s>"]
+    assert labels.input_tokens == [start, "\u2581O", "\u2581gato"]
+
+
+def test_words_stand_as_in_the_text(tokenizer: Tokenizer) -> None:
+    side = tokenizer.tokenize("Unbelievably  late.")
+    labels = word_labels(side, word_spans(side), "")
+    assert labels.tokens == ["Unbelievably", "late", ".", "</s>"]
+    assert labels.offsets == [(0, 12), (14, 18), (18, 19), (19, 19)]
+    assert labels.special == [False, False, False, True]
+    assert labels.input_tokens == ["", "Unbelievably", "late", "."]
+    assert [len(ids) for ids in labels.ids if isinstance(ids, list)][1:] == [1, 1, 1]
+    assert sum((ids for ids in labels.ids if isinstance(ids, list)), []) == side.ids
+    assert word_labels(side, word_spans(side)).input_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ([[0.25] * 4] * 3, 0.0),  # equal attention
+        ([[1.0, 0.0], [0.0, 1.0]], 0.0),  # attention to every token in turn
+        ([[0.0, 0.0, 0.0, 1.0]] * 3, 1 - 1 / 4),  # attention to one token
+        (
+            [[0.5, 0.5, 0.0], [0.7, 0.3, 0.0]],
+            (0.6 - 1 / 3 + 0.4 - 1 / 3 + 1 / 3) / 2,
+        ),
+    ],
+)
+def test_detachment_is_the_distance_from_equal_attention(
+    weights: list[list[float]], expected: float
+) -> None:
+    assert detachment(np.array(weights, np.float32)) == pytest.approx(expected)

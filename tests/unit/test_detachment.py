@@ -1,29 +1,8 @@
-"""The detachment score, and what `regard bench detachment` computes from it."""
+"""What `regard bench detachment` computes from scores."""
 
-import numpy as np
 import pytest
 
 from benchmarks.bench.correctness import area_under_curve, shifted
-from service.tasks.alignment.detachment import detachment
-
-
-def test_equal_attention_is_not_detached() -> None:
-    assert detachment(np.full((3, 4), 0.25, np.float32)) == 0.0
-
-
-def test_attention_to_every_token_in_turn_is_not_detached() -> None:
-    assert detachment(np.eye(5, dtype=np.float32)) == pytest.approx(0.0)
-
-
-def test_attention_to_one_token_is_detached() -> None:
-    weights = np.zeros((3, 4), np.float32)
-    weights[:, 3] = 1.0
-    assert detachment(weights) == pytest.approx(1 - 1 / 4)
-
-
-def test_score_is_half_the_sum_of_the_differences() -> None:
-    weights = np.array([[0.5, 0.5, 0.0], [0.7, 0.3, 0.0]], np.float32)
-    assert detachment(weights) == pytest.approx((0.6 - 1 / 3 + 0.4 - 1 / 3 + 1 / 3) / 2)
 
 
 @pytest.mark.parametrize("count", [2, 3, 10, 101])

@@ -152,7 +152,7 @@ def test_the_encoder_needs_no_target() -> None:
 
 def test_who_only_asks_does_not_import_torch() -> None:
     check = (
-        "import sys, model.inspection.query, model.inspection.trace; "
+        "import sys, model.inspection.query, model.inspection.results; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -12,7 +12,6 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.encoding.forced_pass import forced_pass
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.knocked_out import attend_without
-from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -23,6 +22,7 @@ from model.inspection.query import (
     SiteKnockout,
     attention_layers,
 )
+from model.inspection.results import TokenProbabilities
 from tests.attention_jobs import kinds_of
 from tests.tiny import Family, pad, quantized
 

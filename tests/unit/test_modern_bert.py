@@ -18,7 +18,7 @@ from model.encoding.capture_pass import TextCapturePass
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
 from model.inspection.query import AttentionJob, AttentionKind, TraceQuery
-from model.inspection.trace import EXCLUDED, AttentionTrace
+from model.inspection.results import EXCLUDED, AttentionTrace
 from tests.tiny_text import WORDS, write_encoder
 
 CPU = torch.device("cpu")

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from service.api.attention.schemas import AttentionRequest
-from service.api.attention.steps_schema import StepsRequest
 from service.api.context import HttpContext
 from service.api.error_texts import text_of
 from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
@@ -25,6 +23,7 @@ from service.api.request.reading import read_parameters
 from service.api.tei.schemas import EmbedRequest, SimilarityRequest
 from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
 from service.settings import Settings
+from service.tasks.attention.requests import AttentionRequest, StepsRequest
 
 TEXT = st.characters(exclude_categories=["Cs"])
 FORM = "application/x-www-form-urlencoded"

@@ -16,9 +16,9 @@ from model.config import DecoderKind
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError, UnknownTokenError
 from model.inspection.captures import probabilities as probability_capture
-from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import AttentionJob, AttentionKind, ProbabilityQuery
 from model.inspection.resolve import resolve_query
+from model.inspection.results import TokenProbabilities
 from model.sequence import EngineLimits
 from tests.attention_jobs import Pairs, random_pairs
 from tests.tiny import (

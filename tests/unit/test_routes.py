@@ -16,11 +16,12 @@ SCHEMAS = sorted(
     f"service.api.{path.parent.name}.{path.stem}"
     for path in Path(api.__path__[0]).glob("*/*schemas.py")
 )
+REQUESTS = "service.tasks.attention.requests"
 ROUTES = {key: route for dialect in DIALECTS for key, route in dialect.routes.items()}
 HEAVY = ("numpy", "prometheus_client", "torch", "uvicorn")
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", [*SCHEMAS, REQUESTS])
 def test_schemas_load_neither_numpy_nor_prometheus(name: str) -> None:
     program = f"import sys, {name}; print(*[m for m in {HEAVY} if m in sys.modules])"
     command = [sys.executable, "-c", program]

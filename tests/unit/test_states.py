@@ -13,7 +13,7 @@ from model.encoding.capture_pass import TextCapturePass
 from model.encoding.forced_pass import encode
 from model.inspection.captures.capture import Result
 from model.inspection.query import AttentionJob, AttentionKind, StatesQuery
-from model.inspection.states import Array, TokenStates
+from model.inspection.results import Array, TokenStates
 from tests.attention_jobs import kinds_of, random_pairs, results
 from tests.tiny import Family, pad, quantized
 from tests.unit.test_text_attention import CONFIGS, new_encoder

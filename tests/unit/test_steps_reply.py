@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.checkpoints.load import ModelFiles
 from model.inspection.query import AttentionKind, TraceQuery
-from model.inspection.trace import trace_attention
+from model.inspection.results import trace_attention
 from model.tokenization.tokenizer import Tokenizer
+from service.api.attention.bodies import SHOWN_VALUES, shortest, steps_body
 from service.api.attention.response_schemas import StepsResponse
-from service.api.attention.steps import SHOWN_VALUES, shortest, steps_body
-from service.api.attention.steps_schema import Include
 from service.api.responses import json_chunks
 from service.tasks.alignment.aligner import Pair
+from service.tasks.attention.requests import Include
 from service.tasks.attention.results import TraceResult
 from tests.attention import sides
 
@@ -22,8 +21,8 @@ HEADS, SIZE = 2, 16
 
 
 @pytest.fixture(scope="module")
-def pair(built_in: ModelFiles) -> Pair:
-    return Pair(*sides(Tokenizer(built_in.source_vocab)))
+def pair(tokenizer: Tokenizer) -> Pair:
+    return Pair(*sides(tokenizer))
 
 
 def found(pair: Pair, kind: AttentionKind, query: int) -> TraceResult:

@@ -30,7 +30,7 @@ from model.inspection.query import (
     TraceQuery,
 )
 from model.inspection.resolve import resolve_query
-from model.inspection.trace import AttentionTrace
+from model.inspection.results import AttentionTrace
 from model.layers.ssru import SSRU
 from tests.attention_jobs import (
     NORMS_OF_HEADS,

@@ -8,18 +8,17 @@ and N a number of tokens of one sentence.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from model.architectures.embedding import TokenParts
-from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import AttentionKind, AttentionMaps
-from model.inspection.states import TokenStates
-from model.inspection.trace import AttentionTrace
+from model.inspection.results import AttentionTrace, TokenProbabilities, TokenStates
 from model.layers.attention import MultiHeadAttention
+from model.quantization.int8 import Int8Linear
 
 Result = AttentionMaps | AttentionTrace | TokenStates | TokenProbabilities
 
@@ -54,7 +53,6 @@ class LayerRest:
     finish: Callable[[Tensor], Tensor]
 
     def add(self, stream: Tensor, output: Tensor) -> Tensor:
-        """Returns the stream (N, D) after a sublayer with this output (N, D)."""
         if self.norm is None:
             return stream + output
         added: Tensor = self.norm(stream + output)
@@ -108,10 +106,6 @@ class Capture(ABC):
     """Captures the result of one query during a forward pass.
 
     A subclass overrides the methods for the parts of the pass that its query needs.
-
-    Attributes:
-        needs_output: Whether the query needs the decoder's output.
-        needs_embedding: Whether the query needs the input of the first layer.
     """
 
     needs_output = False
@@ -130,9 +124,20 @@ class Capture(ABC):
         yield from ()
 
     def observe_output(self, output: DecoderOutput) -> Slices[None]:
-        """Captures the decoder's output, on the device."""
         yield from ()
 
     @abstractmethod
     def result(self) -> Result:
         """Returns the captured result, on the host."""
+
+
+def float_weight(linear: nn.Module) -> Tensor:
+    """Returns the matrix (out, in) of a linear layer, as floats even for an int8 layer."""
+    weight = linear.float_weight if isinstance(linear, Int8Linear) else linear.weight
+    return cast("Tensor", weight)
+
+
+def head_matrices(module: MultiHeadAttention) -> Tensor:
+    """Returns the matrix W_O of the output projection in parts (H, K, D), one for each head."""
+    weight = float_weight(module.out)  # (D, H * K)
+    return weight.view(len(weight), module.num_heads, -1).permute(1, 2, 0)

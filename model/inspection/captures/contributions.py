@@ -1,12 +1,9 @@
 """Computes contributions: how much each attended token adds to the vector of an attending token.
 
-A weight says how much of a value is taken. It does not say how large the value is, nor how the
-residual stream and layer norm change the result. Contributions take all of that into account, for
-all heads of a layer together.
+A weight says how much of a value is taken. Contributions also take into account the size of the
+value, the residual stream and layer norm, for all heads of a layer together.
 
-Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
-number of attending tokens, and S the number of attended tokens. R is the number of attending tokens
-in one call.
+Shapes: as in `model.inspection.captures.capture`; R is the number of attending tokens in one call.
 """
 
 from abc import ABC, abstractmethod
@@ -16,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.inspection.captures.capture import AttentionSite, ProjectedHeads
-from model.inspection.captures.head_matrices import head_matrices
+from model.inspection.captures.capture import AttentionSite, ProjectedHeads, head_matrices
 from model.inspection.query import AttentionKind
 from model.layers.attention import attention_weights
 
@@ -28,14 +24,7 @@ PART_NUMBERS = 1 << 22
 class Contributions(ABC):
     """The contributions in one attention sublayer of one sentence, for all heads together.
 
-    Args:
-        site: The sublayer.
-        projected: Queries, keys and values, the residual stream before the sublayer, and the rest
-            of the layer after it.
-
-    Attributes:
-        edges_per_token: An edge is a pair of an attending and an attended token. Computing this
-            number of edges takes about as long as half a layer for one token.
+    Computing `edges_per_token` pairs of tokens takes as long as half a layer for one token.
     """
 
     edges_per_token: ClassVar[int]
@@ -72,9 +61,8 @@ class Contributions(ABC):
         """Returns the contributions (R, S) to some tokens.
 
         Args:
-            summands: Vectors (R, S, D) of the attended tokens. Their sum, plus the bias of the
-                output projection, is the output of the sublayer. The method may change
-                these vectors.
+            summands: Vectors (R, S, D) of the attended tokens, which the method may change. Their
+                sum, plus the bias of the output projection, is the output of the sublayer.
             stream: Residual stream (R, D) before the sublayer.
             first: Position of the first of the R attending tokens in the sentence.
         """
@@ -97,7 +85,6 @@ class Alti(Contributions):
     edges_per_token = 4
 
     def share(self, summands: Tensor, stream: Tensor, first: int) -> Tensor:
-        """Returns the contributions (R, S); the arguments are those of `Contributions.share`."""
         whole = summands.sum(dim=1) + stream + self.bias  # (R, D)
         norm = self.projected.rest.norm
         own = torch.arange(first, first + len(stream), device=stream.device)
@@ -125,7 +112,6 @@ class ValueZeroing(Contributions):
     edges_per_token = 1
 
     def share(self, summands: Tensor, stream: Tensor, first: int) -> Tensor:
-        """Returns the contributions (R, S); the arguments are those of `Contributions.share`."""
         output = summands.sum(dim=1) + self.bias  # (R, D)
         without = output[:, None] - summands  # (R, S, D)
         expected = self._finish(stream, output)
@@ -137,18 +123,14 @@ class ValueZeroing(Contributions):
         return normalized(distances)
 
     def _finish(self, stream: Tensor, output: Tensor) -> Tensor:
-        """Returns N outputs (N, D) of the layer, one for each output (N, D) of the sublayer."""
         rest, dtype = self.projected.rest, self.projected.stream.dtype
         return rest.finish(rest.add(stream.to(dtype), output.to(dtype))).float()
 
 
 def linear_norm(norm: nn.Module, summands: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns summands after the linear part of layer norm, and their sum after layer norm.
+    """Returns summands (R, S, D) after the linear part of layer norm, and the normalised sum.
 
-    Args:
-        norm: The layer norm.
-        summands: Summands (R, S, D).
-        whole: Their sum (R, D), biases included.
+    `whole` is the sum (R, D) of the summands, biases included.
 
     Source: Kobayashi et al. 2021, "Incorporating Residual and Normalization Layers into Analysis of
     Masked Language Models", section 2.3.

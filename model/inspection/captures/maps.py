@@ -1,19 +1,22 @@
 """Captures attention maps: weights, weights times value norms, or contributions.
 
-Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
-number of attending tokens, and S the number of attended tokens.
+Shapes: as in `model.inspection.captures.capture`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Slices
+from model.inspection.captures.capture import (
+    AttentionSite,
+    Capture,
+    ProjectedHeads,
+    Slices,
+    head_matrices,
+)
 from model.inspection.captures.contributions import Alti, Contributions, ValueZeroing
-from model.inspection.captures.head_matrices import head_matrices
 from model.inspection.query import (
     AttentionKind,
     AttentionMaps,
@@ -31,7 +34,7 @@ class MapsCapture(Capture):
     each row is therefore very close to 1.
 
     Args:
-        query: Query of the maps.
+        query: The query.
         maps: Tensors of the result (layers, heads, T, S), filled with zeros.
         slice_rows: Number of rows of a map (attending tokens) that a slice computes. In a map of
             contributions, the number also depends on `Contributions.edges_per_token` and S.
@@ -48,13 +51,12 @@ class MapsCapture(Capture):
                 result[0, 0].fill_diagonal_(1.0)  # a rollout starts with the identity
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
-        """Returns the layers of the query."""
         return self.query.layers.get(kind, ())
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
         """Merges one layer into the result, slice by slice."""
         layers, is_rollout = self.query.layers[site.kind], self.query.reduce is Reduction.ROLLOUT
-        result, merge = self.maps[site.kind], MERGES[self.query.reduce]
+        result, reduce = self.maps[site.kind], self.query.reduce
         merged = torch.empty_like(result) if is_rollout else result
         heads, slice_rows = self._select(site, projected), self.slice_rows
         if isinstance(heads, Contributions):
@@ -63,13 +65,16 @@ class MapsCapture(Capture):
             if first:
                 yield
             rows = slice(first, first + slice_rows)
-            merge(merged[:, :, rows], heads.values(rows), layers.index(site.layer), len(layers))
+            values, index = heads.values(rows), layers.index(site.layer)
+            merge(reduce, merged[:, :, rows], values, index, len(layers))
         if is_rollout:
             is_weights = self.query.norm is AttentionNorm.WEIGHTS
             step = rollout_step(merged[0, 0]) if is_weights else merged[0, 0]
             result[0, 0] = step @ result[0, 0]
 
-    def _select(self, site: AttentionSite, projected: ProjectedHeads) -> "Rows":
+    def _select(
+        self, site: AttentionSite, projected: ProjectedHeads
+    ) -> "ChosenHeads | Contributions":
         if self.query.norm is AttentionNorm.ALTI:
             return Alti(site, projected)
         if self.query.norm is AttentionNorm.VALUE_ZEROING:
@@ -85,15 +90,7 @@ class MapsCapture(Capture):
         return ChosenHeads(query, key, bias, norms)
 
     def result(self) -> AttentionMaps:
-        """Returns the map (layers, heads, T, S) of each kind."""
         return {kind: values.cpu().numpy() for kind, values in self.maps.items()}
-
-
-class Rows(Protocol):
-    """The values of a map, computed some rows at a time."""
-
-    def values(self, rows: slice) -> Tensor:
-        """Returns the values of some rows (H, rows, S)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,53 +117,22 @@ class ChosenHeads:
 
 
 def chosen(heads: Tensor, numbers: tuple[int, ...]) -> Tensor:
-    """Returns some of the heads (H, ...) in float32.
-
-    Each head is selected as a view. A list of indices would first be copied to the device.
-    """
+    """Returns some of the heads (H, ...) in float32, without copying indices to the device."""
     if numbers == tuple(range(len(heads))):
         return heads.float()
     return torch.stack([heads[number] for number in numbers]).float()
 
 
-Merge = Callable[[Tensor, Tensor, int, int], None]
-"""Merges the heads (H, T, S) of one layer into a result (layers, heads, T, S).
-
-Arguments: the result, the heads, the index of the layer in the query, the number of layers."""
-
-
-def keep(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Stores every head of the layer."""
-    result[index] = heads
-
-
-def mean_heads(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Stores the mean over the heads of the layer."""
-    result[index, 0] = heads.mean(dim=0)
-
-
-def max_heads(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Stores the maximum over the heads of the layer."""
-    result[index, 0] = heads.amax(dim=0)
-
-
-def add_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Adds the layer's share to the mean over all layers and heads."""
-    result[0, 0].add_(heads.mean(dim=0), alpha=1.0 / count)
-
-
-def last_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Stores the mean over the heads of the layer; one rollout step is computed from this mean."""
-    result[0, 0] = heads.mean(dim=0)
-
-
-MERGES: dict[Reduction, Merge] = {
-    Reduction.NONE: keep,
-    Reduction.MEAN_HEADS: mean_heads,
-    Reduction.MAX_HEADS: max_heads,
-    Reduction.MEAN_LAYERS_HEADS: add_mean,
-    Reduction.ROLLOUT: last_mean,
-}
+def merge(reduce: Reduction, result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Merges the heads (H, T, S) of one of `count` layers into a result (layers, heads, T, S)."""
+    if reduce is Reduction.NONE:
+        result[index] = heads
+    elif reduce is Reduction.MAX_HEADS:
+        result[index, 0] = heads.amax(dim=0)
+    elif reduce is Reduction.MEAN_LAYERS_HEADS:
+        result[0, 0].add_(heads.mean(dim=0), alpha=1.0 / count)
+    else:  # one rollout step is computed from the mean of a layer, which the next layer replaces
+        result[0 if reduce is Reduction.ROLLOUT else index, 0] = heads.mean(dim=0)
 
 
 def rollout_step(weights: Tensor) -> Tensor:
@@ -182,14 +148,7 @@ def rollout_step(weights: Tensor) -> Tensor:
 
 
 def value_norms(value: Tensor, matrices: Tensor) -> Tensor:
-    """Multiplies the values by their head's part of W_O, and returns the norms of the products.
-
-    Args:
-        value: Values (H, S, K).
-        matrices: Parts of W_O (H, K, D), from `head_matrices`.
-
-    Returns:
-        The norms (H, S).
+    """Returns the norms (H, S) of values (H, S, K) times their parts (H, K, D) of W_O.
 
     Source: Kobayashi et al. 2020, section 3, without the factor of the attention weight.
     """

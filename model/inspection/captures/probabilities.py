@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from model.inspection.captures.capture import Capture, DecoderOutput, Slices
-from model.inspection.probabilities import TokenProbabilities
 from model.inspection.query import ProbabilityQuery
+from model.inspection.results import TokenProbabilities
 
 PART_PRODUCTS = 1 << 26
 """Largest number of multiplications in a part."""
@@ -25,11 +25,7 @@ NEVER = float("-inf")
 
 
 class ProbabilityCapture(Capture):
-    """Captures the answer to one query for probabilities.
-
-    Args:
-        query: Query for the probabilities.
-    """
+    """Captures the answer to one query for probabilities."""
 
     needs_output = True
 
@@ -59,7 +55,6 @@ class ProbabilityCapture(Capture):
         yield
 
     def _logits_at(self, output: DecoderOutput, compared: Tensor) -> Tensor:
-        """Returns the logits (T, M) of the compared tokens at each position."""
         ids, columns = torch.unique(compared, return_inverse=True)
         logits = output.logits(output.hidden, ids).gather(1, columns)
         self._force_first(logits, compared[:1])
@@ -68,15 +63,12 @@ class ProbabilityCapture(Capture):
     def _force_first(self, logits: Tensor, ids: Tensor) -> None:
         """Gives the probability 1 to the first token of the target, if the query forces it.
 
-        Args:
-            logits: Logits, one row for each position; changed in place.
-            ids: Ids of the columns (1, columns).
+        The logits (T, columns) of the ids (1, columns) are changed in place.
         """
         if self.query.first_id is not None:
             logits[:1].masked_fill_(ids != self.query.first_id, NEVER)
 
     def result(self) -> TokenProbabilities:
-        """Returns the probabilities, on the host."""
         assert self.distribution is not None
         found = self.distribution
         log_probs, ranks = found.compared_log_probs.cpu().numpy(), found.ranks.cpu().numpy()
@@ -98,10 +90,7 @@ class ProbabilityCapture(Capture):
 class Distribution:
     """The distribution over all candidates at each position, computed part by part.
 
-    Args:
-        compared: Logits of the compared tokens (T, M).
-        compared_ids: Ids of these tokens (T, M).
-        top: Number of likeliest candidates to keep.
+    Logits (T, M) and ids of some tokens are compared with it; the `top` likeliest are kept.
     """
 
     def __init__(self, compared: Tensor, compared_ids: Tensor, top: int) -> None:
@@ -117,12 +106,7 @@ class Distribution:
         self.top_ids = compared_ids[:, :0]
 
     def add(self, logits: Tensor, ids: Tensor) -> None:
-        """Adds a part of the candidates.
-
-        Args:
-            logits: Logits of the part (T, U); -inf for a token that cannot be chosen.
-            ids: Ids of the part (U).
-        """
+        """Adds the logits (T, U) of the ids (U) of some candidates; -inf excludes a candidate."""
         largest = torch.maximum(self.largest, logits.amax(dim=1).double())
         # All logits so far may be -inf, and the difference of two infinities is not a number.
         reference = largest.clamp_min(torch.finfo(torch.float32).min)
@@ -139,7 +123,6 @@ class Distribution:
         self._keep_largest(logits, ids)
 
     def _rank(self, logits: Tensor, ids: Tensor) -> None:
-        """Counts the candidates that are likelier than each compared token."""
         for column in range(self.compared.shape[1]):
             is_other = ids != self.compared_ids[:, column : column + 1]  # (T, U)
             is_larger = logits > self.compared[:, column : column + 1]
@@ -153,17 +136,14 @@ class Distribution:
 
     @property
     def log_total(self) -> Tensor:
-        """Returns the logarithm of the sum of the exponentials of all logits (T)."""
         return self.largest + self.total.log()
 
     @property
     def compared_log_probs(self) -> Tensor:
-        """Returns the log-probabilities of the compared tokens (T, M)."""
         return (self.compared.double() - self.log_total[:, None]).float()
 
     @property
     def entropies(self) -> Tensor:
-        """Returns the entropy at each position (T), in nats."""
         return (self.total.log() - self.weighted / self.total).clamp_min(0.0).float()
 
     def likeliest(self) -> tuple[Tensor, Tensor]:

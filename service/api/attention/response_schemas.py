@@ -1,4 +1,4 @@
-"""Schemas of the responses of /attention and /attention/steps, for OpenAPI."""
+"""Schemas of the responses of /attention, /attention/steps and /attention/knockout."""
 
 from typing import Literal
 
@@ -280,3 +280,45 @@ class StepsResponse(BaseModel):
     vectors: StepsVectors | None = None
     output: StepsOutput | None = None
     block: StepsBlock | None = None
+
+
+class NewTranslation(BaseModel):
+    """The model's translation while the parts of the knock-out are switched off."""
+
+    text: str
+    is_cut: bool = Field(
+        description="True if the translation was cut at its length limit. The limit is 2n + 8 "
+        "tokens, where n is the number of tokens of `target`. If the model has a smaller limit, "
+        "the limit of the model applies."
+    )
+
+
+class KnockoutEffectBody(BaseModel):
+    """The changes that one knock-out causes."""
+
+    log_probs: list[float | None] = Field(description="Log-probability of each target token.")
+    changes: list[float | None] = Field(
+        description="Log-probabilities with this knock-out minus those without any knock-out."
+    )
+    total_change: float | None = Field(description="Sum of `changes`.")
+    translation: NewTranslation | None = Field(
+        None, description="Absent unless the request has `translate`."
+    )
+
+
+class KnockoutResponse(BaseModel):
+    """The changes that each knock-out causes.
+
+    A log-probability or a change is null if it is not finite, because a probability is 0.
+    """
+
+    model: str
+    source: LabelsBody
+    source_words: list[tuple[int, int]] = Field(
+        description="[first, end) of each source word, in tokens."
+    )
+    target: TargetLabelsBody
+    log_probs: list[float | None] = Field(
+        description="Log-probability of each target token if nothing is switched off."
+    )
+    knockouts: list[KnockoutEffectBody] = Field(description="In the order of the request.")

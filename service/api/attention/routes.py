@@ -3,20 +3,20 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.api.attention.bodies import json_body, knockout_body, steps_body
 from service.api.attention.formats import (
     MEDIA_TYPES,
     bertviz_body,
     choose_format,
-    json_body,
     npz_bytes,
     safetensors_bytes,
 )
-from service.api.attention.knockout import knockout_body
-from service.api.attention.knockout_schema import KnockoutBody, KnockoutResponse
-from service.api.attention.response_schemas import AttentionResponse, BertvizResponse, StepsResponse
-from service.api.attention.schemas import AttentionRequest, Format
-from service.api.attention.steps import steps_body
-from service.api.attention.steps_schema import StepsRequest
+from service.api.attention.response_schemas import (
+    AttentionResponse,
+    BertvizResponse,
+    KnockoutResponse,
+    StepsResponse,
+)
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING
@@ -25,12 +25,12 @@ from service.api.request.parameters import request_body
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import json_chunks, json_response, num_bytes_of
 from service.errors import RequestTooLargeError
+from service.tasks.attention.requests import AttentionRequest, Format, KnockoutBody, StepsRequest
 from service.tasks.attention.results import InspectionResult
 from service.tasks.knockouts import KnockoutInspector
 from service.tasks.threads import run_sized
 
 router = APIRouter(tags=["attention"])
-
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
@@ -54,16 +54,15 @@ async def attention(request: Request) -> Response:
         check_number(body.texts, services.settings.max_inputs)
     chosen = choose_format(body.format, request.headers.get("accept", ""))
     inspector = services.inspector if body.has_target else services.text_inspector
-    inspection = await unless_disconnected(request, inspector.inspect(body.inspection(), context))
+    inspection = await unless_disconnected(request, inspector.inspect(body, context))
     with context.stage("serialize"):
         deadline = context.deadline(services.settings.request_timeout_seconds)
-        return await written(inspection, chosen, body.decimals, deadline)
+        return await _written(inspection, chosen, body.decimals, deadline)
 
 
-async def written(
+async def _written(
     inspection: InspectionResult, chosen: Format, decimals: int | None, deadline: float
 ) -> Response:
-    """Returns the response in the chosen format."""
     items = inspection.items
     body = json_body(inspection.model, items, decimals)
     if chosen in ("npz", "safetensors"):
@@ -89,7 +88,7 @@ async def steps(request: Request) -> Response:
         body = await read_parameters(request, StepsRequest)
         context.num_inputs = 1
     inspector = services.inspector if body.has_target else services.text_inspector
-    found = await unless_disconnected(request, inspector.trace(body.trace(), context))
+    found = await unless_disconnected(request, inspector.trace(body, context))
     with context.stage("serialize"):
         reply = steps_body(found, body.include)
         return json_response(json_chunks(reply), num_bytes_of(reply))
@@ -107,25 +106,17 @@ async def knockout(request: Request) -> Response:
     with context.stage("validate"):
         body = await read_parameters(request, KnockoutBody)
         context.num_inputs = 1
-        check_count(len(body.knockouts), services.settings.max_inputs)
+        count, limit = len(body.knockouts), services.settings.max_inputs
+        if count > limit:
+            raise RequestTooLargeError(
+                f"Invalid request: {count} knockouts exceed the limit of {limit}: send them in "
+                "several requests, or raise REGARD_MAX_INPUTS"
+            )
     inspector = KnockoutInspector(services.inspector)
-    found = await unless_disconnected(request, inspector.compare(body.request(), context))
+    found = await unless_disconnected(request, inspector.compare(body, context))
     with context.stage("serialize"):
         reply = knockout_body(found)
         return json_response(json_chunks(reply), num_bytes_of(reply))
-
-
-def check_count(count: int, limit: int) -> None:
-    """Refuses a request with more than `limit` knock-outs.
-
-    Raises:
-        RequestTooLargeError: There are too many knock-outs.
-    """
-    if count > limit:
-        raise RequestTooLargeError(
-            f"Invalid request: {count} knockouts exceed the limit of {limit}: send them in several "
-            "requests, or raise REGARD_MAX_INPUTS"
-        )
 
 
 DIALECT = Dialect(

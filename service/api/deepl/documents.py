@@ -12,15 +12,7 @@ from service.api.context import Services, context_of, services_of
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
 from service.api.deepl.schemas import AUTH_KEY
 from service.api.middleware import ended
-from service.api.request.parameters import (
-    FORM,
-    JSON,
-    MULTIPART,
-    Parameters,
-    Upload,
-    UploadedFile,
-    request_body,
-)
+from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, UploadedFile, request_body
 from service.api.request.reading import read_parameters, read_upload, unless_disconnected
 from service.api.request.translation import (
     download,
@@ -45,6 +37,7 @@ from service.errors import (
 from service.metrics.figures import DOCUMENT
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
+from service.tasks.parameters import Parameters
 
 ERRORS: dict[int | str, dict[str, Any]] = {**DEEPL_ERRORS, "4XX": {"model": DeepLErrorBody}}
 router = APIRouter(tags=["deepl"], responses=ERRORS)

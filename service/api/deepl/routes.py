@@ -12,12 +12,13 @@ from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, TRACE_
 from service.api.deepl.schemas import AUTH_KEY, DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
 from service.api.request import translation
-from service.api.request.parameters import FORM, JSON, Parameters, request_body
+from service.api.request.parameters import FORM, JSON, request_body
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.request.translation import as_texts, decoding_options, find_languages
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
+from service.tasks.parameters import Parameters
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.language_codes import display_name, match_language
 from service.text.xml_text import XmlRules

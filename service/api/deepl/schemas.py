@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from service.api.request.parameters import ListOf, Parameters, not_empty
+from service.tasks.parameters import ListOf, Parameters, not_empty
 
 
 def _digit_as_text(value: Any) -> Any:

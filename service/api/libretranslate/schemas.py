@@ -5,14 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.attention.response_schemas import AlignmentBody
-from service.api.request.parameters import (
-    ListOf,
-    Natural,
-    Parameters,
-    Positive,
-    UploadedFile,
-    not_empty,
-)
+from service.api.request.parameters import UploadedFile
+from service.tasks.parameters import ListOf, Natural, Parameters, Positive, not_empty
 
 
 def _default_format(value: Any) -> Any:

@@ -23,7 +23,7 @@ from service.api.openai.schemas import (
     OtherBody,
 )
 from service.api.request.body import read_fields
-from service.api.request.parameters import Parameters, request_body
+from service.api.request.parameters import request_body
 from service.api.request.reading import validated
 from service.api.responses import JSONResponse
 from service.errors import ForbiddenError, NotFoundError, UnauthorizedError
@@ -32,6 +32,7 @@ from service.models.served import AnyServed, ServedEmbedder, ServedModel
 from service.settings.keys import ADMIN
 from service.tasks.attention.query import default_shift
 from service.tasks.backend import Status
+from service.tasks.parameters import Parameters
 from service.workers.messages import Resident
 
 router = APIRouter(tags=["models"])

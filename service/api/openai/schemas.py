@@ -9,11 +9,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.request.inputs import EmbedParameters, Inputs, ModelName
-from service.api.request.parameters import Positive
 from service.errors import InvalidRequestError
 from service.models.state import ModelState
 from service.models.text_reader import Input
 from service.tasks.embedding.query import EmbedQuery
+from service.tasks.parameters import Positive
 
 EncodingFormat = Literal["float", "base64"]
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
-from service.api.request.parameters import Parameters, refuse
 from service.models.text_reader import Direction, Input
 from service.tasks.embedding.query import ReadingOptions
+from service.tasks.parameters import Parameters, refuse
 
 
 def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:

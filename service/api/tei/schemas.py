@@ -9,9 +9,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from model.tokenization.pairs import Direction
 from service.api.request.inputs import EmbedParameters, Inputs, ModelName, lower
-from service.api.request.parameters import ListOf, Parameters, Positive, not_empty, refuse
 from service.models.text_reader import Input
 from service.tasks.embedding.query import EmbedQuery
+from service.tasks.parameters import ListOf, Parameters, Positive, not_empty, refuse
 
 
 def check_list(value: Any, info: ValidationInfo) -> Any:

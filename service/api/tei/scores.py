@@ -11,12 +11,13 @@ from starlette.responses import Response
 
 from service.api.context import context_of, services_of
 from service.api.request.inputs import Text
-from service.api.request.parameters import ListOf, not_empty, refuse, request_body
+from service.api.request.parameters import request_body
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import JSONResponse
 from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import ScoreParameters, check_list, check_text
-from service.tasks.reranking import Inputs, Reranker, RerankQuery, ScoreQuery
+from service.tasks.parameters import ListOf, not_empty, refuse
+from service.tasks.reranking import Inputs, Reranker, ScoreQuery
 
 router = APIRouter(tags=["reranking"], responses=TEI_ERRORS)
 
@@ -42,10 +43,11 @@ class RerankRequest(ScoreParameters):
     )
     return_text: bool = Field(False, description="Return each text with its score.")
 
-    def rerank_query(self) -> RerankQuery:
-        return RerankQuery(
-            self.query,
-            self.texts,
+    def scores(self) -> ScoreQuery:
+        pairs = [(self.query, text) for text in self.texts]
+        return ScoreQuery(
+            pairs,
+            "texts",
             self.raw_scores,
             self.truncate,
             self.truncation_direction,
@@ -80,11 +82,16 @@ async def rank(request: Request, body: RerankRequest) -> Response:
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(body.texts)
     reranker = Reranker(services.catalog, services.backend, services.settings)
-    work = reranker.rerank(body.rerank_query(), context)
-    ranked = await unless_disconnected(request, work)
-    reply: list[dict[str, Any]] = [{"index": each.index, "score": each.score} for each in ranked]
-    if body.return_text:
-        reply = [{**each, "text": body.texts[each["index"]]} for each in reply]
+    scores, _ = await unless_disconnected(request, reranker.score(body.scores(), context))
+    best = (-scores).argsort(kind="stable").tolist()  # texts of equal score keep their order
+    reply = [
+        {
+            "index": index,
+            "score": float(str(scores[index])),
+            **({"text": body.texts[index]} if body.return_text else {}),
+        }
+        for index in best
+    ]
     return JSONResponse(reply)
 
 

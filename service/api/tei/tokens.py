@@ -14,11 +14,12 @@ from starlette.responses import Response
 from model.tokenization.tokenizer import TokenizedText
 from service.api.context import context_of, services_of
 from service.api.request.inputs import ModelName, TokenIds, as_inputs
-from service.api.request.parameters import ListOf, Parameters, not_empty, refuse, request_body
+from service.api.request.parameters import request_body
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import JSONResponse
 from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import check_text
+from service.tasks.parameters import ListOf, Parameters, not_empty, refuse
 from service.tasks.vocabulary import find_reader, vocabulary_of
 
 router = APIRouter(tags=["tokens"], responses=TEI_ERRORS)

@@ -16,6 +16,7 @@ from model.tokenization.tokenizer import TokenizedText
 from service.errors import UnavailableError
 from service.items.attention import AttentionItem
 from service.items.result import Result
+from service.items.translation import TranslationItem
 from service.settings import Settings
 from service.tasks.attention.query import Aligner, aligner_of
 from service.tasks.backend import Admitter
@@ -35,11 +36,7 @@ class Pair:
 class TranslatedPair:
     """A sentence, and its translation by a model.
 
-    Attributes:
-        model: Name of the model.
-        pair: The sentence as the model reads it, and the translation.
-        recorded: Cross-attention (T, S) of the decode steps, for T target tokens and S source
-            tokens; None if it was not recorded.
+    `recorded` is the cross-attention (T, S) of the decode steps, None if it was not recorded.
     """
 
     model: str
@@ -49,12 +46,9 @@ class TranslatedPair:
 
 @dataclass(frozen=True, slots=True)
 class CrossAttention:
-    """The attention that aligns a sentence pair.
+    """The cross-attention (T, S) that aligns T target tokens with S source tokens.
 
-    Attributes:
-        weights: Cross-attention (T, S) of one head, or the mean of several heads. T is the number
-            of target tokens, and S the number of source tokens.
-        shift: 0 if row t has the weights of target token t; 1 if row t + 1 has these weights.
+    The shift is 0 if row t has the weights of target token t; 1 if row t + 1 has these weights.
     """
 
     weights: NDArray[np.float32]
@@ -62,12 +56,7 @@ class CrossAttention:
 
 
 class PairAligner:
-    """Finds the attention that aligns sentence pairs.
-
-    Args:
-        backend: Admits requests, and passes their work items to the device workers.
-        settings: Settings of the server, which contain the limits of a request.
-    """
+    """Finds the attention that aligns sentence pairs."""
 
     def __init__(self, backend: Admitter, settings: Settings) -> None:
         self.backend = backend
@@ -82,16 +71,12 @@ class PairAligner:
             ServiceError: The request is refused, misses its deadline, or fails.
         """
         aligners = {name: await self._aligner(name) for name in {pair.model for pair in pairs}}
-        missing = [
-            AttentionItem(
-                each.model,
-                AttentionJob(
-                    each.pair.source.ids, each.pair.target.ids, (aligners[each.model].query,)
-                ),
-            )
-            for each in pairs
-            if each.recorded is None
-        ]
+        missing = []
+        for each in pairs:
+            if each.recorded is None:
+                queries = (aligners[each.model].query,)
+                job = AttentionJob(each.pair.source.ids, each.pair.target.ids, queries)
+                missing.append(AttentionItem(each.model, job))
         captured = iter(await self._capture(missing, context))
         return [
             CrossAttention(
@@ -104,12 +89,11 @@ class PairAligner:
     async def _capture(
         self, items: Sequence[AttentionItem], context: RequestContext
     ) -> list[NDArray[np.float32]]:
-        """Captures the attention (T, S) of each item by a second pass."""
         results: list[Result] = []
         # All items together decide about the bulk lane. A part alone may have too few items.
-        use_bulk_lane(items, self.settings)
+        _use_bulk_lane(items, self.settings)
         for part in in_parts(items, self.settings.max_attention_values):
-            results += await capture(part, self.backend, self.settings, context)
+            results += await submit_all(part, self.backend, self.settings, context)
         maps = [values for result in results for values in result.value[0].values()]
         return [values[0, 0] for values in maps]  # (1, 1, T, S)
 
@@ -120,34 +104,28 @@ class PairAligner:
 
 
 async def resident(backend: Admitter, name: str) -> Resident:
-    """Returns the first worker's description of a loaded model.
-
-    Raises:
-        UnavailableError: The model is not loaded yet.
-    """
+    """Returns the first worker's description of a loaded model."""
     found = (await backend.status()).resident(name)
     if found is None:
         raise UnavailableError("the models are loading; try again soon", 1)
     return found
 
 
-def use_bulk_lane(items: Sequence[AttentionItem], settings: Settings) -> None:
-    """Marks the items of one request as bulk work if there are many."""
+def _use_bulk_lane(items: Sequence[AttentionItem | TranslationItem], settings: Settings) -> None:
     if len(items) > settings.bulk_sentences:
         for item in items:
             item.is_bulk = True
 
 
-async def capture(
-    items: list[AttentionItem], backend: Admitter, settings: Settings, context: RequestContext
+async def submit_all(
+    items: Sequence[AttentionItem | TranslationItem],
+    backend: Admitter,
+    settings: Settings,
+    context: RequestContext,
 ) -> list[Result]:
-    """Captures the attention of items, and returns one result for each item, in order.
-
-    Raises:
-        ServiceError: The items are refused, miss their deadline, or fail.
-    """
+    """Submits the items of a request; returns one result for each item, in order."""
     tokens = sum(item.num_tokens for item in items)
-    use_bulk_lane(items, settings)
+    _use_bulk_lane(items, settings)
     lease = await context.admit(backend, tokens, at_once=False)
     deadline = context.deadline(settings.request_timeout_seconds)
     results = await lease.submit(items, deadline).in_order()

@@ -2,213 +2,138 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import ClassVar, Generic, ParamSpec, Protocol, TypeVar, cast
+from dataclasses import dataclass
+from typing import ClassVar, Generic, ParamSpec, TypeVar, cast
 
-from model.inspection.query import (
-    AttentionJob,
-    AttentionMaps,
-    AttentionQuery,
-    InspectedConfig,
-    Query,
-)
-from model.inspection.states import TokenStates
-from model.inspection.trace import AttentionTrace
-from model.tokenization.tokenizer import TokenizedText
+from model.inspection.query import AttentionJob, InspectedConfig, Query
+from model.inspection.results import AttentionTrace, TokenStates
+from model.tokenization.tokenizer import TokenizedText, Tokenizer
+from service.errors import InvalidRequestError, RequestTooLargeError
 from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.settings import Settings
-from service.tasks.alignment.aligner import capture
-from service.tasks.attention.probabilities import check_size as check_probabilities
+from service.tasks.alignment.aligner import submit_all
+from service.tasks.attention.probabilities import check_num_probabilities
 from service.tasks.attention.query import check_size, trace_query
-from service.tasks.attention.requests import InspectionRequest, ModelChoice, TraceRequest, View
-from service.tasks.attention.results import InspectionResult, SequenceAttention, TraceResult
+from service.tasks.attention.requests import AttentionQuestion, AttentionRequest, StepsRequest
+from service.tasks.attention.results import InspectedText, InspectionResult, Queries, TraceResult
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
+LONG_CHARS = 16
+"""If the limit is n tokens, a text with more than LONG_CHARS * n characters counts as very long.
 
-class InspectedModel(Protocol):
-    """A loaded model whose attention a request asks for."""
-
-    @property
-    def name(self) -> str:
-        """Served name."""
-
-    @property
-    def config(self) -> InspectedConfig:
-        """The model's config."""
-
-    @property
-    def start(self) -> str:
-        """Spelling of the decoder's start token; "" if the model has no start token."""
+The tokens of a very long text are counted first. If there are too many, the text is refused before
+anything else is computed for it.
+"""
 
 
-class InspectedSequence(Protocol):
-    """A tokenised sequence whose attention is captured."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedModel:
+    """A loaded model whose attention a request asks for.
 
-    @property
-    def source(self) -> TokenizedText:
-        """Tokens of the text."""
+    Attributes:
+        name: Served name.
+        config: Sizes and switches of the model.
+        start: Spelling of the decoder's start token; "" if the model has no start token.
+    """
 
-    @property
-    def target(self) -> TokenizedText | None:
-        """Tokens of its translation; None for a text that is embedded."""
+    name: str
+    config: InspectedConfig
+    start: str = ""
 
 
 ModelT = TypeVar("ModelT", bound=InspectedModel)
-SequenceT = TypeVar("SequenceT", bound=InspectedSequence)
-SequenceT_contra = TypeVar("SequenceT_contra", bound=InspectedSequence, contravariant=True)
 P = ParamSpec("P")
 
 
-class Queries(Protocol[SequenceT_contra]):
-    """The attention queries of a request. In a query, layers and heads are counted from 0."""
-
-    @property
-    def attention(self) -> AttentionQuery:
-        """Query for the attention that the request asks for."""
-
-    @property
-    def all(self) -> tuple[Query, ...]:
-        """All queries about one sequence; `attention` is the first.
-
-        The result of a sequence has the answers in this order.
-        """
-
-    def assemble(
-        self,
-        sequences: Sequence[SequenceT_contra],
-        results: Sequence[Result],
-        start: str,
-        view: View,
-    ) -> Sequence[SequenceAttention]:
-        """Returns the attention of each sequence in the form that the client requests.
-
-        Args:
-            sequences: Sequences of the request.
-            results: Result of each sequence.
-            start: Spelling of the decoder's start token; "" if the model has no start token.
-            view: Requested form.
-        """
-
-
-class Inspector(ABC, Generic[ModelT, SequenceT]):
+class Inspector(ABC, Generic[ModelT]):
     """Computes attention.
 
     The steps are: choose the model, tokenise, check the size, translate if needed, check again,
-    capture, assemble.
-
-    Args:
-        catalog: Served models.
-        backend: Admission and device workers.
-        settings: Limits.
-
-    Attributes:
-        min_target_tokens: Smallest number of target tokens of a sequence.
+    capture, assemble. All public methods raise a ServiceError if the request is refused, misses its
+    deadline, or fails.
     """
 
     min_target_tokens: ClassVar[int]
+    """Smallest number of target tokens of a sequence."""
 
     def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
         self.catalog = catalog
         self.backend = backend
         self.settings = settings
 
-    async def inspect(
-        self, request: InspectionRequest, context: RequestContext
-    ) -> InspectionResult:
-        """Returns the attention of every sequence of a request.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
-        """
+    async def inspect(self, request: AttentionRequest, context: RequestContext) -> InspectionResult:
+        """Returns the attention of every sequence of a request."""
         model = await self.choose_model(request, request.texts, context)
         queries = self._queries(model, request)
-        sources = await self._tokenize(request.texts, model, request.is_split, context)
+        sources = await self._tokenize(request.texts, model, request.split, context)
         self._check_size(queries, [(len(s.ids), self.min_target_tokens) for s in sources], request)
         target_texts = request.target_texts or [None] * len(sources)
-        sequences = await self._complete(model, sources, target_texts, context)
-        self._check_size(queries, list(map(lengths, sequences)), request)
-        items = [item_of(model.name, sequence, queries.all) for sequence in sequences]
-        results = await capture(items, self.backend, self.settings, context)
-        size = sum(map(num_values, results))
+        texts = await self._complete(model, sources, target_texts, context)
+        self._check_size(queries, [text.lengths for text in texts], request)
+        results = await self._capture(model, texts, queries.all, context)
+        size = sum(values.size for each in results for values in each.value[0].values())
         with context.stage("detokenize"):
-            deadline, assemble = self._deadline(context), queries.assemble
-            attentions = await run_sized(
-                size, deadline, assemble, sequences, results, model.start, request.view
+            items = await run_sized(
+                size,
+                self._deadline(context),
+                queries.assemble,
+                texts,
+                results,
+                model.start,
+                request,
             )
-        return InspectionResult(model.name, attentions)
+        return InspectionResult(model.name, items)
 
-    async def trace(self, request: TraceRequest, context: RequestContext) -> TraceResult:
-        """Returns the attention of one token in one head, step by step.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
-        """
+    async def trace(self, request: StepsRequest, context: RequestContext) -> TraceResult:
+        """Returns the attention of one token in one head, step by step."""
         model = await self.choose_model(request, [request.text], context)
         # A wrong layer or head is refused before any text is tokenised.
-        trace_query(model.config, replace(request, query=0), 1, self.min_target_tokens)
-        sequence = await self.read_one(model, request.text, request.target_text, context)
-        query = trace_query(model.config, request, *lengths(sequence))
-        states_queries = (query.states,) if request.has_states else ()
-        items = [item_of(model.name, sequence, (query, *states_queries))]
-        (result,) = await capture(items, self.backend, self.settings, context)
-        trace = cast("AttentionTrace", result.value[0])
-        states = cast("TokenStates", result.value[1]) if request.has_states else None
+        trace_query(model.config, request, 0, (1, self.min_target_tokens))
+        text = await self.read_one(model, request.text, request.target_text, context)
+        query = trace_query(model.config, request, request.query, text.lengths)
+        queries = (query, query.states) if "block" in request.include else (query,)
+        (result,) = await self._capture(model, [text], queries, context)
+        trace, states = [*result.value, None][:2]
         return TraceResult(
-            model.name, query, sequence.source, sequence.target, model.start, trace, states
+            model.name,
+            query,
+            text.source,
+            text.target,
+            model.start,
+            cast("AttentionTrace", trace),
+            cast("TokenStates | None", states),
         )
 
     async def read_one(
         self, model: ModelT, text: str, target_text: str | None, context: RequestContext
-    ) -> SequenceT:
-        """Returns the sequence of one text, with a translation if the task needs one.
+    ) -> InspectedText:
+        """Admits a request, and returns the tokens of its text and of its translation.
 
-        If the translation is needed and `target_text` is None, the model translates the text.
-
-        Raises:
-            ServiceError: The request is not admitted, a text is empty or too long, or the
-                translation cannot be computed.
+        If the task needs a translation and `target_text` is None, the model translates the text.
         """
         sources = await self._tokenize([text], model, False, context)
-        (sequence,) = await self._complete(model, sources, [target_text], context)
-        return sequence
+        (found,) = await self._complete(model, sources, [target_text], context)
+        return found
 
     @abstractmethod
     async def choose_model(
-        self, choice: ModelChoice, texts: Sequence[str], context: RequestContext
+        self, question: AttentionQuestion, texts: Sequence[str], context: RequestContext
     ) -> ModelT:
-        """Returns the loaded model of a request, and records its name in the context.
-
-        Raises:
-            ServiceError: There is no such model, language or prompt, or the model is not loaded.
-        """
+        """Returns the loaded model of a request, and records its name in the context."""
 
     @abstractmethod
-    def _queries(self, model: ModelT, request: InspectionRequest) -> Queries[SequenceT]:
-        """Returns the queries of a request. In a query, layers and heads are counted from 0.
-
-        Raises:
-            InvalidRequestError: The model has no such attention.
-        """
+    def _queries(self, model: ModelT, request: AttentionRequest) -> Queries:
+        """Returns the queries about each text of a request."""
 
     @abstractmethod
     async def _tokenize(
         self, texts: Sequence[str], model: ModelT, is_split: bool, context: RequestContext
     ) -> list[TokenizedText]:
-        """Admits a request, and then tokenises its texts.
-
-        Args:
-            texts: Texts of the client.
-            model: Model that reads them.
-            is_split: Whether each text is split into sentences.
-            context: Context of the request.
-
-        Raises:
-            ServiceError: The request is not admitted, or a text is empty or too long.
-        """
+        """Admits a request, and then tokenises its texts or, if they are split, their sentences."""
 
     @abstractmethod
     async def _complete(
@@ -217,12 +142,8 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         sources: list[TokenizedText],
         target_texts: Sequence[str | None],
         context: RequestContext,
-    ) -> list[SequenceT]:
-        """Returns a sequence for each tokenised source, with a translation if the task needs one.
-
-        Raises:
-            ServiceError: A translation is empty or too long, or cannot be computed.
-        """
+    ) -> list[InspectedText]:
+        """Adds a translation to each tokenised source if the task needs one."""
 
     async def _admit_and_tokenize(
         self,
@@ -232,44 +153,76 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> list[TokenizedText]:
-        """Admits a request, then tokenises it, so that only admitted texts take memory for tokens.
-
-        Raises:
-            ServiceError: The request is not admitted, or a text cannot be read.
-        """
+        """Admits a request, then tokenises it: only admitted texts take memory for tokens."""
         estimate = num_chars // CHARS_PER_TOKEN + 1
         await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         with context.stage("tokenize"):
             return await run_sized(num_chars, self._deadline(context), tokenize, *args, **kwargs)
 
     def _check_size(
-        self,
-        queries: Queries[SequenceT],
-        num_tokens: list[tuple[int, int]],
-        request: InspectionRequest,
+        self, queries: Queries, num_tokens: list[tuple[int, int]], request: AttentionRequest
     ) -> None:
         limit = self.settings.max_attention_values
-        check_size(queries.attention, num_tokens, request.view.top_k, limit)
-        if request.probabilities is not None:
-            check_probabilities(request.probabilities, [target for _, target in num_tokens], limit)
+        check_size(queries.attention, num_tokens, request.top_k, limit)
+        if (wanted := request.probabilities) is not None:
+            num_targets = sum(target for _, target in num_tokens)
+            count = num_targets * (1 + wanted.top_k + len(wanted.tokens))
+            way_out = "lower probabilities.top_k, name fewer tokens, send fewer texts"
+            check_num_probabilities(count, limit, way_out)
+
+    async def _capture(
+        self,
+        model: ModelT,
+        texts: Sequence[InspectedText],
+        queries: tuple[Query, ...],
+        context: RequestContext,
+    ) -> list[Result]:
+        items = [
+            AttentionItem(
+                model.name,
+                AttentionJob(text.source.ids, text.target.ids if text.target else [], queries),
+            )
+            for text in texts
+        ]
+        return await submit_all(items, self.backend, self.settings, context)
 
     def _deadline(self, context: RequestContext) -> float:
         return context.deadline(self.settings.request_timeout_seconds)
 
 
-def item_of(model: str, sequence: InspectedSequence, queries: tuple[Query, ...]) -> AttentionItem:
-    """Returns the work item of queries about one sequence."""
-    target = sequence.target
-    ids = [] if target is None else target.ids
-    return AttentionItem(model, AttentionJob(sequence.source.ids, ids, queries))
+def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> TokenizedText:
+    """Tokenises a text that is one sequence of at most `limit` tokens, prefix and EOS included."""
+    number = count_long(text, tokenizer, limit)
+    if not number:
+        tokenized = tokenizer.tokenize(text)
+        number = len(tokenized.ids)
+        if number == len(tokenizer.prefix) + 1:  # only the prefix and EOS
+            raise nothing_to_read(name)
+        if number <= limit:
+            return tokenized
+    raise RequestTooLargeError(
+        f"Invalid request: {name} has {number} tokens, and one sequence has {limit} at most. Send "
+        "sentences (/attention splits texts if split is true), or raise REGARD_MAX_SOURCE_TOKENS."
+    )
 
 
-def lengths(sequence: InspectedSequence) -> tuple[int, int]:
-    """Returns the numbers of source and target tokens of a sequence."""
-    return len(sequence.source.ids), len(sequence.target.ids) if sequence.target else 0
+def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
+    """Returns the number of tokens if a very long text exceeds the limit; else 0.
+
+    EOS is counted. The prefix is counted only if `encode` of the tokenizer adds it.
+    Counting takes a tenth of the time of `tokenize`, which also finds each token's place.
+    """
+    if len(text) <= LONG_CHARS * limit:
+        return 0
+    number = len(tokenizer.encode(text)) + 1
+    return number if number > limit else 0
 
 
-def num_values(result: Result) -> int:
-    """Returns the number of values in the first answer of a result: the requested attention."""
-    maps = cast("AttentionMaps", result.value[0])
-    return sum(values.size for values in maps.values())
+def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
+    """Returns the name that error messages give to one text of a field."""
+    return f"{name}[{number}]" if len(texts) > 1 else name
+
+
+def nothing_to_read(name: str) -> InvalidRequestError:
+    """Returns the error for a text without tokens."""
+    return InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")

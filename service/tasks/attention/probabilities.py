@@ -3,28 +3,24 @@
 The tokens that the client names become vocabulary ids, and the ids of the result become tokens.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from model.inspection.probabilities import TokenProbabilities
+import numpy as np
+from numpy.typing import NDArray
+
 from model.inspection.query import ProbabilityQuery
+from model.inspection.results import TokenProbabilities
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
-from service.tasks.attention.arrays import rounded
-from service.tasks.attention.requests import ProbabilityOptions
+from service.tasks.attention.requests import ProbabilitiesQuestion
 
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """The probabilities at each position of a translation.
+    """The probabilities at each position of a translation, with the spelling of the tokens.
 
-    Attributes:
-        found: Log-probabilities, ranks, entropies and token ids.
-        likeliest: Spelling of the likeliest tokens at each position. A list has fewer than `top_k`
-            tokens if fewer tokens have a probability above 0.
-        named: Spelling of the named tokens.
-        named_ids: Ids of the named tokens.
+    A list of likeliest tokens has fewer than `top_k` if fewer have a probability above 0.
     """
 
     found: TokenProbabilities
@@ -41,28 +37,15 @@ class Scoring:
     tokenizer: Tokenizer
 
     @classmethod
-    def of(cls, options: ProbabilityOptions, tokenizer: Tokenizer, first_id: int | None) -> Self:
-        """Returns the query of a request.
-
-        Args:
-            options: Options of the request.
-            tokenizer: Tokenizer of the target language.
-            first_id: Id with which every target begins; None if there is no such id.
-
-        Raises:
-            InvalidRequestError: A given id is not in the vocabulary, or a given text has no tokens.
-        """
-        named = tuple(_id_of(token, tokenizer) for token in options.tokens)
-        return cls(ProbabilityQuery(options.top_k, named, first_id), tokenizer)
+    def of(
+        cls, question: ProbabilitiesQuestion, tokenizer: Tokenizer, first_id: int | None
+    ) -> Self:
+        """Returns the query of a request; every target begins with `first_id` if it is given."""
+        named = tuple(_id_of(token, tokenizer) for token in question.tokens)
+        return cls(ProbabilityQuery(question.top_k, named, first_id), tokenizer)
 
     def read(self, found: TokenProbabilities, decimals: int | None) -> Probabilities:
-        """Returns the result of the query in the form that a client gets.
-
-        Args:
-            found: Result of the query.
-            decimals: Number of decimals to which log-probabilities and entropies are rounded; None
-                leaves them unrounded.
-        """
+        """Returns the result of the query, rounded to `decimals`, with the spelling of tokens."""
         likeliest = [[i for i in row if i >= 0] for row in found.likeliest.tolist()]
         return Probabilities(
             replace(
@@ -79,11 +62,7 @@ class Scoring:
 
 
 def _id_of(token: str | int, tokenizer: Tokenizer) -> int:
-    """Returns the id of a named token; for a text of several tokens, the id of the first one.
-
-    Raises:
-        InvalidRequestError: The given id is not in the vocabulary, or the given text has no tokens.
-    """
+    """Returns the id of a named token; for a text of several tokens, the id of the first one."""
     if isinstance(token, int):
         if 0 <= token < tokenizer.vocab_size:
             return token
@@ -99,34 +78,17 @@ def _id_of(token: str | int, tokenizer: Tokenizer) -> int:
     return ids[0]
 
 
-def check_size(options: ProbabilityOptions, num_tokens: Sequence[int], limit: int) -> None:
-    """Refuses a request for too many probabilities.
-
-    Args:
-        options: Options of the request.
-        num_tokens: Number of target tokens of each sentence.
-        limit: Largest number of probabilities in a response.
-
-    Raises:
-        RequestTooLargeError: The number of probabilities exceeds the limit.
-    """
-    count = sum(num_tokens) * (1 + options.top_k + len(options.tokens))
-    check_count(count, limit, "lower probabilities.top_k, name fewer tokens, send fewer texts")
-
-
-def check_count(count: int, limit: int, way_out: str) -> None:
-    """Refuses a request for too many probabilities.
-
-    Args:
-        count: Number of probabilities.
-        limit: Largest number of probabilities in a response.
-        way_out: Changes of the request that help, for the error message.
-
-    Raises:
-        RequestTooLargeError: The number of probabilities exceeds the limit.
-    """
+def check_num_probabilities(count: int, limit: int, way_out: str) -> None:
+    """Refuses a request for too many probabilities; the error names a way out."""
     if count > limit:
         raise RequestTooLargeError(
             f"Invalid request: {count} probabilities exceed the limit of {limit}: {way_out}, or "
             "raise REGARD_MAX_ATTENTION_VALUES"
         )
+
+
+def rounded(data: NDArray[np.float32], decimals: int | None) -> NDArray[np.float32]:
+    """Rounds values so that JSON writes them with at most `decimals` decimals."""
+    if decimals is None:
+        return data
+    return np.round(data.astype(np.float64), decimals).astype(np.float32)

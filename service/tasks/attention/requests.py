@@ -1,200 +1,464 @@
-"""Defines requests for attention, independent of HTTP.
+"""Defines the requests for attention: the JSON bodies of /attention and its sub-routes.
 
-The schemas of `/attention` import this module. Schemas must be imported fast, so this module does
-not import numpy.
+The models refuse requests whose faults can be found without looking at a loaded model. The module
+must be imported fast, so it does not import numpy.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    model_validator,
+)
+
+from service.errors import SHOWN_CHARS
+from service.tasks.parameters import ListOf, NotBool, Parameters, Positive, not_empty, refuse
 
 Kind = Literal["encoder", "decoder", "cross"]
-Level = Literal["token", "word"]
 Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
 Norm = Literal["weights", "value_norms", "alti", "value_zeroing"]
-Numbers = Literal["all"] | Sequence[int]
-"""Indices of layers or heads. A negative index counts from the end."""
+Format = Literal["json", "npz", "safetensors", "bertviz"]
+Include = Literal["vectors", "output", "output_weight", "block"]
+
+MAX_NAMED_TOKENS = 100
+"""Largest number of tokens that a request for probabilities may name."""
+
+MAX_PARTS = 1000
+"""Largest number of entries in each of the lists `heads` and `edges` of a knock-out."""
+
+HAS_TARGET = {"translate": True, "embed": False}
+"""Maps a task to True if the task reads each text together with a translation."""
+
+OF_TRANSLATION = {
+    "source": None,
+    "target": None,
+    "target_text": None,
+    "probabilities": None,
+    "detachment": False,
+    "split": False,
+    "alignment_layer": None,
+    "alignment_head": None,
+    "alignment_shift": None,
+}
+"""Parameters that task `embed` does not accept, each with the value that counts as absent."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """Selects the form in which a client gets attention.
-
-    Attributes:
-        level: Whether attention is between tokens or between words.
-        top_k: Number of values to keep in each row; the largest are kept. None keeps all.
-        decimals: Number of decimals to which values are rounded; None leaves them unrounded.
-    """
-
-    level: Level = "token"
-    top_k: int | None = None
-    decimals: int | None = None
+def _has_target(task: Any) -> bool:
+    return HAS_TARGET.get(task, True) if isinstance(task, str) else True
 
 
-@dataclass(frozen=True, slots=True)
-class ProbabilityOptions:
-    """Selects the probabilities of target tokens that a client gets.
-
-    Attributes:
-        top_k: Number of likeliest tokens at each position.
-        tokens: Words or vocabulary ids. A word stands for its first token. At each position, the
-            result has the log-probability of each of these tokens, and its rank among the tokens
-            that the decoder may choose.
-    """
-
-    top_k: int = 5
-    tokens: Sequence[str | int] = ()
+def _check_numbers(value: Any, info: ValidationInfo) -> Any:
+    if value != "all" and not (isinstance(value, list) and all(type(n) is int for n in value)):
+        refuse(f'{info.field_name} parameter must be "all" or a list of numbers, such as [0, -1]')
+    return _check_choice(value, info)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChoice:
-    """Names the model of a request, by its name or by its languages.
-
-    Attributes:
-        source: Language code, `auto`, or None.
-        target: Language code, or None.
-        model: Served name, or None.
-        prompt_name: Name of the prompt in front of a text to embed; None for the model's default.
-    """
-
-    source: str | None = None
-    target: str | None = None
-    model: str | None = None
-    prompt_name: str | None = None
+def _check_choice(value: Any, info: ValidationInfo) -> Any:
+    if value == []:
+        refuse(f"{info.field_name} parameter is an empty list; name one or more, or leave it out")
+    return _check_doubles(value, info)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectionRequest(ModelChoice):
-    """Asks for attention matrices of one or more texts.
-
-    Attributes:
-        texts: The texts. With `is_split`, each sentence of a text becomes one sequence.
-            Otherwise, each text becomes one sequence.
-        target_texts: Translations, one for each text. None stands for the model's own translation.
-        is_split: Whether texts are split into sentences.
-        kinds: Kinds of attention.
-        layers: Indices of the layers.
-        heads: Indices of the heads.
-        reduce: Reduction over heads and layers.
-        norm: Values that are returned: weights, weights times value norms, or contributions of the
-            attended tokens.
-        needs_equal_layers: Whether each kind must have the same number of layers, as the BertViz
-            format requires.
-        view: Form in which the matrices are returned.
-        probabilities: Selects probabilities of target tokens, which are returned too. None selects
-            no probabilities.
-        has_detachment: Whether a score is returned too: how far each translation is detached from
-            its source (`service.tasks.alignment.detachment`).
-        alignment_layer: Layer whose cross-attention aligns words; None for the model's default.
-        alignment_head: Head that aligns words, or `mean`; None for the model's default.
-        alignment_shift: The token to which the attention of a decode step belongs. 0 is the token
-            that the step predicts, and 1 the token that the step reads. None is the model's
-            default.
-    """
-
-    texts: Sequence[str]
-    target_texts: Sequence[str | None] | None = None
-    is_split: bool = False
-    kinds: Sequence[Kind] = ("cross",)
-    layers: Numbers = (-1,)
-    heads: Numbers = "all"
-    reduce: Reduce = "mean_heads"
-    norm: Norm = "weights"
-    needs_equal_layers: bool = False
-    view: View = View()
-    probabilities: ProbabilityOptions | None = None
-    has_detachment: bool = False
-    alignment_layer: int | None = None
-    alignment_head: int | Literal["mean"] | None = None
-    alignment_shift: int | None = None
+def _check_doubles(value: Any, info: ValidationInfo) -> Any:
+    seen = set()
+    for member in value if isinstance(value, list) else []:
+        spelling = str(member)
+        if spelling in seen:
+            shown = spelling[:SHOWN_CHARS]
+            refuse(f"{info.field_name} parameter has {shown} twice; name each once")
+        seen.add(spelling)
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class HeadsOff:
-    """Heads that are switched off in some layers.
-
-    Attributes:
-        kind: Kind of attention.
-        layers: Indices of the layers. Negative indices count from the end, here and below.
-        heads: Indices of the heads.
-    """
-
-    kind: Kind = "cross"
-    layers: Numbers = "all"
-    heads: Numbers = "all"
+def _check_head(value: Any, info: ValidationInfo) -> Any:
+    if value != "mean" and type(value) is not int:
+        refuse(f'{info.field_name} parameter must be a number or "mean"')
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeOff:
-    """An edge that is switched off: one token does not attend to another.
-
-    Attributes:
-        query: Index of the attending token.
-        key: Index of the attended token.
-        kind: Kind of attention.
-        layers: Indices of the layers.
-        heads: Indices of the heads.
-    """
-
-    query: int
-    key: int
-    kind: Kind = "cross"
-    layers: Numbers = "all"
-    heads: Numbers = "all"
+def _check_probabilities(value: Any) -> Any:
+    if value is not None and not isinstance(value, dict):
+        refuse('probabilities parameter must be an object, such as {"top_k": 5}')
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class KnockoutOptions:
-    """The parts of a model that a client switches off together.
-
-    Attributes:
-        heads: Heads.
-        edges: Edges between tokens.
-        source_words: Indices of source words to which no token attends.
-    """
-
-    heads: Sequence[HeadsOff] = ()
-    edges: Sequence[EdgeOff] = ()
-    source_words: Sequence[int] = ()
+def _check_embedded(kinds: Iterable[Kind]) -> None:
+    """Refuses all kinds of attention except `encoder`, because task `embed` has no others."""
+    for kind in kinds:
+        if kind != "encoder":
+            refuse(f"task embed has no {kind} attention; ask for encoder, or leave it out")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnockoutRequest(ModelChoice):
-    """Asks how a translation changes if parts of the model are switched off.
-
-    Attributes:
-        text: One sequence.
-        target_text: Its translation; None for the model's own translation.
-        knockouts: Knock-outs. The model computes each of them separately from the others.
-        translates: Whether the model also translates the text anew under each knock-out.
-    """
-
-    text: str
-    target_text: str | None = None
-    knockouts: Sequence[KnockoutOptions] = ()
-    translates: bool = False
+Numbers = Annotated[
+    Literal["all"] | list[int],
+    Field(json_schema_extra=not_empty),
+    BeforeValidator(_check_numbers),
+]
+"""Layer numbers or head numbers, or `all`. Negative numbers count from the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRequest(ModelChoice):
-    """Asks for the attention of one token in one head, with all intermediate values.
+class AttentionQuestion(Parameters):
+    """The parameters that all requests about attention have in common."""
 
-    Attributes:
-        text: One sequence.
-        target_text: Its translation; None for the model's own translation.
-        kind: Kind of attention.
-        layer: Index of the layer. Negative indices count from the end, here and below.
-        head: Index of the head.
-        query: Index of the token whose attention is computed. It is a source token for the encoder,
-            otherwise a target token.
-        has_states: Whether the vectors of the token, from the input of the layer to its output, are
-            returned too.
-    """
+    model_config = ConfigDict(extra="forbid")
 
-    text: str
-    target_text: str | None = None
-    kind: Kind = "cross"
-    layer: int = -1
-    head: int = 0
-    query: int = 0
-    has_states: bool = False
+    source: str | None = Field(None, description="Language code, or `auto`.")
+    target: str | None = Field(None, description="Language code.")
+    model: str | None = Field(
+        None,
+        description="Name as in /v1/models, in place of `source` and `target`. If the request also "
+        "has languages, they must be the languages of the model.",
+    )
+    task: Literal["translate", "embed"] = Field(
+        "translate", description="`embed` reads each text without a translation, as in /embed."
+    )
+    prompt_name: str | None = Field(
+        None,
+        description="With `embed`: name of the prompt that is put before each text. By default it "
+        "is the default prompt of the model.",
+    )
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+    @property
+    def has_target(self) -> bool:
+        """Returns whether each text is read together with a translation."""
+        return HAS_TARGET[self.task]
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        codes = {"model": self.model}
+        if self.has_target:
+            if self.prompt_name is not None:
+                refuse("prompt_name is only for embedding; leave it out, or use task embed")
+            codes = {"source": self.source, "target": self.target, **codes}
+        else:
+            for name, nothing in OF_TRANSLATION.items():
+                if getattr(self, name, nothing) != nothing:
+                    refuse(f"{name} is only for translations; leave it out with task embed")
+        for name, code in codes.items():
+            is_needed = self.model is None and name != "model"
+            if is_needed if code is None else not code.strip():
+                refuse(f"missing {name} parameter")
+        return self
+
+
+class OneTextQuestion(AttentionQuestion):
+    """The parameters of a request about one sequence."""
+
+    text: str = Field(description="Text, read as one sequence.", json_schema_extra=not_empty)
+    target_text: str | None = Field(
+        None, description="Translation of the text; by default the model's own translation."
+    )
+
+
+class ProbabilitiesQuestion(BaseModel):
+    """The tokens whose probabilities the response contains, at each position of the target."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    top_k: Positive = Field(5, description="Number of likeliest tokens at each position.")
+    tokens: ListOf[StrictInt | StrictStr] = Field(
+        [],
+        description="Words or vocabulary ids. The response contains the log-probability and the "
+        "rank of each word or id at each position. A word stands for its first token.",
+        max_length=MAX_NAMED_TOKENS,
+    )
+
+
+class AttentionRequest(AttentionQuestion):
+    """The body of `POST /attention`, as JSON."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"text": "The cat sat on the mat.", "source": "en", "target": "pt"}
+        }
+    )
+
+    text: str | ListOf[str] = Field(
+        description="Text, or list of texts. Each text is one sequence.",
+        json_schema_extra=not_empty,
+    )
+    target_text: str | ListOf[str | None] | None = Field(
+        None,
+        description="Translation, or list of translations; null means the model's own translation.",
+    )
+    kinds: Annotated[ListOf[Kind], BeforeValidator(_check_choice)] = Field(
+        ["cross"],
+        description="One or more of `encoder`, `decoder` and `cross`. With `reduce` `rollout` or "
+        "`task` `embed`, the default is `encoder`.",
+        json_schema_extra=not_empty,
+    )
+    layers: Numbers = Field(
+        [-1],
+        description="Layer numbers, or `all`. Negative numbers count from the end: -1 is the "
+        "last layer. With `format` `bertviz` the default is `all`.",
+    )
+    heads: Numbers = Field("all", description="Head numbers, or `all`; -1 is the last head.")
+    reduce: Reduce = Field(
+        "mean_heads",
+        description="Reduction over heads and layers. `format` `bertviz` shows every head. With "
+        "this format, the default is `none`, and `mean_heads` has the same effect as `none`.",
+    )
+    norm: Norm = Field(
+        "weights",
+        description="`weights` returns the attention weights. `value_norms` returns each weight "
+        "times the norm of its value vector after the output projection. `alti` and "
+        "`value_zeroing` return the contributions of tokens, computed for all heads together.",
+    )
+    level: Literal["token", "word"] = Field(
+        "token", description="Attention between tokens, or between words."
+    )
+    top_k: Positive | None = Field(
+        None,
+        description="Return only the `top_k` largest values of each row. The field `indices` of "
+        "the response has their columns.",
+    )
+    decimals: Annotated[int, Field(ge=0, le=9), NotBool] | None = Field(
+        None,
+        description="Number of decimals of all computed values in the response. By default, values "
+        "are not rounded.",
+    )
+    probabilities: Annotated[
+        ProbabilitiesQuestion | None, BeforeValidator(_check_probabilities)
+    ] = Field(
+        None,
+        description="Return also the probability of each target token, the likeliest tokens, "
+        "and the probability of each token in `tokens`. `{}` selects the defaults.",
+    )
+    detachment: bool = Field(
+        False,
+        description="Return also a score that is high if a translation does not follow its source.",
+    )
+    format: Format | None = Field(
+        None,
+        description="By default the header Accept decides: npz for application/x-npz, safetensors "
+        "for application/x-safetensors, and JSON for all other types.",
+    )
+    split: bool = Field(
+        False,
+        description="Split texts into sentences, and return one item for each sentence. A request "
+        "with `target_text` cannot be split.",
+    )
+    alignment_layer: StrictInt | None = Field(
+        None,
+        description="Layer whose cross-attention aligns words. By default it is the layer that was "
+        "trained to align words, or else layer 0.",
+    )
+    alignment_head: Annotated[int | Literal["mean"], BeforeValidator(_check_head)] | None = Field(
+        None,
+        description="Head of the layer `alignment_layer`, or `mean`. By default it is the head "
+        "that was trained to align words, or else `mean`.",
+    )
+    alignment_shift: Literal[0, 1] | None = Field(
+        None,
+        description="With `1`, a row of attention belongs to the token that the decoder reads. "
+        "With `0`, the row belongs to the token that the decoder predicts. The default is `0` for "
+        "a layer that was trained to align words, and `1` for any other layer.",
+    )
+
+    @property
+    def texts(self) -> list[str]:
+        """Returns the texts as a list."""
+        return [self.text] if isinstance(self.text, str) else self.text
+
+    @property
+    def target_texts(self) -> list[str | None] | None:
+        """Returns the translations as a list; None if the request gives no translation."""
+        return [self.target_text] if isinstance(self.target_text, str) else self.target_text
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, fields: Any) -> Any:
+        """Adds the defaults that depend on other fields.
+
+        Generated clients send the documented default of every field. The default of `reduce` is
+        `mean_heads`, but the format bertviz always shows every head. In a request for bertviz,
+        `mean_heads` therefore counts as absent.
+        """
+        if not isinstance(fields, dict):
+            return fields
+        given = {name: value for name, value in fields.items() if value is not None}
+        defaults: dict[str, Any] = {}
+        if given.get("format") == "bertviz":
+            defaults |= {"reduce": "none", "layers": "all"}
+            if given.get("reduce") == "mean_heads":
+                del given["reduce"]
+        if given.get("reduce") == "rollout" or not _has_target(given.get("task")):
+            defaults |= {"kinds": ["encoder"]}
+        return {**defaults, **given}
+
+    @model_validator(mode="after")
+    def _check_texts(self) -> Self:
+        if not self.text:
+            refuse("missing text parameter")
+        if not self.has_target:
+            _check_embedded(self.kinds)
+        if self.target_text is None:
+            return self
+        if self.split:
+            refuse("target_text cannot be split; send sentences as lists, without split")
+        if _shape(self.target_text) != _shape(self.text):
+            refuse(
+                f"target_text is {_shape(self.target_text)} and text is {_shape(self.text)}; "
+                "send one translation for each text, or null for the model's own translation"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_rollout(self) -> Self:
+        if self.reduce != "rollout":
+            return self
+        if "cross" in self.kinds:
+            refuse(
+                "rollout follows self-attention and has no cross; "
+                "leave cross out of kinds, or use another reduce"
+            )
+        if self.norm == "value_norms":
+            refuse(
+                f"rollout is computed from rows that sum to 1, not from {self.norm}; leave norm or "
+                "reduce out"
+            )
+        if self.heads != "all":
+            shown = str(self.heads)[:SHOWN_CHARS]
+            refuse(f'rollout needs all heads, not only {shown}; leave heads out or use "all"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_bertviz(self) -> Self:
+        if self.format != "bertviz":
+            return self
+        if self.reduce != "none":
+            refuse(
+                f"bertviz shows every head, so reduce {self.reduce} is not possible; "
+                "leave reduce out or use none"
+            )
+        for name in ("probabilities", "detachment"):
+            if getattr(self, name):
+                refuse(f"bertviz has no {name}; leave {name} out, or use another format")
+        if self.top_k is not None:
+            refuse(f"bertviz needs whole rows, so it refuses top_k {self.top_k}; leave top_k out")
+        return self
+
+
+def _shape(texts: str | list[str] | list[str | None]) -> str:
+    return "one text" if isinstance(texts, str) else f"a list of {len(texts)}"
+
+
+class StepsRequest(OneTextQuestion):
+    """The body of `POST /attention/steps`, as JSON."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"text": "The cat sat.", "source": "en", "target": "pt", "query": 2}
+        }
+    )
+
+    kind: Kind = Field(
+        "cross", description="`encoder`, `decoder` or `cross`. With task `embed`, only `encoder`."
+    )
+    layer: StrictInt = Field(-1, description="Number of the layer; -1 is the last layer.")
+    head: StrictInt = Field(0, description="Number of the head; -1 is the last head.")
+    query: StrictInt = Field(
+        description="Number of the token whose attention is computed. Negative numbers count from "
+        "the end. For `encoder` the token is a source token, otherwise a target token."
+    )
+    include: Annotated[ListOf[Include], BeforeValidator(_check_doubles)] = Field(
+        [],
+        description="Parts to add to the response: `vectors` (query, keys, values), `output` (the "
+        "output projection of all heads), `output_weight` (the same, with its matrix W_O), `block` "
+        "(the token's vectors from the input of the layer to its output).",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, fields: Any) -> Any:
+        """Adds the default that depends on the task."""
+        if isinstance(fields, dict) and not _has_target(fields.get("task")):
+            kind = fields.get("kind")
+            return {**fields, "kind": "encoder" if kind is None else kind}
+        return fields
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.text:
+            refuse("missing text parameter")
+        if not self.has_target:
+            _check_embedded([self.kind])
+        return self
+
+
+class HeadsQuestion(Parameters):
+    """Heads that are switched off."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Kind = Field("cross", description="`encoder`, `decoder` or `cross`.")
+    layers: Numbers = Field("all", description="Layer numbers, or `all`; -1 is the last layer.")
+    heads: Numbers = Field("all", description="Head numbers, or `all`; -1 is the last head.")
+
+
+class EdgeQuestion(HeadsQuestion):
+    """An edge that is switched off: one token does not attend to another."""
+
+    query: StrictInt = Field(description="Number of the attending token; -1 is the last token.")
+    key: StrictInt = Field(description="Number of the attended token; -1 is the last token.")
+
+
+class KnockoutQuestion(Parameters):
+    """The parts of the model that are switched off together; `{}` switches off nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    heads: ListOf[HeadsQuestion] = Field(
+        [], description="Heads to switch off.", max_length=MAX_PARTS
+    )
+    edges: ListOf[EdgeQuestion] = Field(
+        [],
+        description="Edges: pairs of tokens. The token `query` does not attend to the token `key`.",
+        max_length=MAX_PARTS,
+    )
+    source_words: Annotated[ListOf[StrictInt], BeforeValidator(_check_doubles)] = Field(
+        [],
+        description="Numbers of source words to which no token attends. A number is an index into "
+        "`source_words` of the response.",
+    )
+
+
+class KnockoutBody(OneTextQuestion):
+    """The body of `POST /attention/knockout`, as JSON."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "text": "The cat sat.",
+                "source": "en",
+                "target": "pt",
+                "knockouts": [{"source_words": [1]}],
+            }
+        }
+    )
+
+    knockouts: ListOf[KnockoutQuestion] = Field(
+        description="One or more knock-outs; each is computed separately from the others.",
+        json_schema_extra=not_empty,
+    )
+    translate: bool = Field(
+        False, description="Return also the model's translation under each knock-out."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.has_target:
+            refuse("a knockout is only for translations; leave task out")
+        if not self.text:
+            refuse("missing text parameter")
+        if not self.knockouts:
+            refuse("knockouts parameter is an empty list; send one or more, such as [{}]")
+        return self

@@ -1,4 +1,4 @@
-"""Results of requests for attention, in the form that a client requests.
+"""Makes the attention and alignment of texts, in the requested form, from results of workers.
 
 A worker computes the matrices and reduces them over heads and layers. This module merges tokens
 into words and keeps the largest values of each row. `service/api/attention` writes the results.
@@ -10,16 +10,89 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from model.inspection.query import TraceQuery
-from model.inspection.states import TokenStates
-from model.inspection.trace import AttentionTrace
-from model.tokenization.tokenizer import TokenizedText
-from service.tasks.alignment.alignment import Alignment
-from service.tasks.alignment.words import input_spans, merge, word_spans
-from service.tasks.attention.arrays import largest, rounded
-from service.tasks.attention.labels import Labels, token_labels, word_labels
-from service.tasks.attention.probabilities import Probabilities
-from service.tasks.attention.requests import Kind, View
+from model.inspection.query import (
+    AttentionKind,
+    AttentionMaps,
+    AttentionQuery,
+    Query,
+    Reduction,
+    TraceQuery,
+)
+from model.inspection.results import AttentionTrace, TokenStates
+from model.tokenization.tokenizer import Span, TokenizedText
+from service.items.result import Result
+from service.tasks.alignment.alignment import (
+    Alignment,
+    align,
+    input_spans,
+    merge,
+    text_span,
+    word_spans,
+)
+from service.tasks.attention.probabilities import Probabilities, Scoring, rounded
+from service.tasks.attention.query import Aligner
+from service.tasks.attention.requests import AttentionRequest
+
+HEADS = {
+    Reduction.MEAN_HEADS: "mean",
+    Reduction.MEAN_LAYERS_HEADS: "mean",
+    Reduction.MAX_HEADS: "max",
+    Reduction.ROLLOUT: "rollout",
+}
+"""Value of `heads` in a response, for each reduction that merges all heads into one."""
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedText:
+    """A tokenised text, with its translation unless the text is embedded."""
+
+    source: TokenizedText
+    target: TokenizedText | None = None
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        return len(self.source.ids), len(self.target.ids) if self.target else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels of the rows or columns of a matrix: the tokens or the words of one side.
+
+    Attributes:
+        tokens: The vocabulary's spelling of each token, or each word as it is in the text.
+        ids: Vocabulary id of each token, or list of the ids of each word.
+        offsets: Place of each token or word in `text`, [start, end) in code points, without the
+            white space around it. EOS has an empty place at the end.
+        special: Whether each token or word is a special token, such as EOS, and not text.
+        input_tokens: Decoder input: the start token, then `tokens` without the last. None for a
+            source.
+    """
+
+    text: str
+    tokens: list[str]
+    ids: list[int] | list[list[int]]
+    offsets: list[Span]
+    special: list[bool]
+    input_tokens: list[str] | None = None
+
+
+def token_labels(side: TokenizedText, start: str | None = None) -> Labels:
+    """Labels the tokens of a source or, with the spelling of its start token, of a target."""
+    inputs = None if start is None else [start, *side.pieces[:-1]]
+    return Labels(side.text, side.pieces, side.ids, side.offsets, side.special, inputs)
+
+
+def word_labels(side: TokenizedText, words: Sequence[Span], start: str | None = None) -> Labels:
+    """Labels the words of a source or, with the spelling of its start token, of a target."""
+    offsets = [text_span(side, word) for word in words]
+    special = [side.special[first] for first, _ in words]
+    tokens = [
+        side.pieces[first] if is_special else side.text[slice(*offset)]
+        for (first, _), is_special, offset in zip(words, special, offsets, strict=True)
+    ]
+    ids = [side.ids[first:end] for first, end in words]
+    inputs = None if start is None else [start, *tokens[:-1]]
+    return Labels(side.text, tokens, ids, offsets, special, inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,72 +100,44 @@ class Attention:
     """The attention of one kind in one sentence.
 
     Attributes:
-        kind: `encoder` (source to source), `decoder` (target to decoder input) or `cross` (target
-            to source).
-        layers: Numbers of the layers.
-        heads: Numbers of the heads, or `mean`, `max` or `rollout`. It is `all` for contributions.
-        reduce: Reduction of the request.
-        norm: Kind of the values in `data`: a member of `model.inspection.query.AttentionNorm`.
+        kind: Kind of attention.
+        query: Query that selects layers, heads, reduction and norm.
         data: Values (layers, heads, rows, columns); a dimension that was reduced has size 1.
         indices: Column of each value if `data` has only the largest values of each row; else None.
     """
 
-    kind: Kind
-    layers: list[int]
-    heads: list[int] | str
-    reduce: str
-    norm: str
+    kind: AttentionKind
+    query: AttentionQuery
     data: NDArray[np.float32]
     indices: NDArray[np.int32] | None = None
 
+    @property
+    def heads(self) -> list[int] | str:
+        """Returns the numbers of the heads, or the value of `heads` for heads that are merged."""
+        if self.query.norm.merges_heads and self.query.reduce is not Reduction.ROLLOUT:
+            return "all"
+        return HEADS.get(self.query.reduce, list(self.query.heads))
+
 
 @dataclass(frozen=True, slots=True)
-class PairAttention:
-    """The attention and the alignment of a sentence and its translation.
+class SequenceAttention:
+    """The attention of one text, and its alignment with a translation.
 
-    Attributes:
-        source: Labels of the source tokens or words.
-        target: Labels of the target tokens or words.
-        attentions: Attention of each requested kind.
-        alignment: Word alignment. It gives each word as a span of token indices, even if the labels
-            are words.
-        detachment: Score of `service.tasks.alignment.detachment`; None if it is not requested.
-        probabilities: Probabilities of the target tokens, even if the labels are words; None if
-            they are not requested.
+    A text that is embedded has no target and no alignment. The alignment gives each word as a span
+    of token indices, and the probabilities are those of tokens, even if the labels are words.
     """
 
     source: Labels
-    target: Labels
+    target: Labels | None
     attentions: list[Attention]
-    alignment: Alignment
+    alignment: Alignment | None = None
     detachment: float | None = None
     probabilities: Probabilities | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TextAttention:
-    """The attention of a text that is embedded.
-
-    Attributes:
-        source: Labels of its tokens or words.
-        attentions: Attention of the encoder.
-    """
-
-    source: Labels
-    attentions: list[Attention]
-
-
-SequenceAttention = PairAttention | TextAttention
-
-
-@dataclass(frozen=True, slots=True)
 class InspectionResult:
-    """The attention of some sentences.
-
-    Attributes:
-        model: Served name of the model.
-        items: Attention of each sentence.
-    """
+    """The attention of some sentences, and the served name of the model."""
 
     model: str
     items: Sequence[SequenceAttention]
@@ -102,15 +147,7 @@ class InspectionResult:
 class TraceResult:
     """The attention of one token in one head, step by step.
 
-    Attributes:
-        model: Served name of the model.
-        query: Query whose layer, head and token are counted from 0.
-        source: Tokens of the text.
-        target: Tokens of its translation; None for a text that is embedded.
-        start: Spelling of the decoder's start token; "" if the model has no start token.
-        trace: Values that every step of the computation takes or produces.
-        states: Vectors of the token from the input of the layer to its output; None if they are not
-            requested.
+    `start` is the spelling of the decoder's start token; "" if the model has no start token.
     """
 
     model: str
@@ -122,58 +159,110 @@ class TraceResult:
     states: TokenStates | None = None
 
 
-def pair_attention(
-    source: TokenizedText,
-    target: TokenizedText,
-    start: str,
-    attentions: Sequence[Attention],
-    alignment: Alignment,
-    view: View,
-) -> PairAttention:
-    """Returns the attention of a sentence pair in the form that a client requests.
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The queries of a request; only `attention` is present for texts that are embedded.
 
-    Args:
-        source: Source sentence of S tokens.
-        target: Translation of T tokens.
-        start: Spelling of the decoder's start token; "" if the model has no start token.
-        attentions: Attention between tokens; each (layers, heads, T or S, T or S).
-        alignment: Word alignment of the pair.
-        view: Requested form.
+    Attributes:
+        attention: Query for the attention that the request asks for.
+        aligner: Cross-attention that aligns words.
+        scoring: Query for the probabilities of the target tokens; None if they are not requested.
+        detaching: Query for the cross-attention of the score `detachment`; None if not requested.
     """
-    if view.level == "word":
-        source_words, target_words = word_spans(source), word_spans(target)
+
+    attention: AttentionQuery
+    aligner: Aligner | None = None
+    scoring: Scoring | None = None
+    detaching: AttentionQuery | None = None
+
+    @property
+    def all(self) -> tuple[Query, ...]:
+        """Returns the queries about each text, in the order of the answers in its result."""
+        aligning = None if self.aligner is None else self.aligner.query
+        scoring = None if self.scoring is None else self.scoring.query
+        queries = self.attention, aligning, scoring, self.detaching
+        return tuple(query for query in queries if query is not None)
+
+    def assemble(
+        self,
+        texts: Sequence[InspectedText],
+        results: Sequence[Result],
+        start: str,
+        request: AttentionRequest,
+    ) -> list[SequenceAttention]:
+        """Returns the attention of each text, from its result, in the requested form."""
+        items = []
+        for text, result in zip(texts, results, strict=True):
+            maps, *others = result.value
+            found = [Attention(kind, self.attention, values) for kind, values in maps.items()]
+            item = sequence_attention(text, start, found, request)
+            if self.aligner is not None and text.target is not None:
+                cross, shift = weights_of(others.pop(0)), self.aligner.shift
+                item = replace(item, alignment=align(cross, text.source, text.target, shift))
+            if self.scoring is not None:
+                scores = self.scoring.read(others.pop(0), request.decimals)
+                item = replace(item, probabilities=scores)
+            if self.detaching is not None:
+                item = replace(item, detachment=detachment(weights_of(others.pop(0))))
+            items.append(item)
+        return items
+
+
+def weights_of(cross: AttentionMaps) -> NDArray[np.float32]:
+    """Returns the only map (T, S) of T target tokens and S source tokens."""
+    (maps,) = cross.values()  # (1, 1, T, S)
+    weights: NDArray[np.float32] = maps[0, 0]
+    return weights
+
+
+def detachment(weights: NDArray[np.float32]) -> float:
+    """Scores how far a translation is detached from its source, from 0 to nearly 1.
+
+    A hallucinating decoder attends to the same few source tokens. The score is the Wasserstein
+    distance from the mean cross-attention (T, S) of all target tokens to equal attention. With a
+    cost of 1 between different tokens, it is half the sum of the absolute differences.
+
+    Source: Guerreiro et al. 2023, "Optimal Transport for Unsupervised Hallucination Detection in
+    Neural Machine Translation", section 4.1 (Wass-to-Unif).
+    """
+    received = weights.astype(np.float64).mean(axis=0)
+    return float(np.abs(received - 1 / len(received)).sum() / 2)
+
+
+def sequence_attention(
+    text: InspectedText, start: str, attentions: Sequence[Attention], request: AttentionRequest
+) -> SequenceAttention:
+    """Returns the attention of a text in the `level`, `top_k` and `decimals` of a request.
+
+    Each of `attentions` is between tokens: (layers, heads, T or S, T or S). `start` is the spelling
+    of the decoder's start token; "" if the model has no start token.
+    """
+    source, target = text.source, text.target
+    labels = token_labels(source), None if target is None else token_labels(target, start)
+    if request.level == "word":
+        words, target_words = word_spans(source), [] if target is None else word_spans(target)
         spans = {
-            "encoder": (source_words, source_words),
+            "encoder": (words, words),
             "decoder": (target_words, input_spans(target_words)),
-            "cross": (target_words, source_words),
+            "cross": (target_words, words),
         }
         attentions = [replace(a, data=merge(a.data, *spans[a.kind])) for a in attentions]
-        labels = word_labels(source, source_words), word_labels(target, target_words, start)
-    else:
-        labels = token_labels(source), token_labels(target, start)
-    return PairAttention(*labels, [_cut(a, view) for a in attentions], alignment)
+        of_target = None if target is None else word_labels(target, target_words, start)
+        labels = word_labels(source, words), of_target
+    return SequenceAttention(*labels, [_cut(a, request) for a in attentions])
 
 
-def text_attention(
-    text: TokenizedText, attentions: Sequence[Attention], view: View
-) -> TextAttention:
-    """Returns the attention of a text to itself in the form that a client requests.
-
-    Args:
-        text: Text of T tokens.
-        attentions: Attention between tokens; each (layers, heads, T, T).
-        view: Requested form.
-    """
-    labels = token_labels(text)
-    if view.level == "word":
-        words = word_spans(text)
-        attentions = [replace(a, data=merge(a.data, words, words)) for a in attentions]
-        labels = word_labels(text, words)
-    return TextAttention(labels, [_cut(a, view) for a in attentions])
-
-
-def _cut(attention: Attention, view: View) -> Attention:
+def _cut(attention: Attention, request: AttentionRequest) -> Attention:
     data, indices = attention.data, attention.indices
-    if view.top_k is not None:
-        data, indices = largest(data, view.top_k)
-    return replace(attention, data=rounded(data, view.decimals), indices=indices)
+    if request.top_k is not None:
+        data, indices = largest(data, request.top_k)
+    return replace(attention, data=rounded(data, request.decimals), indices=indices)
+
+
+def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Returns the `count` largest values of each row, largest first, and their columns.
+
+    Equal values keep the order of their columns. Rows with at most `count` values keep all values.
+    """
+    order = np.argsort(-data, axis=-1, kind="stable")[..., :count]
+    return np.take_along_axis(data, order, axis=-1), order.astype(np.int32)

@@ -38,13 +38,11 @@ class EmbedUsage:
     """Numbers of characters and tokens of one request.
 
     Attributes:
-        num_chars: Number of characters of all texts as the client sent them. A token id counts as
-            one character.
+        num_chars: Number of characters of all texts; a token id counts as one character.
         num_tokens: Number of tokens that the model read of each input, after truncation. Special
             tokens and the prompt are included.
         truncated: Indices of the inputs that were truncated.
-        device: Type of the device in the server's settings: `cpu` or `cuda`. A manifest may give a
-            model another device.
+        device: `cpu` or `cuda`, by the settings; a manifest may give a model another device.
     """
 
     num_chars: int
@@ -55,13 +53,7 @@ class EmbedUsage:
 
 @dataclass(slots=True)
 class Embeddings:
-    """The result of a request for embeddings.
-
-    Attributes:
-        model: Served name.
-        vectors: (n, D), one row for each input.
-        usage: Numbers of characters and tokens.
-    """
+    """The result of a request for embeddings: a vector (n, D) for each of n inputs."""
 
     model: str
     vectors: Vectors
@@ -69,13 +61,7 @@ class Embeddings:
 
 
 class Embedder:
-    """Computes embeddings: tokenise the texts, submit them, shorten and scale their vectors.
-
-    Args:
-        catalog: Served models.
-        backend: Admission and device workers.
-        settings: Limits.
-    """
+    """Computes embeddings: tokenise the texts, submit them, shorten and scale their vectors."""
 
     def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
         self.catalog = catalog
@@ -90,11 +76,7 @@ class Embedder:
         self.default = next(iter(self.catalog.embedders), None)
 
     async def embed(self, query: EmbedQuery, context: RequestContext) -> Embeddings:
-        """Returns a vector for each input.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
-        """
+        """Returns a vector for each input."""
         reader = self._reader(query.model)
         if reader.size is not None:
             check_dimensions(query.dimensions, reader.size)
@@ -111,11 +93,7 @@ class Embedder:
     async def embed_tokens(
         self, query: EmbedQuery, context: RequestContext
     ) -> tuple[list[Vectors], EmbedUsage]:
-        """Returns the vectors of each input's T tokens, (T, D), and the usage.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
-        """
+        """Returns the vectors of each input's T tokens, (T, D), and the usage."""
         reader = self._reader(query.model)
         results, usage = await self._compute(query, reader, context)
         vectors = [
@@ -186,9 +164,6 @@ def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
 
     In a multilingual translation model the name is a language. The returned reader then puts the
     language's token before each text, and the prompt is empty.
-
-    Raises:
-        InvalidRequestError: The model has no such prompt, or needs the name of a language.
     """
     if reader.languages:
         return reader.with_language(find_language(name, reader.languages)), ""
@@ -196,7 +171,6 @@ def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
 
 
 def read_all(query: EmbedQuery, reader: TextReader, prompt: str) -> list[ReadText]:
-    """Returns each input as token ids, with their number before truncation."""
     read: Callable[..., ReadText] = reader.read
     direction = query.reading.truncation_direction
     return [read(each, prompt, direction) for each in query.inputs]

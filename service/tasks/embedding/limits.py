@@ -12,11 +12,6 @@ from service.text.language_codes import match_language
 
 
 def check_num_inputs(inputs: Sequence[object], limit: int, param: str) -> None:
-    """Refuses a request with too many inputs.
-
-    Raises:
-        RequestTooLargeError: The request has more than `limit` inputs.
-    """
     if len(inputs) > limit:
         raise RequestTooLargeError(
             f"{param} has {len(inputs)} texts; the limit is {limit}. Send them in parts, or raise "
@@ -26,16 +21,7 @@ def check_num_inputs(inputs: Sequence[object], limit: int, param: str) -> None:
 
 
 def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
-    """Refuses a request with too many tokens in all.
-
-    Args:
-        num_tokens: Number of tokens of each input, as the model reads it.
-        limit: Largest number of tokens of all inputs together.
-        param: Name of the inputs in the client's request.
-
-    Raises:
-        RequestTooLargeError: The request has more tokens than the limit.
-    """
+    """Refuses a request with too many tokens of all inputs together, as the model reads them."""
     _check_total(
         num_tokens,
         limit,
@@ -47,10 +33,8 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
     """Refuses a request whose response would have too many token vectors.
 
-    Without this check, the only limit would be REGARD_MAX_PENDING_TOKENS, by default 131,072
-    tokens. 131,072 vectors of 384 numbers take 200 MB of memory, and half a GB as JSON. The server
-    keeps the vectors until the client has read the response. The arguments and errors are the same
-    as in `check_num_tokens`.
+    REGARD_MAX_PENDING_TOKENS alone would allow 131,072 vectors. With 384 numbers each, they take
+    200 MB of memory, and half a GB as JSON, until the client has read the response.
     """
     _check_total(
         num_tokens,
@@ -68,11 +52,6 @@ def _check_total(num_tokens: Sequence[int], limit: int, param: str, remedy: str)
 
 
 def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
-    """Refuses token ids outside the vocabulary.
-
-    Raises:
-        InvalidRequestError: An id is `vocab_size` or more.
-    """
     for place, ids in enumerate(inputs):
         if not isinstance(ids, str) and max(ids) >= vocab_size:
             raise InvalidRequestError(
@@ -97,11 +76,7 @@ def find_long(
         limit: Largest number of tokens that the model takes.
         truncate: Whether inputs may be cut.
         param: Name of the inputs in the client's request.
-        uncounted: Indices of inputs whose number of tokens is a lower bound, because only a part of
-            a very long text is tokenised.
-
-    Raises:
-        RequestTooLargeError: An input is too long and may not be cut.
+        uncounted: Indices of very long inputs, whose number of tokens is a lower bound.
     """
     long = [place for place, number in enumerate(num_tokens) if number > limit]
     if long and not truncate:
@@ -117,15 +92,7 @@ def find_long(
 
 
 def check_dimensions(dimensions: int | None, size: int) -> int:
-    """Returns the number of dimensions that the returned vectors have.
-
-    Args:
-        dimensions: Number that the request asks for; None for all.
-        size: Number of dimensions of the model's vectors.
-
-    Raises:
-        InvalidRequestError: The request asks for more dimensions than the model's vectors have.
-    """
+    """Returns the size of the returned vectors, from that of the request and of the model."""
     if dimensions is not None and dimensions > size:
         raise InvalidRequestError(
             f"Invalid request: dimensions parameter must be <= {size}, the size of this model's "
@@ -136,16 +103,7 @@ def check_dimensions(dimensions: int | None, size: int) -> int:
 
 
 def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | None) -> str:
-    """Returns the prompt that is put before each text.
-
-    Args:
-        name: Name in the request; None for the default.
-        prompts: Maps the name of each prompt of the model to its text.
-        default: Name of the default prompt; None for no prompt.
-
-    Raises:
-        InvalidRequestError: The model has no prompt of that name.
-    """
+    """Returns the prompt before each text, by the name in the request or else in the default."""
     if name is None:
         return "" if default is None else prompts[default]
     if name not in prompts:
@@ -158,15 +116,7 @@ def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | Non
 
 
 def find_language(name: str | None, languages: Collection[str]) -> str:
-    """Returns the language whose token the model reads before each text.
-
-    Args:
-        name: `prompt_name` of the request; None if the request has no `prompt_name`.
-        languages: Languages of the model.
-
-    Raises:
-        InvalidRequestError: The request names no language, or an unknown one.
-    """
+    """Returns the language, named by `prompt_name`, whose token is read before each text."""
     found = None if name is None else match_language(name, languages)
     if found is None:
         fault = "missing" if name is None else f"{name[:SHOWN_CHARS]}, an unknown language"

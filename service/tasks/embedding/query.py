@@ -15,10 +15,8 @@ class ReadingOptions:
     """Options of how a model reads the inputs of a request.
 
     Attributes:
-        truncate: Whether inputs that are too long for the model are cut. If false, they are
-            refused.
-        truncation_direction: Side on which a long input is cut: the start (left) or the end
-            (right).
+        truncate: Whether inputs that are too long for the model are cut, and not refused.
+        truncation_direction: Side on which a long input is cut: the start or the end.
         prompt_name: Name of the prompt in front of each text; None for the model's default.
     """
 
@@ -32,14 +30,11 @@ class EmbedQuery:
     """A request for the vectors of some inputs.
 
     Attributes:
-        inputs: Texts, or lists of token ids.
         param: Name of the inputs in the client's request, for error messages.
-        reading: Options of how the inputs are read.
         model: Served name; None for the first embedding model.
         dimensions: Number of values to keep from the start of each vector; None keeps all.
         is_normalized: Whether vectors are scaled to length 1.
-        is_per_token: Whether each token gets a vector of its own. If true, the vectors are neither
-            pooled nor scaled.
+        is_per_token: Whether each token gets a vector, which is neither pooled nor scaled.
     """
 
     inputs: Sequence[Input]

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from model.tokenization.tokenizer import Span, TokenizedText
 from service.items.result import Result
 from service.tasks.alignment.aligner import CrossAttention, PairAligner, TranslatedPair
-from service.tasks.alignment.alignment import between_words
-from service.tasks.alignment.words import text_span
+from service.tasks.alignment.alignment import between_words, text_span
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
 from service.tasks.translation.prepared import Prepared

@@ -1,0 +1,206 @@
+"""Builds the bodies of responses about attention, with NumPy arrays that `json_chunks` writes."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from model.inspection.query import AttentionKind
+from model.inspection.results import AttentionTrace
+from service.tasks.alignment.alignment import Alignment, word_spans
+from service.tasks.attention.probabilities import Probabilities
+from service.tasks.attention.requests import Include
+from service.tasks.attention.results import (
+    Attention,
+    Labels,
+    SequenceAttention,
+    TraceResult,
+    token_labels,
+)
+from service.tasks.knockouts import KnockoutEffect, KnockoutResult
+
+SHOWN_VALUES = 8
+"""Number of leading values of weight × v that each row of a steps response contains."""
+
+
+def json_body(
+    model: str, items: Sequence[SequenceAttention], decimals: int | None
+) -> dict[str, Any]:
+    """Returns the body of /attention, with one item for each text or split sentence.
+
+    `decimals` is the number of decimals of the alignment weights and of the detachment score.
+    """
+    return {
+        "model": model,
+        "items": [_item_body(item, decimals) for item in items],
+        "usage": {
+            "source_tokens": sum(_num_tokens(item.source) for item in items),
+            "target_tokens": sum(_num_tokens(item.target) for item in items if item.target),
+            "attention_values": sum(a.data.size for item in items for a in item.attentions),
+        },
+    }
+
+
+def _num_tokens(labels: Labels) -> int:
+    return sum(len(ids) if isinstance(ids, list) else 1 for ids in labels.ids)
+
+
+def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"source": _fields(item.source)}
+    if item.target is not None:
+        body["target"] = _fields(item.target)
+    body["attentions"] = list(map(_attention_body, item.attentions))
+    if item.alignment is not None:
+        pairs = item.alignment.pairs
+        if decimals is not None:
+            pairs = [(source, target, round(weight, decimals)) for source, target, weight in pairs]
+        body["alignment"] = {**_fields(item.alignment), "pairs": pairs}
+    if item.detachment is not None:
+        score = item.detachment
+        body["detachment"] = score if decimals is None else round(score, decimals)
+    if item.probabilities is not None:
+        body["probabilities"] = probabilities_body(item.probabilities)
+    return body
+
+
+def _fields(found: Labels | Alignment) -> dict[str, Any]:
+    values = {field.name: getattr(found, field.name) for field in fields(found)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _attention_body(attention: Attention) -> dict[str, Any]:
+    body = {
+        "kind": attention.kind.value,
+        "layers": list(attention.query.layers[attention.kind]),
+        "heads": attention.heads,
+        "reduce": attention.query.reduce.value,
+        "norm": attention.query.norm.value,
+        "shape": attention.data.shape,
+        "data": attention.data,
+    }
+    return body if attention.indices is None else {**body, "indices": attention.indices}
+
+
+def probabilities_body(probabilities: Probabilities) -> dict[str, Any]:
+    """Returns the probabilities of a translation. JSON has null in place of minus infinity."""
+    found = probabilities.found
+    return {
+        "num_candidates": found.num_candidates,
+        "log_probs": found.log_probs,
+        "ranks": found.ranks,
+        "entropies": found.entropies,
+        "is_candidate": found.is_candidate,
+        "likeliest": {
+            "tokens": probabilities.likeliest,
+            "ids": found.likeliest,
+            "log_probs": found.likeliest_log_probs,
+        },
+        "named": {
+            "tokens": probabilities.named,
+            "ids": probabilities.named_ids,
+            "is_candidate": found.is_named_candidate,
+            "log_probs": found.named_log_probs,
+            "ranks": found.named_ranks,
+        },
+    }
+
+
+def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:
+    """Returns the body of /attention/steps, with the requested parts in addition to the rows."""
+    source = token_labels(found.source)
+    target = None if found.target is None else token_labels(found.target, found.start)
+    query, steps = found.query, found.trace
+    inputs = [] if target is None else target.input_tokens or []
+    is_encoder = query.kind is AttentionKind.ENCODER
+    attended = inputs if query.kind is AttentionKind.DECODER else source.tokens
+    body: dict[str, Any] = {
+        "model": found.model,
+        "kind": query.kind.value,
+        "layer": query.layer,
+        "head": query.head,
+        "head_dim": len(steps.query),
+        "scale": steps.scale,
+        "source": _fields(source),
+        **({} if target is None else {"target": _fields(target)}),
+        "query": {
+            "index": query.query,
+            "token": (source.tokens if is_encoder else inputs)[query.query],
+            "predicted": None if target is None or is_encoder else target.tokens[query.query],
+        },
+        "rows": _rows(steps, attended),
+        "z": steps.z,
+    }
+    if "vectors" in include:
+        body["vectors"] = {"q": steps.query, "k": steps.key, "v": steps.value}
+    if "output" in include or "output_weight" in include:
+        body["output"] = {
+            "concatenated": steps.concatenated,
+            "bias": steps.output_bias,
+            "result": steps.result,
+        }
+    if "output_weight" in include:
+        body["output"]["weight"] = steps.output_weight
+    if (states := found.states) is not None:
+        body["block"] = {
+            "embedding": {
+                "token": states.token,
+                "position": states.position,
+                "sum": states.embedded,
+            },
+            "input": states.input,
+            "attention": states.attention,
+            "attended": states.attended,
+            "feed_forward": states.feed_forward,
+            "output": states.output,
+        }
+    return body
+
+
+def _rows(steps: AttentionTrace, tokens: list[str]) -> list[dict[str, Any]]:
+    norms = np.linalg.norm(steps.weighted.astype(np.float64), axis=-1).astype(np.float32)
+    columns = zip(steps.scores, steps.scaled, steps.weights, norms, steps.weighted, strict=True)
+    return [
+        {
+            "key": key,
+            "token": tokens[key],
+            "score": shortest(score),
+            "scaled": shortest(scaled),
+            **({} if steps.bias is None else {"bias": shortest(steps.bias[key])}),
+            "weight": shortest(weight),
+            "value_norm": shortest(norm),
+            "value": weighted[:SHOWN_VALUES],
+        }
+        for key, (score, scaled, weight, norm, weighted) in enumerate(columns)
+    ]
+
+
+def shortest(value: np.float32) -> float:
+    """Returns the shortest decimal number that rounds to `value` in float32."""
+    return float(str(value))
+
+
+def knockout_body(result: KnockoutResult) -> dict[str, Any]:
+    """Returns the body of /attention/knockout."""
+    return {
+        "model": result.model,
+        "source": _fields(token_labels(result.source)),
+        "source_words": word_spans(result.source),
+        "target": _fields(token_labels(result.target, result.start)),
+        "log_probs": result.log_probs,
+        "knockouts": [_effect_body(effect, result) for effect in result.effects],
+    }
+
+
+def _effect_body(effect: KnockoutEffect, result: KnockoutResult) -> dict[str, Any]:
+    with np.errstate(invalid="ignore"):  # -inf - (-inf) is NaN, which is null in JSON
+        changes = effect.log_probs - result.log_probs
+    total = changes.sum(dtype=np.float64)
+    body: dict[str, Any] = {
+        "log_probs": effect.log_probs,
+        "changes": changes,
+        "total_change": float(total) if np.isfinite(total) else None,
+    }
+    if effect.translation is not None:
+        body["translation"] = {"text": effect.translation.text, "is_cut": effect.is_cut}
+    return body
