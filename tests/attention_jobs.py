@@ -1,29 +1,39 @@
-"""Jobs and checks for the tests of teacher-forced passes that return attention."""
+"""Jobs and checks for the tests of passes that return attention."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.text_encoder import TextEncoder
 from model.config import DecoderKind, ModelConfig
+from model.encoding.capture_pass import CapturePass, TextCapturePass
 from model.encoding.teacher_forced import TeacherForcedPass
-from model.inspection.captures.capture import Result
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionMaps,
     AttentionNorm,
+    Query,
     Reduction,
     TraceQuery,
 )
 from model.inspection.resolve import resolve_query
 from model.inspection.results import AttentionTrace
-from tests.tiny import VOCAB_SIZE
+from tests.tiny import VOCAB_SIZE, quantized
 
 Array = NDArray[np.float32]
 NORMS_OF_HEADS = [norm for norm in AttentionNorm if not norm.merges_heads]
 Pairs = list[tuple[list[int], list[int]]]
 """Token ids of sources and targets."""
+CHANGES: dict[str, Callable[[EncoderDecoder], EncoderDecoder]] = {
+    "float32": lambda model: model,
+    "int8": quantized,
+}
+"""Changes of a model to another precision."""
 
 
 def kinds_of(config: ModelConfig) -> list[AttentionKind]:
@@ -43,14 +53,16 @@ def random_pairs(count: int, seed: int = 3, longest: int = 30) -> Pairs:
     return [([0], [0]), *((ids(), ids()) for _ in range(count - 1))]
 
 
-def results(
-    model: EncoderDecoder, jobs: list[AttentionJob], slice_tokens: int = 128
-) -> list[Result]:
-    """Returns the results of one pass over all jobs; each job has one query."""
-    whole = TeacherForcedPass(model, jobs, slice_tokens)
+def finished(whole: CapturePass) -> Any:
+    """Returns the results of a pass, for each job a list with one result for each query."""
     while whole.advance():
         pass
-    return [result for (result,) in whole.results()]
+    return whole.results()
+
+
+def results(model: EncoderDecoder, jobs: list[AttentionJob], slice_tokens: int = 128) -> list[Any]:
+    """Returns the results of one pass over all jobs; each job has one query."""
+    return [result for (result,) in finished(TeacherForcedPass(model, jobs, slice_tokens))]
 
 
 def maps(
@@ -66,9 +78,7 @@ def maps(
         kinds.remove(AttentionKind.CROSS)
     query = resolve_query(model.config, kinds, reduce=reduce, norm=norm)
     jobs = [AttentionJob(source, target, (query,)) for source, target in pairs]
-    found = results(model, jobs, slice_tokens)
-    assert all(isinstance(result, dict) for result in found)
-    return [result for result in found if isinstance(result, dict)]
+    return results(model, jobs, slice_tokens)
 
 
 def steps(
@@ -76,6 +86,34 @@ def steps(
 ) -> AttentionTrace:
     """Returns the computation of one token."""
     (result,) = results(model, [AttentionJob(*pair, (query,))])
+    assert isinstance(result, AttentionTrace)
+    return result
+
+
+def text_results(
+    encoder: TextEncoder, inputs: Sequence[list[int]], query: Query, slice_tokens: int = 128
+) -> list[Any]:
+    """Returns the results of one pass over all texts, with the same query for each."""
+    jobs = [AttentionJob(ids, [], (query,)) for ids in inputs]
+    return [result for (result,) in finished(TextCapturePass(encoder, jobs, slice_tokens))]
+
+
+def text_maps(
+    encoder: TextEncoder,
+    inputs: Sequence[list[int]],
+    reduce: Reduction = Reduction.NONE,
+    norm: AttentionNorm = AttentionNorm.WEIGHTS,
+    slice_tokens: int = 128,
+) -> list[Array]:
+    """Returns the weights (layers, heads, T, T) of each text."""
+    query = resolve_query(encoder.config, [AttentionKind.ENCODER], reduce=reduce, norm=norm)
+    found = text_results(encoder, inputs, query, slice_tokens)
+    return [maps[AttentionKind.ENCODER] for maps in found]
+
+
+def text_steps(encoder: TextEncoder, ids: list[int], *query: int) -> AttentionTrace:
+    """Returns the computation of one token, given by layer, head and position."""
+    (result,) = text_results(encoder, [ids], TraceQuery(AttentionKind.ENCODER, *query))
     assert isinstance(result, AttentionTrace)
     return result
 

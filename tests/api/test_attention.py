@@ -104,36 +104,6 @@ def test_heads_and_layers_are_those_asked_for(real_server: Server) -> None:
     np.testing.assert_allclose(data(some, "encoder"), encoder[[5, 0]][:, [6, 3]], atol=1e-6)
 
 
-def test_reductions_are_those_of_the_whole(real_server: Server) -> None:
-    fields: dict[str, Any] = {"kinds": ["encoder"], "layers": "all"}
-    whole = data(item(real_server, **fields, reduce="none"), "encoder")
-    expected = {
-        "mean_heads": whole.mean(1, keepdims=True),
-        "max_heads": whole.max(1, keepdims=True),
-        "mean_layers_heads": whole.mean((0, 1), keepdims=True),
-    }
-    for reduce, values in expected.items():
-        found = item(real_server, **fields, reduce=reduce)
-        np.testing.assert_allclose(data(found, "encoder"), values, atol=1e-6)
-        assert found["attentions"][0]["layers"] == list(range(6))
-    rolled = np.eye(whole.shape[-1])
-    for layer in whole.mean(1)[:3]:
-        mixed = 0.5 * layer + 0.5 * np.eye(len(layer))
-        rolled = mixed / mixed.sum(-1, keepdims=True) @ rolled
-    found = item(real_server, layers=[2], reduce="rollout")  # encoder by default
-    np.testing.assert_allclose(data(found, "encoder")[0, 0], rolled, atol=1e-5)
-    assert found["attentions"][0]["heads"] == "rollout"
-
-
-def test_value_norms_are_weights_times_one_number_a_column(real_server: Server) -> None:
-    fields: dict[str, Any] = {"heads": [2], "reduce": "none", "layers": [0]}
-    weights = data(item(real_server, **fields))
-    norms = data(item(real_server, **fields, norm="value_norms"))
-    ratios = norms[0, 0] / weights[0, 0]
-    np.testing.assert_allclose(ratios, np.broadcast_to(ratios[0], ratios.shape), rtol=1e-3)
-    assert ratios.std() > 0.01
-
-
 @pytest.mark.parametrize("norm", ["alti", "value_zeroing"])
 def test_contributions_share_out_the_output_of_a_layer(real_server: Server, norm: str) -> None:
     """Rows of self-attention sum to 1; those of ALTI's cross-attention leave the stream a share."""
@@ -144,11 +114,6 @@ def test_contributions_share_out_the_output_of_a_layer(real_server: Server, norm
     assert totals.max() < 1.0 + 1e-5
     assert (totals.min() < 0.5) == (norm == "alti")
     assert [each["heads"] for each in found["attentions"]] == ["all", "all"]
-    rolled = np.eye(encoder.shape[-1])
-    for layer in encoder[:3, 0]:
-        rolled = layer @ rolled
-    rollout = item(real_server, layers=[2], reduce="rollout", norm=norm)
-    np.testing.assert_allclose(data(rollout, "encoder")[0, 0], rolled, atol=1e-5)
 
 
 def test_value_zeroing_is_limited(real_server: Server) -> None:
@@ -156,41 +121,6 @@ def test_value_zeroing_is_limited(real_server: Server) -> None:
     body = asking(texts, kinds=["encoder"], layers="all", norm="value_zeroing")
     refused = real_server.post("/attention", json=body)
     assert_error(refused, RequestTooLargeError, "value_zeroing computes a layer again for each of")
-
-
-def test_words_gather_their_tokens(real_server: Server) -> None:
-    text = "The unbelievably embroidered carpet (really)."
-    tokens = item(real_server, text, reduce="none")
-    words = item(real_server, text, reduce="none", level="word")
-    for side in ("source", "target"):
-        labels = words[side]
-        assert sum(labels["ids"], []) == tokens[side]["ids"]
-        spelt = [labels["text"][start:end] for start, end in labels["offsets"]]
-        assert [w for w, special in zip(labels["tokens"], labels["special"], strict=True)
-                if not special] == spelt[:-1]  # fmt: skip
-        assert max(map(len, labels["ids"])) > 1
-    assert words["target"]["input_tokens"] == ["", *words["target"]["tokens"][:-1]]
-    assert words["alignment"] == tokens["alignment"]
-    values, ends = data(tokens), {}
-    for side in ("source", "target"):
-        ends[side] = np.cumsum([0, *map(len, words[side]["ids"])])
-    merged = np.add.reduceat(values, ends["source"][:-1], axis=-1)
-    merged = np.add.reduceat(merged, ends["target"][:-1], axis=-2)
-    merged /= np.diff(ends["target"])[:, None]
-    np.testing.assert_allclose(data(words), merged, atol=1e-6)
-
-
-def test_largest_of_each_row_and_decimals(real_server: Server) -> None:
-    whole = data(item(real_server))[0, 0]
-    (attention,) = item(real_server, top_k=3, decimals=2)["attentions"]
-    indices = np.array(attention["indices"])[0, 0]
-    assert attention["shape"] == [1, 1, len(whole), 3]
-    np.testing.assert_array_equal(indices, np.argsort(-whole, axis=-1, kind="stable")[:, :3])
-    values = np.array(attention["data"])[0, 0]
-    np.testing.assert_allclose(values, np.take_along_axis(whole, indices, -1), atol=0.0051)
-    assert all(len(str(value)) <= 4 for value in values.ravel().tolist())
-    (attention,) = item(real_server, top_k=10**6)["attentions"]
-    assert attention["shape"] == [1, 1, *whole.shape]
 
 
 def test_given_translation_is_looked_at(real_server: Server) -> None:

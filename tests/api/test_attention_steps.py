@@ -68,35 +68,6 @@ def test_weights_are_those_of_attention(real_server: Server, kind: str) -> None:
             assert body[side] == whole[side]
 
 
-def test_tokens_are_named(real_server: Server) -> None:
-    body = steps(real_server, query=1)
-    source, target = body["source"], body["target"]
-    assert (body["model"], body["kind"], body["layer"], body["head"]) == ("en-pt", "cross", 1, 0)
-    assert body["query"] == {
-        "index": 1,
-        "token": target["tokens"][0],
-        "predicted": target["tokens"][1],
-    }
-    assert [row["token"] for row in body["rows"]] == source["tokens"]
-    assert [row["key"] for row in body["rows"]] == list(range(len(source["tokens"])))
-    assert "vectors" not in body
-    assert "output" not in body
-    first = steps(real_server, query=0)["query"]
-    assert first == {"index": 0, "token": "", "predicted": target["tokens"][0]}
-    encoder = steps(real_server, query=-1, kind="encoder")["query"]
-    assert encoder == {"index": len(source["tokens"]) - 1, "token": "</s>", "predicted": None}
-
-
-def test_only_what_is_asked_for_is_included(real_server: Server) -> None:
-    assert steps(real_server, query=0, include=["vectors"])["vectors"].keys() == {"q", "k", "v"}
-    parts = {"concatenated", "bias", "result"}
-    assert steps(real_server, query=0, include=["output"])["output"].keys() == parts
-    both = steps(real_server, query=0, include=["output", "output_weight"])["output"]
-    alone = steps(real_server, query=0, include=["output_weight"])["output"]
-    assert both == alone
-    assert both.keys() == {*parts, "weight"}
-
-
 def test_matrix_is_written_in_chunks(real_server: Server) -> None:
     """W_O was written in one go, in which nobody else was served."""
     for include, is_whole in (["output"], True), (["output_weight"], False):

@@ -1,6 +1,5 @@
 """Embeddings through the whole server, with a small model in a worker; faults by a script."""
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,19 +81,6 @@ def test_token_ids_are_read_with_or_without_special_ones(
         assert_array_equal(vectors_of(embed_at(server, ids)), expected)
 
 
-def test_openai_reply_has_the_same_vectors(server: AnyServer, reference: Reference) -> None:
-    expected = reference.vectors(HELLO, "a")
-    for encoding in ("float", "base64"):
-        body = {"input": [HELLO, "a"], "encoding_format": encoding, "model": "tiny"}
-        reply = server.post("/v1/embeddings", json=body).json()
-        found = [item["embedding"] for item in reply["data"]]
-        if encoding == "base64":
-            found = [np.frombuffer(base64.b64decode(each), dtype="<f4") for each in found]
-        assert_array_equal(np.array(found, dtype=np.float32), expected)
-        assert reply["usage"] == {"prompt_tokens": 7, "total_tokens": 7}
-        assert (reply["model"], reply["object"]) == ("tiny", "list")
-
-
 def test_dimensions_are_the_first_at_length_one(server: AnyServer, reference: Reference) -> None:
     (whole,) = reference.vectors(HELLO)
     expected = whole[:5] / np.linalg.norm(whole[:5])
@@ -146,9 +132,6 @@ def test_long_text_is_refused_where_it_may_not_be_cut(server: AnyServer) -> None
     words = (f"inputs[1] has {NUM_LONG} tokens", "takes 12", "truncate: true")
     response = embed_at(server, ["a", LONG], truncate=False)
     assert_error(response, RequestTooLargeError, *words)
-    error = server.post("/v1/embeddings", json={"input": LONG})
-    assert error.status_code == 400
-    assert error.json()["error"]["param"] == "input"
 
 
 def test_text_far_too_long_is_read_as_if_all_of_it_had_been(

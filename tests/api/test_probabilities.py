@@ -1,4 +1,4 @@
-"""The field `probabilities` of POST /attention, with the built-in models."""
+"""The fields `probabilities` and `detachment` of POST /attention, with the built-in models."""
 
 import io
 from typing import Any
@@ -8,11 +8,13 @@ import pytest
 import safetensors.numpy
 
 from tests.api.servers import Server
-from tests.api.test_attention import CAT, ask, asking, item
+from tests.api.test_attention import CAT, ask, asking, data, item
 
 pytestmark = pytest.mark.checkpoint
 
 POOL = "She swam in the pool."
+TEXT = "The children went to the beach with their parents because the weather was beautiful."
+UNRELATED = "As ações da empresa caíram dois por cento na segunda-feira."
 
 
 def probabilities(server: Server, text: str = CAT, **fields: Any) -> dict[str, Any]:
@@ -75,10 +77,6 @@ def test_each_text_has_its_own(real_server: Server) -> None:
         assert found["probabilities"] == probabilities(real_server, text, probabilities={})
 
 
-def test_without_the_field_there_are_none(real_server: Server) -> None:
-    assert "probabilities" not in item(real_server)
-
-
 def test_numbers_are_rounded(real_server: Server) -> None:
     exact = probabilities(real_server, probabilities={})
     found = probabilities(real_server, probabilities={}, decimals=2)
@@ -106,11 +104,6 @@ def test_binary_formats_have_the_same_numbers(real_server: Server, chosen: str) 
     [
         ({"probabilities": {"tokens": [" "]}}, 400, "a text without tokens; send a word or an id"),
         ({"probabilities": {"tokens": [32000]}}, 400, "the vocabulary has ids 0 to 31999"),
-        ({"probabilities": {"tokens": ["a"] * 101}}, 400, "100"),
-        ({"probabilities": {"top_k": 0}}, 400, "probabilities[top_k] parameter must be >= 1"),
-        ({"probabilities": {"top": 3}}, 400, "there is no probabilities[top] parameter"),
-        ({"probabilities": True}, 400, 'must be an object, such as {"top_k": 5}'),
-        ({"probabilities": {}, "format": "bertviz"}, 400, "bertviz has no probabilities"),
         ({"probabilities": {"top_k": 10**6}}, 413, "lower probabilities.top_k"),
     ],
 )
@@ -122,8 +115,27 @@ def test_wrong_request_is_refused(
     assert message in response.json()["error"]
 
 
-def test_embedded_text_has_none(real_server: Server) -> None:
-    body = {"text": CAT, "task": "embed", "probabilities": {}}
-    response = real_server.post("/attention", json=body)
-    assert response.status_code == 400
-    assert "probabilities is only for translations" in response.json()["error"]
+def test_translation_of_another_text_is_detached(real_server: Server) -> None:
+    own = item(real_server, TEXT, detachment=True)["detachment"]
+    other = item(real_server, TEXT, target_text=UNRELATED, detachment=True)["detachment"]
+    assert 0 < own < 0.3 < other < 1
+
+
+def test_score_is_that_of_the_mean_of_the_last_layer(real_server: Server) -> None:
+    found = item(real_server, detachment=True, probabilities={})
+    received = data(found)[0, 0].mean(axis=0)
+    expected = np.abs(received - 1 / len(received)).sum() / 2
+    assert found["detachment"] == pytest.approx(expected, abs=1e-6)
+    assert found["probabilities"]["ranks"][0] == 1
+
+
+def test_each_text_has_its_own_score(real_server: Server) -> None:
+    texts = [CAT, POOL]
+    together = ask(real_server, texts, detachment=True, decimals=3)["items"]
+    for text, found in zip(texts, together, strict=True):
+        alone = item(real_server, text, detachment=True)["detachment"]
+        assert found["detachment"] == pytest.approx(alone, abs=0.00051)
+
+
+def test_without_the_fields_there_is_neither(real_server: Server) -> None:
+    assert {"detachment", "probabilities"}.isdisjoint(item(real_server))

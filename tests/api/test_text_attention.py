@@ -19,11 +19,11 @@ from service.server import create_app
 from service.workers.loading import load_translation_model
 from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, Server, assert_error, make_settings, served
+from tests.attention_jobs import text_maps, text_results, text_steps
 from tests.embedding_reference import Reference
 from tests.hf_files import SENTENCE, write_multilingual
-from tests.text_attention import text_maps, text_results, text_steps
 from tests.tiny_text import write_model
-from tests.workers import Script, Threads, until
+from tests.workers import Script, Threads
 
 HELLO, WORDS = "hello world", "unbelievable hello world."
 PAIR = {"source": "en", "target": "pt"}
@@ -102,7 +102,6 @@ def test_value_norms_of_some_heads_and_the_largest_of_each_row(
     fields: dict[str, Any] = {"layers": [0], "heads": [-1], "reduce": "none", "norm": "value_norms"}
     (item,) = items(ask(server, **fields, top_k=2))
     (maps,) = text_results(encoder, [ids], query)
-    assert isinstance(maps, dict)
     expected = -np.sort(-maps[ENCODER], axis=-1)[..., :2]
     assert_allclose(values(item), expected, rtol=1e-5)
 
@@ -142,16 +141,6 @@ def test_steps_recompute_to_z(server: AnyServer, reference: Reference) -> None:
     expected = text_steps(reference.model.encoder, reference.ids(WORDS), 1, 1, 4)
     assert_allclose(body["output"]["result"], expected.result, atol=1e-5)
     assert "bias" not in body["rows"][0]
-
-
-def test_block_leads_from_layer_to_layer(server: AnyServer) -> None:
-    asked = {"text": WORDS, "task": "embed", "query": 4, "include": ["block"]}
-    blocks = [
-        server.post("/attention/steps", json={**asked, "layer": layer}).json()["block"]
-        for layer in (0, 1)
-    ]
-    assert_allclose(blocks[0]["output"], blocks[1]["input"], atol=1e-5)
-    assert blocks[0]["embedding"]["sum"] == blocks[0]["input"] != blocks[0]["output"]
 
 
 def test_steps_show_what_relative_positions_add(
@@ -219,15 +208,6 @@ def test_models_tell_what_can_be_looked_into(server: AnyServer) -> None:
     listed = server.get("/v1/models").json()["data"]
     (model,) = [each for each in listed if each["id"] == "tiny"]
     assert model["attention"] == {"encoder": {"layers": 2, "heads": 2}}
-
-
-def test_it_is_counted(server: AnyServer) -> None:
-    kind = {"task": "attention", "model": "tiny"}
-    before = server.sample("regard_requests_total", **kind, outcome="ok")
-    items(ask(server))
-    until(lambda: server.sample("regard_requests_total", **kind, outcome="ok") == before + 1)
-    until(lambda: server.sample("regard_batches_total", **kind, phase="attention") > 0)
-    assert server.sample("regard_queue_depth", **kind, lane="interactive") == 0
 
 
 @pytest.mark.checkpoint

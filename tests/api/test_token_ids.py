@@ -48,16 +48,3 @@ def test_ids_are_the_models_own_only_by_setting(
     assert (error["type"], error["param"]) == ("invalid_request_error", "input")
     for word in ("Send texts", "check_embedding_ctx_length=False", "REGARD_OPENAI_TOKEN_IDS"):
         assert word in error["message"]
-
-
-@pytest.mark.parametrize(("given", "texts"), IDS)
-def test_tei_reads_ids_as_the_models_own_in_any_case(
-    server: Server, reference: Reference, given: Any, texts: list[str]
-) -> None:
-    response = server.post("/embed", json={"inputs": given})
-    found = np.array(response.json(), dtype=np.float32)
-    assert_array_equal(found, reference.vectors(*texts))
-
-
-def test_texts_are_accepted_in_any_case(server: Server, reference: Reference) -> None:
-    assert_array_equal(vectors(embeddings(server, ["a b"])), reference.vectors("a b"))

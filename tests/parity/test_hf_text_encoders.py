@@ -33,7 +33,7 @@ from model.checkpoints.text_weights import load_weights
 from model.embedding_config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, embed
 from model.encoding.pooling import EmbeddingModel
-from tests.text_attention import text_maps
+from tests.attention_jobs import text_maps
 
 VOCAB_SIZE = 99
 SIZES: dict[str, Any] = {

@@ -12,7 +12,6 @@ from model.checkpoints.build import load_model
 from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
-from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -21,8 +20,7 @@ from model.inspection.query import (
     Knockout,
     ProbabilityQuery,
 )
-from model.inspection.results import TokenProbabilities
-from tests.attention_jobs import kinds_of, random_pairs
+from tests.attention_jobs import kinds_of, random_pairs, results
 from tests.parity.numpy_marian import NumpyMarian, Vector
 from tests.parity.test_attention_numpy import PREFIXES, Pair, pairs_of, tiny_file
 from tests.parity.test_ssru_float64 import MODELS
@@ -69,12 +67,7 @@ def change(model: Any, pair: Pair, knockout: Knockout) -> Any:
     """Changes of the log-probabilities of the target."""
     query = ProbabilityQuery(top=1)
     jobs = [AttentionJob(*pair, (query,), each) for each in (Knockout(), knockout)]
-    whole = TeacherForcedPass(model, jobs)
-    while whole.advance():
-        pass
-    base, off = (result for (result,) in whole.results())
-    assert isinstance(base, TokenProbabilities)
-    assert isinstance(off, TokenProbabilities)
+    base, off = results(model, jobs)
     return off.log_probs - base.log_probs
 
 

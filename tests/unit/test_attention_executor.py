@@ -60,7 +60,6 @@ def test_waiting_items_are_computed_together(
     expected = results(model, [item.job for item in items])
     for each, maps in zip(done, expected, strict=True):
         (found,) = each.value
-        assert isinstance(maps, dict)
         assert_maps_close(found, maps, atol=0)
     tokens = sum(len(source) + len(target) for source, target in PAIRS[:3])
     assert executor.drain_stats() == [BatchStats("attention", 3, tokens, 0)]
@@ -139,43 +138,6 @@ def test_fault_in_the_middle_of_a_batch_is_isolated_too(
     assert rows(executor) == [1, 1, 1]
 
 
-def test_items_that_arrive_during_retries_wait_for_their_end(executor: AttentionExecutor) -> None:
-    executor.add([pair(0), pair(1, is_wrong=True), pair(2), pair(3)])
-    with pytest.raises(UnknownTokenError, match="vocabulary"):
-        executor.step()
-    assert executor.isolate() == []
-    executor.add([pair(4), pair(5)])
-    done, failed = finish(executor)
-    assert (ids(done), failed) == ([0, 2, 3, 4, 5], [1])
-    assert rows(executor) == [1, 2, 2]
-
-
-def test_aborted_item_of_a_failed_batch_is_not_computed_again(
-    executor: AttentionExecutor,
-) -> None:
-    executor.add([pair(0), pair(1, is_wrong=True), pair(2)])
-    with pytest.raises(UnknownTokenError, match="vocabulary"):
-        executor.step()
-    assert executor.isolate() == []
-    executor.abort([2])
-    assert len(executor) == 2
-    executor.abort([0])
-    assert len(executor) == 1
-    assert finish(executor) == ([], [1])
-
-
-def test_failed_batch_whose_items_are_all_aborted_is_gone(executor: AttentionExecutor) -> None:
-    executor.add([pair(0), pair(1, is_wrong=True)])
-    with pytest.raises(UnknownTokenError, match="vocabulary"):
-        executor.step()
-    assert executor.isolate() == []
-    executor.abort([0, 1])
-    assert not len(executor)
-    executor.add([pair(2)])
-    done, failed = finish(executor)
-    assert (ids(done), failed) == ([2], [])
-
-
 def test_half_that_is_computed_can_be_aborted(executor: AttentionExecutor) -> None:
     executor.add([pair(0), pair(1), pair(2, is_wrong=True)])
     with pytest.raises(UnknownTokenError, match="vocabulary"):
@@ -188,22 +150,11 @@ def test_half_that_is_computed_can_be_aborted(executor: AttentionExecutor) -> No
     assert finish(executor) == ([], [2])
 
 
-def test_item_that_is_left_of_a_failed_batch_is_not_at_fault(executor: AttentionExecutor) -> None:
-    """Of two items, the aborted one may have been at fault."""
-    executor.add([pair(0), pair(1)])
-    executor.step()
-    executor.abort([0])
-    assert executor.isolate() == []
-    done, failed = finish(executor)
-    assert (ids(done), failed) == ([1], [])
-
-
 def test_results_are_those_of_an_item_alone(
     executor: AttentionExecutor, model: EncoderDecoder
 ) -> None:
     executor.add(pair(number) for number in range(6))
     for each in finish(executor)[0]:
         (alone,) = results(model, [pair(each.id).job])
-        assert isinstance(alone, dict)
         for kind, values in each.value[0].items():
             np.testing.assert_allclose(values, alone[kind], rtol=0, atol=1e-6)

@@ -1,6 +1,5 @@
-"""What is written is read by those it is written for: numpy, safetensors, bertviz."""
+"""JSON and the arguments of bertviz; tests/api/test_attention.py reads npz and safetensors."""
 
-import io
 import json
 from dataclasses import replace
 from typing import Any
@@ -8,21 +7,16 @@ from typing import Any
 import bertviz
 import numpy as np
 import pytest
-import safetensors
-import safetensors.numpy
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import Tokenizer
 from service.api.attention.bodies import json_body
 from service.api.attention.formats import (
     bertviz_body,
     choose_format,
-    npz_bytes,
-    safetensors_bytes,
 )
 from service.api.attention.response_schemas import AttentionResponse, BertvizResponse
 from service.api.responses import json_chunks
@@ -97,48 +91,6 @@ def test_decimals_are_all_that_is_written(tokenizer: Tokenizer) -> None:
     numbers = [n for head in written["attentions"][0]["data"][0] for row in head for n in row]
     assert max(map(len, numbers)) == 4
     assert all(len(weight) <= 4 for _, _, weight in written["alignment"]["pairs"])
-
-
-def test_numpy_reads_npz_without_pickles(items: list[SequenceAttention]) -> None:
-    body = json_body("en-pt", items, None)
-    with np.load(io.BytesIO(npz_bytes(body, items)), allow_pickle=False) as file:
-        assert_same_arrays(dict(file), items)
-        assert file["metadata"].dtype == np.uint8
-        assert_same_labels(file["metadata"].tobytes(), body)
-
-
-def test_safetensors_reads_safetensors(items: list[SequenceAttention]) -> None:
-    body = json_body("en-pt", items, None)
-    content = safetensors_bytes(body, items)
-    assert_same_arrays(safetensors.numpy.load(content), items)
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + size])["__metadata__"]
-    assert_same_labels(header["regard"].encode(), body)
-
-
-def assert_same_arrays(found: dict[str, NDArray[Any]], items: list[SequenceAttention]) -> None:
-    """The matrices, bit for bit, under their names, and nothing else but labels."""
-    names = {f"item{i}.{kind}" for i in (0, 1) for kind in ("encoder", "cross")}
-    names |= {"item1.encoder.indices", "item1.cross.indices"}
-    assert set(found) - {"metadata"} == names
-    for number, item in enumerate(items):
-        for attention in item.attentions:
-            name = f"item{number}.{attention.kind}"
-            assert found[name].dtype == np.float32
-            assert_array_equal(found[name], attention.data)
-            if attention.indices is not None:
-                assert found[f"{name}.indices"].dtype == np.int32
-                assert_array_equal(found[f"{name}.indices"], attention.indices)
-
-
-def assert_same_labels(content: bytes, body: dict[str, Any]) -> None:
-    """The whole reply less the matrices."""
-    expected = read(body)
-    for item in expected["items"]:
-        for attention in item["attentions"]:
-            attention.pop("data")
-            attention.pop("indices", None)
-    assert json.loads(content) == expected
 
 
 def bertviz_arguments(item: SequenceAttention) -> dict[str, Any]:

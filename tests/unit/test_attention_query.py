@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from model.config import DecoderKind
-from model.inspection.query import AttentionKind, AttentionQuery, Reduction
+from model.config import DecoderKind, ModelConfig
+from model.inspection.query import AttentionKind, AttentionNorm, AttentionQuery, Reduction
 from model.inspection.resolve import resolve_query
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.query import (
     COMPUTED_PER_RETURNED,
-    Aligner,
     aligner_of,
     attention_query,
     check_size,
@@ -20,6 +19,7 @@ from service.tasks.attention.query import (
 from service.tasks.attention.requests import AttentionRequest, StepsRequest
 from tests.tiny import tiny_config
 
+CROSS = AttentionKind.CROSS
 UNTRAINED = tiny_config()
 TRAINED = tiny_config(alignment_layer=1, alignment_head=0)
 
@@ -28,52 +28,32 @@ def request(**fields: Any) -> AttentionRequest:
     return AttentionRequest.model_validate({"text": "x", "model": "en-pt", **fields})
 
 
-def cross(aligner: Aligner) -> tuple[int, ...]:
-    return aligner.query.layers[AttentionKind.CROSS]
-
-
-def told(aligner: Aligner) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Layers, heads, shift."""
-    return cross(aligner), aligner.query.heads, aligner.shift
-
-
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("config", "given", "expected"),
     [
-        ({}, ((1,), (0,), 0)),
-        ({"layer": 1}, ((1,), (0,), 0)),
-        ({"layer": -1}, ((1,), (0,), 0)),
-        ({"layer": 0}, ((0,), (0,), 1)),
-        ({"layer": -2}, ((0,), (0,), 1)),
-        ({"head": 1}, ((1,), (1,), 0)),
-        ({"head": "mean"}, ((1,), (0, 1), 0)),
-        ({"shift": 1}, ((1,), (0,), 1)),
-        ({"layer": 0, "head": -1, "shift": 0}, ((0,), (1,), 0)),
+        (TRAINED, {}, ((1,), (0,), 0)),
+        (TRAINED, {"layer": 1}, ((1,), (0,), 0)),
+        (TRAINED, {"layer": -1}, ((1,), (0,), 0)),
+        (TRAINED, {"layer": 0}, ((0,), (0,), 1)),
+        (TRAINED, {"layer": -2}, ((0,), (0,), 1)),
+        (TRAINED, {"head": 1}, ((1,), (1,), 0)),
+        (TRAINED, {"head": "mean"}, ((1,), (0, 1), 0)),
+        (TRAINED, {"shift": 1}, ((1,), (0,), 1)),
+        (TRAINED, {"layer": 0, "head": -1, "shift": 0}, ((0,), (1,), 0)),
+        (UNTRAINED, {}, ((0,), (0, 1), 1)),
+        (UNTRAINED, {"layer": -1}, ((1,), (0, 1), 1)),
+        (UNTRAINED, {"head": 0}, ((0,), (0,), 1)),
+        (UNTRAINED, {"shift": 0}, ((0,), (0, 1), 0)),
     ],
 )
-def test_model_trained_to_align_does_so_by_its_own_head(
-    given: dict[str, Any], expected: object
+def test_model_is_aligned_by_its_trained_head_or_by_its_first_layer(
+    config: ModelConfig, given: dict[str, Any], expected: object
 ) -> None:
-    """Another of its layers attends for what is put in."""
-    assert told(aligner_of(TRAINED, **given)) == expected
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, ((0,), (0, 1), 1)),
-        ({"layer": -1}, ((1,), (0, 1), 1)),
-        ({"head": 0}, ((0,), (0,), 1)),
-        ({"shift": 0}, ((0,), (0, 1), 0)),
-    ],
-)
-def test_model_that_was_not_is_aligned_by_its_first_layer(
-    given: dict[str, Any], expected: object
-) -> None:
-    aligner = aligner_of(UNTRAINED, **given)
-    assert told(aligner) == expected
+    """Another layer of a trained model attends for what is put in."""
+    aligner = aligner_of(config, **given)
+    assert (aligner.query.layers[CROSS], aligner.query.heads, aligner.shift) == expected
     assert aligner.query.reduce is Reduction.MEAN_HEADS
-    assert aligner.query.shape(AttentionKind.CROSS, 5, 7) == (1, 1, 7, 5)
+    assert aligner.query.shape(CROSS, 5, 7) == (1, 1, 7, 5)
 
 
 @pytest.mark.parametrize("given", [{"layer": 2}, {"layer": -3}, {"head": 2}])
@@ -82,18 +62,12 @@ def test_layer_or_head_that_is_not_there_cannot_align(given: dict[str, int]) -> 
         aligner_of(TRAINED, **given)
 
 
-def test_default_is_the_last_layer_of_cross_attention() -> None:
+def test_query_has_all_options_of_the_request() -> None:
     query = attention_query(UNTRAINED, request())
-    assert query == AttentionQuery({AttentionKind.CROSS: (1,)}, (0, 1), Reduction.MEAN_HEADS)
-
-
-def test_layers_are_looked_up_for_each_kind() -> None:
-    config = tiny_config(encoder_layers=5)
-    query = attention_query(config, request(kinds=["cross", "encoder"], layers=[-1, 0], heads=[-1]))
-    assert query.layers == {AttentionKind.CROSS: (1, 0), AttentionKind.ENCODER: (4, 0)}
-    assert query.heads == (1,)
-    everything = attention_query(config, request(kinds=["encoder"], layers="all"))
-    assert everything.layers == {AttentionKind.ENCODER: (0, 1, 2, 3, 4)}
+    assert query == AttentionQuery({CROSS: (1,)}, (0, 1), Reduction.MEAN_HEADS)
+    asked = request(kinds=["encoder"], layers="all", heads=[-1], reduce="none", norm="value_norms")
+    expected = AttentionQuery({AttentionKind.ENCODER: (0, 1)}, (1,), norm=AttentionNorm.VALUE_NORMS)
+    assert attention_query(UNTRAINED, asked) == expected
 
 
 def test_fault_of_the_model_package_becomes_the_clients() -> None:

@@ -21,25 +21,35 @@ def refusal(model: type[AttentionRequest | StepsRequest], fields: dict[str, Any]
     return describe(refused.value).joined
 
 
-def test_little_is_asked_for_by_default() -> None:
-    asked = request()
-    assert (asked.kinds, asked.layers, asked.heads) == (["cross"], [-1], "all")
-    assert (asked.reduce, asked.norm, asked.level) == ("mean_heads", "weights", "token")
-    assert (asked.top_k, asked.decimals) == (None, None)
-    assert (asked.format, asked.target_text, asked.split) == (None, None, False)
+EMBED: dict[str, Any] = {"text": "a", "task": "embed"}
+DEFAULTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"kinds": ["cross"], "layers": [-1], "heads": "all", "level": "token", "top_k": None}),
+    ({}, {"reduce": "mean_heads", "norm": "weights", "format": None, "split": False}),
+    ({"reduce": "rollout"}, {"kinds": ["encoder"]}),
+    ({"reduce": "rollout", "kinds": ["decoder"]}, {"kinds": ["decoder"]}),
+    ({"format": "bertviz"}, {"reduce": "none", "layers": "all"}),
+    ({"format": "bertviz", "layers": None, "reduce": None}, {"reduce": "none", "layers": "all"}),
+    ({"format": "bertviz", "layers": [0]}, {"layers": [0]}),
+]
 
 
-def test_rollout_is_of_the_encoder_unless_said_otherwise() -> None:
-    assert request(reduce="rollout").kinds == ["encoder"]
-    assert request(reduce="rollout", kinds=["decoder", "encoder"]).kinds == ["decoder", "encoder"]
+@pytest.mark.parametrize(("given", "expected"), DEFAULTS)
+def test_default_depends_on_other_fields(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert request(**given).model_dump().items() >= expected.items()
 
 
-def test_bertviz_has_all_heads_and_layers_unless_said_otherwise() -> None:
-    asked = request(format="bertviz")
-    assert (asked.reduce, asked.layers) == ("none", "all")
-    assert request(format="bertviz", layers=[0]).layers == [0]
-    asked = request(format="bertviz", layers=None, reduce=None)
-    assert (asked.reduce, asked.layers) == ("none", "all")
+def test_a_text_to_embed_asks_for_its_encoder() -> None:
+    asked = AttentionRequest.model_validate(EMBED)
+    assert (asked.kinds, asked.layers, asked.reduce) == (["encoder"], [-1], "mean_heads")
+    viewed = AttentionRequest.model_validate({**EMBED, "format": "bertviz", "split": False})
+    assert (viewed.kinds, viewed.layers, viewed.reduce) == (["encoder"], "all", "none")
+    steps = StepsRequest.model_validate({**EMBED, "query": 0, "prompt_name": "query"})
+    assert (steps.kind, steps.layer, steps.head) == ("encoder", -1, 0)
+
+
+def test_steps_are_of_the_first_head_of_the_last_cross_attention() -> None:
+    asked = StepsRequest.model_validate({"text": "a", **PAIR, "query": -1, "include": []})
+    assert (asked.kind, asked.layer, asked.head, asked.query) == ("cross", -1, 0, -1)
 
 
 @pytest.mark.parametrize("format", [None, "json", "npz", "bertviz"])
@@ -83,7 +93,7 @@ def test_request_is_taken(fields: dict[str, Any]) -> None:
     AttentionRequest.model_validate({"text": "a", **fields})
 
 
-CONFLICTS = [
+CONFLICTS: list[tuple[dict[str, Any], str]] = [
     ({"text": ""}, "missing text parameter"),
     ({"text": []}, "missing text parameter"),
     ({"text": 7}, "text parameter: Input should be a valid string (it is int)"),
@@ -126,31 +136,15 @@ CONFLICTS = [
         "computed from rows that sum to 1, not from value_norms",
     ),
     ({"reduce": "rollout", "heads": [0]}, "rollout needs all heads, not only [0]; leave heads out"),
-    (
-        {"format": "bertviz", "reduce": "max_heads"},
-        "so reduce max_heads is not possible",
-    ),
-    (
-        {"format": "bertviz", "top_k": 3},
-        "so it refuses top_k 3; leave top_k out",
-    ),
+    ({"format": "bertviz", "reduce": "max_heads"}, "so reduce max_heads is not possible"),
+    ({"format": "bertviz", "top_k": 3}, "so it refuses top_k 3; leave top_k out"),
+    ({"format": "bertviz", "detachment": True}, "bertviz has no detachment"),
+    ({"format": "bertviz", "probabilities": {}}, "bertviz has no probabilities"),
+    ({"probabilities": True}, 'must be an object, such as {"top_k": 5}'),
+    ({"probabilities": {"tokens": ["a"] * 101}}, "100"),
+    ({"probabilities": {"top_k": 0}}, "probabilities[top_k] parameter must be >= 1"),
+    ({"probabilities": {"top": 3}}, "there is no probabilities[top] parameter"),
 ]
-
-
-@pytest.mark.parametrize(("fields", "message"), CONFLICTS)
-def test_refusal_names_the_value_and_the_way_out(fields: dict[str, Any], message: str) -> None:
-    assert message in refusal(AttentionRequest, {"text": "a", **PAIR, **fields})
-
-
-def test_a_text_to_embed_asks_for_its_encoder() -> None:
-    embedded = {"text": "a", "task": "embed"}
-    request = AttentionRequest.model_validate(embedded)
-    assert (request.kinds, request.layers, request.reduce) == (["encoder"], [-1], "mean_heads")
-    fields = {**embedded, "format": "bertviz", "split": False}
-    viewed = AttentionRequest.model_validate(fields)
-    assert (viewed.kinds, viewed.layers, viewed.reduce) == (["encoder"], "all", "none")
-    steps = StepsRequest.model_validate({**embedded, "query": 0, "prompt_name": "query"})
-    assert steps.kind == "encoder"
 
 
 OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
@@ -158,6 +152,8 @@ OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
     ({"target": "pt"}, "target is only for translations"),
     ({"target_text": "b"}, "target_text is only for translations"),
     ({"split": True}, "split is only for translations"),
+    ({"detachment": True}, "detachment is only for translations"),
+    ({"probabilities": {}}, "probabilities is only for translations"),
     ({"alignment_layer": 0}, "alignment_layer is only for translations"),
     ({"alignment_shift": 0}, "alignment_shift is only for translations"),
     ({"kinds": ["cross"]}, "task embed has no cross attention; ask for encoder"),
@@ -166,15 +162,42 @@ OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "message"), OF_TRANSLATIONS)
-def test_a_text_to_embed_has_no_translation(fields: dict[str, Any], message: str) -> None:
-    assert message in refusal(AttentionRequest, {"text": "a", "task": "embed", **fields})
+STEPS: list[tuple[dict[str, Any], str]] = [
+    ({"query": None}, "missing query parameter"),
+    ({"query": "sat"}, "query parameter is not a number"),
+    ({"query": True}, "query parameter is not a number"),
+    ({"query": 0, "task": "embed", "kind": ""}, " kind is not supported; use encoder, decoder"),
+    ({"query": 0, "text": ["a"]}, "text parameter: Input should be a valid string"),
+    ({"query": 0, "text": ""}, "missing text parameter"),
+    ({"query": 0, "source": None}, "missing source parameter"),
+    ({"query": 0, "kind": "self"}, "self kind is not supported; use encoder, decoder or cross"),
+    ({"query": 0, "layer": "all"}, "layer parameter is not a number"),
+    ({"query": 0, "layers": [0]}, "there is no layers parameter"),
+    (
+        {"query": 0, "include": ["z"]},
+        "z include[0] is not supported; use vectors, output, ",
+    ),
+    ({"query": 0, "include": ["output"] * 2}, "include parameter has output twice"),
+    ({"query": 0, "task": "embed", "source": None}, "target is only for translations"),
+    (
+        {"query": 0, "task": "embed", "source": None, "target": None, "kind": "decoder"},
+        "has no decoder",
+    ),
+]
 
 
-def test_steps_of_a_text_to_embed_are_its_encoders() -> None:
-    fields = {"text": "a", "task": "embed", "query": 0}
-    assert "has no decoder" in refusal(StepsRequest, {**fields, "kind": "decoder"})
-    assert "target is only for translations" in refusal(StepsRequest, {**fields, "target": "pt"})
+@pytest.mark.parametrize(
+    ("model", "fields", "message"),
+    [
+        *((AttentionRequest, {"text": "a", **PAIR, **each}, text) for each, text in CONFLICTS),
+        *((AttentionRequest, {**EMBED, **each}, text) for each, text in OF_TRANSLATIONS),
+        *((StepsRequest, {"text": "a", **PAIR, **each}, text) for each, text in STEPS),
+    ],
+)
+def test_refusal_names_the_value_and_the_way_out(
+    model: type[AttentionRequest | StepsRequest], fields: dict[str, Any], message: str
+) -> None:
+    assert message in refusal(model, fields)
 
 
 @pytest.mark.parametrize("model", [AttentionRequest, StepsRequest])
@@ -193,33 +216,3 @@ def test_body_that_is_no_object_is_refused() -> None:
 def test_text_is_not_repeated() -> None:
     fields = {"text": ["fine", "secret"], "target_text": ["secret"], **PAIR}
     assert "secret" not in refusal(AttentionRequest, fields)
-
-
-def test_steps_are_of_the_first_head_of_the_last_cross_attention() -> None:
-    asked = StepsRequest.model_validate({"text": "a", **PAIR, "query": -1, "include": []})
-    assert (asked.kind, asked.layer, asked.head, asked.query) == ("cross", -1, 0, -1)
-    assert (asked.include, asked.target_text) == ([], None)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"query": None}, "missing query parameter"),
-        ({"query": "sat"}, "query parameter is not a number"),
-        ({"query": True}, "query parameter is not a number"),
-        ({"query": 0, "task": "embed", "kind": ""}, " kind is not supported; use encoder, decoder"),
-        ({"query": 0, "text": ["a"]}, "text parameter: Input should be a valid string"),
-        ({"query": 0, "text": ""}, "missing text parameter"),
-        ({"query": 0, "source": None}, "missing source parameter"),
-        ({"query": 0, "kind": "self"}, "self kind is not supported; use encoder, decoder or cross"),
-        ({"query": 0, "layer": "all"}, "layer parameter is not a number"),
-        ({"query": 0, "layers": [0]}, "there is no layers parameter"),
-        (
-            {"query": 0, "include": ["z"]},
-            "z include[0] is not supported; use vectors, output, ",
-        ),
-        ({"query": 0, "include": ["output"] * 2}, "include parameter has output twice"),
-    ],
-)
-def test_steps_that_cannot_be_are_refused(fields: dict[str, Any], message: str) -> None:
-    assert message in refusal(StepsRequest, {"text": "a", **PAIR, **fields})

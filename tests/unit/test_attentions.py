@@ -11,7 +11,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.probabilities import rounded
 from service.tasks.attention.requests import Kind
-from service.tasks.attention.results import detachment, largest, token_labels, word_labels
+from service.tasks.attention.results import detachment, largest, word_labels
 from tests.attention import SOURCE, TARGET, made_up_item, target_of
 
 FLOATS = st.floats(0, 100, width=32)
@@ -101,22 +101,6 @@ def test_rounded_values_have_no_more_decimals(data: np.ndarray, decimals: int) -
 def test_values_are_left_as_they_are_by_default() -> None:
     data = np.array([[0.1234567]], dtype=np.float32)
     assert rounded(data, None) is data
-
-
-def test_tokens_of_a_source_have_no_inputs(tokenizer: Tokenizer) -> None:
-    labels = token_labels(tokenizer.tokenize("The cat"))
-    assert labels.tokens == ["\u2581The", "\u2581cat", "</s>"]
-    assert labels.ids == [*tokenizer.encode("The cat"), tokenizer.eos_id]
-    assert labels.offsets == [(0, 3), (4, 7), (7, 7)]
-    assert labels.special == [False, False, True]
-    assert labels.input_tokens is None
-
-
-@pytest.mark.parametrize("start", ["", "<pad>"])
-def test_token_is_put_in_where_the_next_is_predicted(tokenizer: Tokenizer, start: str) -> None:
-    labels = token_labels(tokenizer.detokenize([*tokenizer.encode("O gato"), 0]), start)
-    assert labels.tokens == ["\u2581O", "\u2581gato", "</s>"]
-    assert labels.input_tokens == [start, "\u2581O", "\u2581gato"]
 
 
 def test_words_stand_as_in_the_text(tokenizer: Tokenizer) -> None:

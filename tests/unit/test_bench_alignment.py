@@ -1,8 +1,16 @@
-"""What `regard bench alignment` counts."""
+"""What `regard bench alignment` and `regard bench detachment` count."""
 
 from typing import Any
 
-from benchmarks.bench.correctness import AlignmentReport, Share, judged
+import pytest
+
+from benchmarks.bench.correctness import (
+    AlignmentReport,
+    Share,
+    area_under_curve,
+    judged,
+    shifted,
+)
 
 TEXT = "Ana paid 12 euros to a bank in Paris"
 TRANSLATION = "A Ana pagou 12 euros a um banco em Paris"
@@ -47,3 +55,21 @@ def test_the_total_holds_false_friends_too() -> None:
     report = AlignmentReport(1, Share(1, 1), Share(9, 10), Share(0, 5))
     assert report.all_words == Share(9, 15)
     assert report.all_words.percent == 60
+
+
+@pytest.mark.parametrize("count", [2, 3, 10, 101])
+def test_no_line_keeps_its_translation(count: int) -> None:
+    lines = [str(number) for number in range(count)]
+    found = shifted(lines)
+    assert sorted(found) == sorted(lines)
+    assert all(one != other for one, other in zip(found, lines, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("lower", "higher", "area"),
+    [([1, 2], [3, 4], 1.0), ([3, 4], [1, 2], 0.0), ([1, 2], [1, 2], 0.5), ([1, 3], [2, 4], 0.75)],
+)
+def test_area_is_the_share_of_ordered_pairs(
+    lower: list[float], higher: list[float], area: float
+) -> None:
+    assert area_under_curve(lower, higher) == area

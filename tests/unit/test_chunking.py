@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import Encoding, Tokenizer
 from service.settings import Settings
 from service.text.chunking import AHEAD, WINDOW_CHARS, ChunkedText, chunk_sentences, cut_sentence
@@ -16,11 +15,6 @@ SENTENCES = st.lists(st.tuples(WORDS, SPACES), min_size=1, max_size=150).map(
     lambda parts: "".join(part for pair in parts for part in pair).strip()
 )
 LIMITS = st.integers(15, 127)  # the least that the settings allow, and the default
-
-
-@pytest.fixture(scope="module")
-def tokenizer(built_in: ModelFiles) -> Tokenizer:
-    return Tokenizer(built_in.source_vocab)
 
 
 def joined(pieces: list[tuple[str, str, list[int]]]) -> str:

@@ -217,41 +217,6 @@ def test_batch_that_fails_leaves_the_batches_of_other_buckets(bench: Bench) -> N
     assert bench.batches == [[0], [1, 2], [1], [2]]  # the long text was not begun again
 
 
-def test_aborted_text_of_a_failed_batch_is_not_computed_again(bench: Bench) -> None:
-    bench.executor.add([text(0), text(1, is_wrong=True), text(2), text(3)])
-    with pytest.raises(RuntimeError):
-        bench.executor.step()
-    bench.executor.isolate()
-    bench.executor.abort([1, 2])
-    assert len(bench.executor) == 2
-    assert bench.finish() == ([0, 3], [])
-    assert bench.batches[1:] == [[0], [3]]
-
-
-def test_failed_batch_whose_texts_are_all_aborted_is_gone(bench: Bench) -> None:
-    bench.executor.add([text(0), text(1, is_wrong=True)])
-    with pytest.raises(RuntimeError):
-        bench.executor.step()
-    bench.executor.isolate()
-    bench.executor.abort([0, 1])
-    assert not len(bench.executor)
-    bench.executor.add([text(2)])
-    assert bench.finish() == ([2], [])
-    assert bench.batches == [[0, 1], [2]]
-
-
-def test_text_that_is_left_of_a_failed_batch_is_not_at_fault(bench: Bench) -> None:
-    """Of two texts, the aborted one may have been at fault."""
-    bench.executor.add([text(0), text(1, is_wrong=True)])
-    bench.executor.current = bench.executor.buckets[0]
-    bench.executor.current.choose()
-    bench.executor.abort([1])
-    with pytest.raises(RuntimeError):
-        bench.executor.step()
-    assert bench.executor.isolate() == []
-    assert bench.finish() == ([0], [])
-
-
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingExecutor:
     folder = tmp_path_factory.mktemp("models") / "tiny"

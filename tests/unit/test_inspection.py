@@ -102,24 +102,20 @@ def test_steps_are_looked_up_in_the_sequence_that_attends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "message"),
+    ("steps", "tokens", "message"),
     [
-        (TraceQuery(ENCODER, 0, 0, 9), "token 9 does not exist: the source has tokens 0 to 8"),
-        (TraceQuery(CROSS, 0, 0, 4), "token 4 does not exist: the target has tokens 0 to 3, or -4"),
-        (TraceQuery(CROSS, 2, 0, 0), "layer 2 does not exist: the decoder"),
-        (TraceQuery(CROSS, 0, -5, 0), "head -5 does not exist: a layer"),
-        (TraceQuery(DECODER, 0, 0, 0), "SSRU"),
+        (TraceQuery(ENCODER, 0, 0, 9), 4, "token 9 does not exist: the source has tokens 0 to 8"),
+        (TraceQuery(CROSS, 0, 0, 4), 4, "token 4 does not exist: the target has tokens 0 to 3, or"),
+        (TraceQuery(CROSS, 2, 0, 0), 4, "layer 2 does not exist: the decoder"),
+        (TraceQuery(CROSS, 0, -5, 0), 4, "head -5 does not exist: a layer"),
+        (TraceQuery(DECODER, 0, 0, 0), 4, "SSRU"),
+        (TraceQuery(CROSS, 0, 0, 0), 0, "the target has no tokens"),
     ],
 )
-def test_steps_that_are_not_there_are_refused(steps: TraceQuery, message: str) -> None:
+def test_steps_that_are_not_there_are_refused(steps: TraceQuery, tokens: int, message: str) -> None:
     with pytest.raises(AttentionQueryError) as caught:
-        resolve_trace(SSRU, steps, 9, 4)
+        resolve_trace(SSRU, steps, 9, tokens)
     assert message in str(caught.value)
-
-
-def test_a_target_without_tokens_has_no_steps() -> None:
-    with pytest.raises(AttentionQueryError, match="the target has no tokens"):
-        resolve_trace(SSRU, TraceQuery(CROSS, 0, 0, 0), 9, 0)
 
 
 def job(source: list[int], target: list[int], *kinds: AttentionKind) -> AttentionJob:

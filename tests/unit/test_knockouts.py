@@ -1,7 +1,5 @@
 """Heads, edges and source tokens that are switched off, in every family and precision."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -22,19 +20,12 @@ from model.inspection.query import (
     SiteKnockout,
     attention_layers,
 )
-from model.inspection.results import TokenProbabilities
-from tests.attention_jobs import kinds_of
-from tests.tiny import Family, pad, quantized
+from tests.attention_jobs import CHANGES, finished, kinds_of
+from tests.tiny import Family, pad
 
 ENCODER, DECODER, CROSS = AttentionKind
 PAIR = [*range(3, 15), 0], [*range(20, 31), 0]
 QUERY = ProbabilityQuery(top=2)
-CHANGES: dict[str, Callable[[EncoderDecoder], EncoderDecoder]] = {
-    "float32": lambda model: model,
-    "int8": quantized,
-}
-
-
 MODULES = {
     ENCODER: ("encoder", "self_attention"),
     DECODER: ("decoder", "token_mixer"),
@@ -55,11 +46,8 @@ def log_probs(
 ) -> list[NDArray[np.float32]]:
     """Returns the log-probabilities of one pair under each knock-out, all in one pass."""
     jobs = [AttentionJob(*pair, (QUERY,), knockout) for knockout in knockouts]
-    whole = TeacherForcedPass(model, jobs, slice_tokens)
-    while whole.advance():
-        pass
-    found = [result for (result,) in whole.results()]
-    return [result.log_probs for result in found if isinstance(result, TokenProbabilities)]
+    found = finished(TeacherForcedPass(model, jobs, slice_tokens))
+    return [result.log_probs for (result,) in found]
 
 
 def all_heads(model: EncoderDecoder, kind: AttentionKind, *layers: int) -> Knockout:

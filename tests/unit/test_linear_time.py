@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 import service.text
-from model.checkpoints.load import ModelFiles
 from model.sequence import Hypothesis
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError
@@ -71,11 +70,6 @@ MAX_RATIO = 30
 
 NOT_CALLED = {"base_language", "is_untranslated"}
 """Functions that read a list of words, a language code, or attributes."""
-
-
-@pytest.fixture(scope="module")
-def tokenizer(built_in: ModelFiles) -> Tokenizer:
-    return Tokenizer(built_in.source_vocab)
 
 
 def carried(text: str, _: Tokenizer) -> None:

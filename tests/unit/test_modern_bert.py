@@ -14,11 +14,10 @@ from model.checkpoints.families.text_encoders import FAMILIES, read_config
 from model.checkpoints.text_weights import normal_names
 from model.config import NormPosition
 from model.embedding_config import Rotary
-from model.encoding.capture_pass import TextCapturePass
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
-from model.inspection.query import AttentionJob, AttentionKind, TraceQuery
-from model.inspection.results import EXCLUDED, AttentionTrace
+from model.inspection.results import EXCLUDED
+from tests.attention_jobs import text_steps
 from tests.tiny_text import WORDS, write_encoder
 
 CPU = torch.device("cpu")
@@ -110,22 +109,12 @@ def test_short_text_has_the_same_bits_beside_a_long_one(tmp_path: Path) -> None:
     np.testing.assert_array_equal(short, embed(model, texts[:1])[0])
 
 
-def trace(model: Any, layer: int, tokens: int) -> AttentionTrace:
-    query = TraceQuery(AttentionKind.ENCODER, layer, head=1, query=5)
-    whole = TextCapturePass(model.encoder, [AttentionJob([3] * tokens, [], (query,))])
-    while whole.advance():
-        pass
-    found = whole.results()[0][0]
-    assert isinstance(found, AttentionTrace)
-    return found
-
-
 def test_trace_of_a_window_gives_other_tokens_no_weight(tmp_path: Path) -> None:
     (files,) = find_embedding_models(str(write_model(tmp_path / "modern")))
     model = load_embedding_model(files, CPU, "float32")
-    local = trace(model, 1, tokens=12)
+    local = text_steps(model.encoder, [3] * 12, 1, 1, 5)
     assert local.bias is not None
     assert local.bias.tolist() == [EXCLUDED] * 3 + [0.0] * 5 + [EXCLUDED] * 4
     assert np.flatnonzero(local.weights).tolist() == [3, 4, 5, 6, 7]
     assert local.output_bias.tolist() == [0.0] * 16
-    assert trace(model, 3, tokens=12).bias is None
+    assert text_steps(model.encoder, [3] * 12, 3, 1, 5).bias is None

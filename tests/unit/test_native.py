@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +20,12 @@ from model.backends.native.runner import NativeRunner, can_serve
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
-from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
-from model.inspection.query import AttentionJob, AttentionKind, AttentionMaps, Reduction
+from model.inspection.query import AttentionJob, AttentionKind, Reduction
 from model.inspection.resolve import resolve_query
 from model.precision import select_precision
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
+from tests.attention_jobs import results
 from tests.tiny import (
     LIMITS,
     assert_same_hypotheses,
@@ -269,11 +269,8 @@ def check_attention(
         config, [AttentionKind.CROSS], [config.aligning_layer], heads, Reduction.MEAN_HEADS
     )
     job = AttentionJob(sequence.source, hypothesis.tokens, (query,))
-    attention_pass = TeacherForcedPass(model, [job])
-    while attention_pass.advance():
-        pass
-    ((maps,),) = attention_pass.results()
-    weights = cast("AttentionMaps", maps)[AttentionKind.CROSS][0, 0]
+    (maps,) = results(model, [job])
+    weights = maps[AttentionKind.CROSS][0, 0]
     np.testing.assert_allclose(found, weights, atol=0.02)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-4)
 

@@ -20,7 +20,7 @@ from model.inspection.query import AttentionJob, AttentionKind, ProbabilityQuery
 from model.inspection.resolve import resolve_query
 from model.inspection.results import TokenProbabilities
 from model.sequence import EngineLimits
-from tests.attention_jobs import Pairs, random_pairs
+from tests.attention_jobs import Pairs, finished, random_pairs
 from tests.tiny import (
     VOCAB_SIZE,
     Family,
@@ -48,11 +48,7 @@ def probabilities(
 ) -> list[TokenProbabilities]:
     jobs = [AttentionJob(*pair, (query,)) for pair in pairs]
     whole = TeacherForcedPass(model, jobs, shortlist=shortlist, forced_decoder=forced_decoder)
-    while whole.advance():
-        pass
-    found = [result for (result,) in whole.results()]
-    assert all(isinstance(result, TokenProbabilities) for result in found)
-    return [result for result in found if isinstance(result, TokenProbabilities)]
+    return [result for (result,) in finished(whole)]
 
 
 def assert_of_decoder(
@@ -159,11 +155,7 @@ def test_probabilities_and_attention_in_one_job(family: Family) -> None:
         AttentionJob(*PAIRS[4], (encoder,)),
         AttentionJob(*PAIRS[5], (maps,)),
     ]
-    whole = TeacherForcedPass(model, jobs)
-    while whole.advance():
-        pass
-    (first, scored), (second,), (third,) = whole.results()
-    assert isinstance(scored, TokenProbabilities)
+    (first, scored), (second,), (third,) = finished(TeacherForcedPass(model, jobs))
     (alone,) = probabilities(model, [pair])
     assert_allclose(scored.log_probs, alone.log_probs, rtol=0, atol=1e-5)
     assert [isinstance(each, dict) for each in (first, second, third)] == [True] * 3

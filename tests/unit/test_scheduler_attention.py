@@ -1,12 +1,17 @@
-"""Attention items in the scheduler: they take slots beside the rows, and are settled once."""
+"""Attention items and texts in the scheduler: they take no rows, and are settled once."""
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
 from service.items.attention import ATTENTION
+from service.items.base import WorkItem
+from service.items.length_buckets import capacity_tokens
 from service.items.result import Done
 from service.items.translation import TRANSLATE
 from service.scheduling.lanes import BULK_SHARE, LANES
@@ -23,23 +28,53 @@ from tests.unit.scheduling import (
     run,
     sentences,
     settle,
+    texts,
 )
 
 
-def cancelled(scheduler: Scheduler, where: str) -> float | None:
-    labels = {"task": "attention", "model": "en-pt", "where": where}
-    return scheduler.metrics.registry.get_sample_value("regard_cancelled_total", labels)
+@dataclass(frozen=True)
+class Kind:
+    """A kind of items that take no rows.
+
+    Attributes:
+        make: Returns some items, like `pairs`.
+        labels: Labels of the kind and its model in the metrics.
+        tokens: Number of tokens of an item.
+        most: Largest number of items that a worker holds.
+    """
+
+    make: Callable[..., list[WorkItem]]
+    labels: dict[str, str]
+    tokens: int
+    most: int
+
+    def sample(self, scheduler: Scheduler, name: str, **labels: str) -> float | None:
+        labels = {**self.labels, **labels}
+        return scheduler.metrics.registry.get_sample_value(f"regard_{name}", labels)
 
 
-def waiting(scheduler: Scheduler, name: str, lane: str = "interactive") -> float | None:
-    labels = {"task": "attention", "model": "en-pt", "lane": lane}
-    return scheduler.metrics.registry.get_sample_value(f"regard_queue_{name}", labels)
+KINDS = [
+    Kind(pairs, {"task": "attention", "model": "en-pt"}, 3, MAX_SLOTS),
+    Kind(
+        partial(texts, length=64),
+        {"task": "embed", "model": "tiny"},
+        64,
+        capacity_tokens(is_on_gpu=False) // 64,
+    ),
+]
 
 
-def test_results_are_returned_in_the_order_of_the_items() -> None:
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.labels["task"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found = request.param
+    assert isinstance(found, Kind)
+    return found
+
+
+def test_results_are_returned_in_the_order_of_the_items(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        request = begin(scheduler, pairs(3))
+        request = begin(scheduler, kind.make(3))
         await settle()
         worker.finish(*reversed(worker.given))
         results = await request
@@ -61,17 +96,20 @@ def test_submission_without_items_has_no_results() -> None:
     run(test)
 
 
-def test_worker_holds_few_items_at_once() -> None:
+def test_worker_holds_few_items_at_once(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        request = begin(scheduler, pairs(MAX_SLOTS + 3))
+        request = begin(scheduler, kind.make(kind.most + 3))
         await settle()
-        assert len(worker.held) == MAX_SLOTS
-        assert (waiting(scheduler, "depth"), waiting(scheduler, "tokens")) == (3, 9)
+        assert len(worker.held) == kind.most
+        assert [
+            kind.sample(scheduler, f"queue_{each}", lane="interactive")
+            for each in ("depth", "tokens")
+        ] == [3, 3 * kind.tokens]
         worker.finish(2)
-        assert worker.given[-1] == MAX_SLOTS + 1  # the oldest waiting item
+        assert worker.given[-1] == kind.most + 1  # the oldest waiting item
         worker.finish_all()
-        assert numbers(await request) == list(range(2, MAX_SLOTS + 5))
+        assert numbers(await request) == list(range(2, kind.most + 5))
         assert_idle(scheduler)
 
     run(test)
@@ -163,20 +201,18 @@ def test_items_take_no_rows_and_wait_for_none() -> None:
     run(test)
 
 
-def test_bulk_items_wait_beyond_their_share() -> None:
-    """Attention has the two lanes of every task kind."""
-
+def test_bulk_items_wait_beyond_their_share(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        requests = [begin(scheduler, pairs(MAX_SLOTS))]
+        requests = [begin(scheduler, kind.make(kind.most))]
         await settle()
-        requests.append(begin(scheduler, pairs(10, first=50, is_bulk=True)))
-        requests.append(begin(scheduler, pairs(8, first=100)))
+        requests.append(begin(scheduler, kind.make(10, first=50, is_bulk=True)))
+        requests.append(begin(scheduler, kind.make(8, first=100)))
         await settle()
-        assert [waiting(scheduler, "depth", lane) for lane in LANES] == [8, 10]
+        assert [kind.sample(scheduler, "queue_depth", lane=lane) for lane in LANES] == [8, 10]
         for _ in range(2 * BULK_SHARE):
             worker.finish(next(iter(worker.held)))
-        later = worker.given[MAX_SLOTS:]
+        later = worker.given[kind.most :]
         assert [worker.received[i].is_bulk for i in later] == 2 * (
             [False] * (BULK_SHARE - 1) + [True]
         )
@@ -188,27 +224,27 @@ def test_bulk_items_wait_beyond_their_share() -> None:
     run(test)
 
 
-def test_items_of_a_dead_worker_are_first_again() -> None:
+def test_items_of_a_dead_worker_are_first_again(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         doomed = FakeWorker(scheduler, "doomed")
-        request = begin(scheduler, pairs(MAX_SLOTS + 2))
+        request = begin(scheduler, kind.make(kind.most + 2))
         await settle()
         doomed.die()
         heir = FakeWorker(scheduler, "heir")
         assert heir.given == doomed.given
         heir.finish_all()
-        assert numbers(await request) == list(range(2, MAX_SLOTS + 4))
+        assert numbers(await request) == list(range(2, kind.most + 4))
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_second_death_over_an_item_fails_its_request() -> None:
+def test_second_death_over_an_item_fails_its_request(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         with pytest.raises(UnavailableError, match="loading"):
-            await begin(scheduler, pairs(1))
+            await begin(scheduler, kind.make(1))
         workers = [FakeWorker(scheduler, name) for name in ("a", "b")]
-        request = begin(scheduler, pairs(1))
+        request = begin(scheduler, kind.make(1))
         await settle()
         for worker in workers:
             worker.die()
@@ -219,15 +255,15 @@ def test_second_death_over_an_item_fails_its_request() -> None:
     run(test)
 
 
-def test_failure_of_one_item_ends_its_request_alone() -> None:
+def test_failure_of_one_item_ends_its_request_alone(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        bad, good = begin(scheduler, pairs(2)), begin(scheduler, pairs(1))
+        bad, good = begin(scheduler, kind.make(2)), begin(scheduler, kind.make(1))
         await settle()
         worker.fail(1)
         with pytest.raises(InternalError, match="RuntimeError"):
             await bad
-        assert cancelled(scheduler, "running") == 1
+        assert kind.sample(scheduler, "cancelled_total", where="running") == 1
         worker.finish(3)
         assert numbers(await good) == [2]
         assert_idle(scheduler)
@@ -236,44 +272,47 @@ def test_failure_of_one_item_ends_its_request_alone() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, FOREVER])
-def test_items_of_an_ended_request_leave_queue_and_worker(seconds: float) -> None:
+def test_items_of_an_ended_request_leave_queue_and_worker(kind: Kind, seconds: float) -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        request = begin(scheduler, pairs(MAX_SLOTS + 2), seconds)
+        request = begin(scheduler, kind.make(kind.most + 2), seconds)
         await asyncio.sleep(0)  # once: the deadline may be now
         if seconds == FOREVER:
             request.cancel()
         with pytest.raises(asyncio.CancelledError if seconds == FOREVER else DeadlineExceededError):
             await request
-        assert len(worker.given) == MAX_SLOTS
+        assert len(worker.given) == kind.most
         assert not worker.held
-        assert (cancelled(scheduler, "running"), cancelled(scheduler, "queued")) == (MAX_SLOTS, 2)
+        assert [
+            kind.sample(scheduler, "cancelled_total", where=where)
+            for where in ("running", "queued")
+        ] == [kind.most, 2]
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_slots_of_a_cancelled_request_are_given_to_the_waiting_items() -> None:
+def test_slots_of_a_cancelled_request_are_given_to_the_waiting_items(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        leaving = begin(scheduler, pairs(MAX_SLOTS))
-        staying = begin(scheduler, pairs(1, first=90))
+        leaving = begin(scheduler, kind.make(kind.most))
+        staying = begin(scheduler, kind.make(1, first=90))
         await settle()
-        assert MAX_SLOTS + 1 not in worker.held
+        assert kind.most + 1 not in worker.held
         leaving.cancel()
         await settle()
-        assert [*worker.held] == [MAX_SLOTS + 1]
-        worker.finish(MAX_SLOTS + 1)
+        assert [*worker.held] == [kind.most + 1]
+        worker.finish(kind.most + 1)
         assert numbers(await staying) == [90]
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_report_about_a_cancelled_item_is_ignored() -> None:
+def test_report_about_a_cancelled_item_is_ignored(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        request = begin(scheduler, pairs(1))
+        request = begin(scheduler, kind.make(1))
         await settle()
         request.cancel()
         await settle()
@@ -283,13 +322,13 @@ def test_report_about_a_cancelled_item_is_ignored() -> None:
     run(test)
 
 
-def test_closing_fails_waiting_running_and_later_items() -> None:
+def test_closing_fails_waiting_running_and_later_items(kind: Kind) -> None:
     async def test(scheduler: Scheduler) -> None:
         FakeWorker(scheduler)
-        requests = [begin(scheduler, pairs(count)) for count in (MAX_SLOTS, 2)]
+        requests = [begin(scheduler, kind.make(count)) for count in (kind.most, 2)]
         await settle()
         scheduler.close()
-        for request in [*requests, begin(scheduler, pairs(1))]:
+        for request in [*requests, begin(scheduler, kind.make(1))]:
             with pytest.raises(UnavailableError, match="stopping"):
                 await request
 

@@ -1,7 +1,5 @@
 """The vectors of a token through a layer: each is the input of what follows."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -9,22 +7,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.text_encoder import TextEncoder
-from model.encoding.capture_pass import TextCapturePass
 from model.encoding.forced_pass import encode
-from model.inspection.captures.capture import Result
 from model.inspection.query import AttentionJob, AttentionKind, StatesQuery
 from model.inspection.results import Array, TokenStates
-from tests.attention_jobs import kinds_of, random_pairs, results
-from tests.tiny import Family, pad, quantized
+from tests.attention_jobs import CHANGES, kinds_of, random_pairs, results, text_results
+from tests.tiny import Family, pad
 from tests.unit.test_text_attention import CONFIGS, new_encoder
 
 ENCODER, DECODER, CROSS = AttentionKind
 PAIR = random_pairs(6)[5]
 TOKEN = 2
-CHANGES: dict[str, Callable[[EncoderDecoder], EncoderDecoder]] = {
-    "float32": lambda model: model,
-    "int8": quantized,
-}
 
 
 @pytest.fixture(params=CHANGES)
@@ -35,12 +27,9 @@ def model(family: Family, request: pytest.FixtureRequest) -> EncoderDecoder:
 def states(model: EncoderDecoder, kind: AttentionKind, layer: int) -> TokenStates:
     job = AttentionJob(*PAIR, (StatesQuery(kind, layer, TOKEN),))
     others = [AttentionJob(*pair, (StatesQuery(kind, 0, 0),)) for pair in random_pairs(3)]
-    return only(results(model, [others[0], job, *others[1:]])[1])
-
-
-def only(result: Result) -> TokenStates:
-    assert isinstance(result, TokenStates)
-    return result
+    found = results(model, [others[0], job, *others[1:]])[1]
+    assert isinstance(found, TokenStates)
+    return found
 
 
 def assert_close(found: Array | None, expected: Array | None, model: EncoderDecoder) -> None:
@@ -113,9 +102,6 @@ def test_states_of_an_embedding_model(name: str) -> None:
 
 
 def text_states(encoder: TextEncoder, layer: int) -> TokenStates:
-    job = AttentionJob([3, 5, 7, 11, 13], [], (StatesQuery(ENCODER, layer, TOKEN),))
-    whole = TextCapturePass(encoder, [job])
-    while whole.advance():
-        pass
-    ((found,),) = whole.results()
-    return only(found)
+    (found,) = text_results(encoder, [[3, 5, 7, 11, 13]], StatesQuery(ENCODER, layer, TOKEN))
+    assert isinstance(found, TokenStates)
+    return found

@@ -9,7 +9,7 @@ import pytest
 from model.inspection.query import AttentionKind, TraceQuery
 from model.inspection.results import trace_attention
 from model.tokenization.tokenizer import Tokenizer
-from service.api.attention.bodies import SHOWN_VALUES, shortest, steps_body
+from service.api.attention.bodies import SHOWN_VALUES, steps_body
 from service.api.attention.response_schemas import StepsResponse
 from service.api.responses import json_chunks
 from service.tasks.alignment.aligner import Pair
@@ -99,11 +99,3 @@ def test_only_what_is_asked_for_is_there(pair: Pair) -> None:
     assert {"vectors", "output"}.isdisjoint(reply(stepped))
     assert "output" not in reply(stepped, "vectors")
     assert "weight" not in reply(stepped, "output")["output"]
-
-
-@pytest.mark.parametrize("value", [0.1, 1e-30, 3.4e38, -2.5, 1 / 3, 0.0])
-def test_number_is_the_shortest_that_is_that_float(value: float) -> None:
-    single = np.float32(value)
-    assert np.float32(shortest(single)) == single
-    assert len(repr(shortest(single))) <= len(repr(float(single)))
-    assert shortest(np.float32(0.1)) == 0.1

@@ -38,6 +38,7 @@ from tests.attention_jobs import (
     assert_maps_close,
     assert_rows_sum_to_one,
     assert_steps_add_up,
+    finished,
     kinds_of,
     maps,
     random_pairs,
@@ -247,7 +248,6 @@ def test_rollout_ends_at_the_last_layer_named(family: Family) -> None:
     query = resolve_query(model.config, [ENCODER], [1], reduce=Reduction.ROLLOUT)
     (found,) = results(model, [AttentionJob(*PAIRS[2], (query,))])
     (each,) = maps(model, [PAIRS[2]])
-    assert isinstance(found, dict)
     assert_maps_close(found, {ENCODER: rollout(each[ENCODER][:2])}, atol=1e-6)
 
 
@@ -259,18 +259,12 @@ def test_several_questions_are_answered_in_one_pass(family: Family) -> None:
         AttentionQuery({ENCODER: (0, 1)}, (0,)),
         TraceQuery(CROSS, 1, 1, 0),
     )
-    whole = TeacherForcedPass(model, [AttentionJob(*PAIRS[3], queries)])
-    while whole.advance():
-        pass
-    ((cross, encoder, found),) = whole.results()
+    job = AttentionJob(*PAIRS[3], queries)
+    ((cross, encoder, found),) = finished(TeacherForcedPass(model, [job]))
     alone = [results(model, [AttentionJob(*PAIRS[3], (query,))])[0] for query in queries]
     for together, apart in ((cross, alone[0]), (encoder, alone[1])):
-        assert isinstance(together, dict)
-        assert isinstance(apart, dict)
         for kind, values in apart.items():
             assert_array_equal(together[kind], values)
-    assert isinstance(found, AttentionTrace)
-    assert isinstance(alone[2], AttentionTrace)
     assert_array_equal(found.z, alone[2].z)
 
 
@@ -281,8 +275,6 @@ def test_layers_and_heads_come_in_the_order_asked_for(model: EncoderDecoder) -> 
         AttentionJob(*PAIRS[5], (AttentionQuery({CROSS: (1,)}, (1,)),)),
     ]
     many, one = results(model, jobs)
-    assert isinstance(many, dict)
-    assert isinstance(one, dict)
     tolerance = 0.05 if model.dtype is torch.bfloat16 else 1e-5
     expected = {CROSS: each[CROSS][[2, 0]][:, [1, 0]], ENCODER: each[ENCODER][[1]][:, [1, 0]]}
     assert_maps_close(many, expected, tolerance)
@@ -348,11 +340,8 @@ def test_jobs_of_all_sorts_share_a_pass(model: EncoderDecoder, precision: str) -
     for job, found in zip(jobs, results(model, jobs), strict=True):
         (alone,), (query,) = results(model, [job]), job.queries
         if isinstance(found, AttentionTrace):
-            assert isinstance(alone, AttentionTrace)
             assert_allclose(found.z, alone.z, rtol=0, atol=tolerance)
             continue
-        assert isinstance(found, dict)
-        assert isinstance(alone, dict)
         assert_maps_close(found, alone, tolerance)
         assert isinstance(query, AttentionQuery)
         assert {kind: values.shape for kind, values in found.items()} == {
@@ -374,7 +363,6 @@ def test_what_nobody_asks_about_is_not_computed(
         model,
         [AttentionJob([5, 6, 0], [], (AttentionQuery({ENCODER: (2, 0)}, (0, 1)),))],
     )
-    assert isinstance(found[0], dict)
     assert_rows_sum_to_one(found[0])
     monkeypatch.undo()
     monkeypatch.setattr(Decoder, "logits", raises)
@@ -382,7 +370,6 @@ def test_what_nobody_asks_about_is_not_computed(
     monkeypatch.setattr(model.decoder.layers[1], "forward", raises)
     job = AttentionJob([5, 6, 0], [7, 0], (AttentionQuery({CROSS: (0,)}, (0, 1)),))
     (found_cross,) = results(model, [job])
-    assert isinstance(found_cross, dict)
     assert_rows_sum_to_one(found_cross)
 
 

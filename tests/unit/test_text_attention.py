@@ -33,8 +33,7 @@ from model.inspection.query import (
 )
 from model.inspection.resolve import resolve_query, resolve_trace
 from model.layers.attention import attention
-from tests.attention_jobs import assert_steps_add_up
-from tests.text_attention import text_maps, text_results, text_steps
+from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_results, text_steps
 from tests.tiny import pad
 
 ENCODER, DECODER, CROSS = AttentionKind
@@ -123,7 +122,6 @@ def test_layers_and_heads_are_those_asked_for(encoder: TextEncoder) -> None:
     (whole,) = text_maps(encoder, [texts()[0]])
     query = resolve_query(encoder.config, [ENCODER], [-1, 0], [1])
     (found,) = text_results(encoder, [texts()[0]], query)
-    assert isinstance(found, dict)
     assert_array_equal(found[ENCODER], whole[[-1, 0]][:, [1]])
 
 
@@ -191,12 +189,8 @@ def test_query_of_a_layer_is_not_changed_by_later_layers(encoder: TextEncoder) -
     """A text of several slices, whose tensors the batch would otherwise use again."""
     ids = texts()[-1]
     queries = (TraceQuery(ENCODER, 0, 0, 5), AttentionQuery({ENCODER: (1,)}, (0,)))
-    found = []
-    for slice_tokens in (128, 8):
-        whole = TextCapturePass(encoder, [AttentionJob(ids, [], queries)], slice_tokens)
-        while whole.advance():
-            pass
-        found.append(whole.results()[0][0])
+    job = AttentionJob(ids, [], queries)
+    found = [finished(TextCapturePass(encoder, [job], size))[0][0] for size in (128, 8)]
     for name in ("query", "key", "value", "result"):
         one, several = (getattr(trace, name) for trace in found)
         assert_allclose(several, one, rtol=0, atol=1e-5)
