@@ -32,7 +32,7 @@ import yaml
 from checks.board import DESCRIPTION, expressions
 from checks.traffic import drive, remote_model
 from service.private_server import running_server
-from service.settings.models import DEFAULT_MODELS
+from service.settings import DEFAULT_MODELS
 
 RULES = DESCRIPTION.parents[1] / "prometheus" / "alerts.yml"
 SCRAPE_SECONDS = 1

@@ -16,7 +16,7 @@ from service.errors import SHOWN_CHARS, UnsupportedLanguageError
 from service.models.remote import RemoteFiles, ServedRemote, find_remote
 from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
-from service.settings.models import DEFAULT_MODELS, EMBEDDING_PACKAGE
+from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from service.text.language_codes import match_language
 from service.workers.messages import AnyFiles, ModelSet
 

@@ -24,12 +24,7 @@ OPTION_STARTS = tuple(f"{option}=" for option in OPTIONS)
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """The limits of one key per minute; 0 means no limit.
-
-    Attributes:
-        requests: Largest number of requests.
-        characters: Largest number of characters, summed over all texts of all requests.
-    """
+    """The largest numbers of requests and characters of one key per minute; 0 means no limit."""
 
     requests: int = 0
     characters: int = 0
@@ -48,8 +43,6 @@ class ApiKey:
     Attributes:
         digest: SHA-256 of the key, as hexadecimal digits. It is also the name of the key's account.
         name: Name that identifies the key in error messages; "" if the key has no name.
-        scopes: Groups of routes that the key may use.
-        limits: Limits per minute.
     """
 
     digest: str
@@ -59,22 +52,18 @@ class ApiKey:
 
 
 def digest_of(key: str) -> str:
-    """Returns the SHA-256 of a key, as hexadecimal digits."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def listed_keys(text: str) -> tuple[ApiKey, ...]:
-    """Returns the keys in a text. Commas separate the keys."""
     return tuple(ApiKey(_digest(key.strip())) for key in text.split(",") if key.strip())
 
 
 def read_keys(text: str) -> tuple[ApiKey, ...]:
     """Returns the keys in the text of a file of keys.
 
-    A line has one key, and perhaps options after the key. Spaces separate the key and the options.
-    Examples of options are `name=shop scopes=translate,embed requests=600 characters=100000`. A
-    line without options may also have several keys, separated by commas. A line that begins with #
-    is a comment.
+    A line has a key and options, such as `KEY name=shop scopes=translate,embed requests=600`, or
+    several keys separated by commas. A line that begins with # is a comment.
     """
     keys: dict[str, ApiKey] = {}
     for number, line in enumerate(text.split("\n"), 1):

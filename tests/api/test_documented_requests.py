@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.server import create_app
-from service.settings.models import DEFAULT_MODELS
+from service.settings import DEFAULT_MODELS
 from tests.documents import PAGES, Command, commands
 from tests.workers import LoadTranslationModel, Threads
 

@@ -15,7 +15,7 @@ from service.api.error_texts import text_of
 from service.errors import UnsupportedLanguageError
 from service.models.catalog import Catalog
 from service.models.served import ServedModel
-from service.settings.models import DEFAULT_MODELS, EMBEDDING_PACKAGE
+from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from tests.hf_files import write_marian
 from tests.tiny_text import is_installed, write_encoder, write_model
 

@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from model.precision import SHORT_NAMES, Precision
 from service.cli import app
-from service.settings import Settings
-from service.settings.device import Dtype
+from service.settings import Dtype, Settings
 
 
 def read(**values: Any) -> Settings:
