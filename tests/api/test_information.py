@@ -1,7 +1,5 @@
 """What clients and operators ask beside translations: health, languages, models, documentation."""
 
-from copy import copy
-
 import pytest
 
 from service.api.access import MAX_AGE_SECONDS
@@ -81,13 +79,13 @@ def test_languages_are_named_as_the_reader_would(
 
 
 def test_language_that_is_only_a_target_is_not_listed(steady_server: Server) -> None:
-    catalog = steady_server.services.catalog
-    both = copy(catalog)
-    catalog.replace(Catalog([catalog.models["en-pt"]]))
+    services = steady_server.services
+    both = services.catalog
+    services.served_models.replace(Catalog([both.models["en-pt"]]))
     try:
         found = steady_server.get("/languages").json()
     finally:
-        catalog.replace(both)
+        services.served_models.replace(both)
     assert [(language["code"], language["targets"]) for language in found] == [("en", ["en", "pt"])]
 
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -270,18 +269,15 @@ class Translator:
     async def _prepare_all(
         self, request: TranslationRequest, num_chars: int, deadline: float
     ) -> list[Prepared]:
-        catalog = self.catalog
         detected: Sequence[Detection | None] = [None] * len(request.texts)
         if request.source is None:
             words = await run_sized(
                 num_chars, deadline, lambda: [*map(request.words, request.texts)]
             )
-            sources = catalog.sources(request.target)
+            sources = self.catalog.sources(request.target)
             found = await self.detection.detect(words, deadline, sources)
             detected = [each[0] for each in found]
-        if num_chars > INLINE_CHARS:
-            # Models may be unloaded while a thread prepares the texts, so the thread uses a copy.
-            catalog = copy(catalog)
+        catalog = self.catalog
 
         def prepare() -> list[Prepared]:
             prepared = []
