@@ -1,7 +1,4 @@
-"""The core: the part of the server that exactly one process runs.
-
-The core holds the metrics, the admission, the queues and the device workers.
-"""
+"""The core, which exactly one process runs: metrics, admission, queues and device workers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +18,7 @@ from service.scheduling.scheduler import Scheduler
 from service.scheduling.submission import Submission
 from service.settings import Settings
 from service.settings.keys import RateLimits
-from service.state.database import Database
-from service.state.watch import StateWatch
+from service.state.database import Database, StateWatch
 from service.tasks.backend import Status
 from service.tasks.table import TASKS, executor_specs, kinds_of, task_series
 from service.workers.messages import ModelSet, WorkerConfig
@@ -46,13 +42,12 @@ class Core:
         self.supervisor.start()
 
     def drain(self) -> None:
-        """Makes the core report that the server is stopping. The core still computes requests."""
+        # The core still computes requests.
         self.supervisor.is_draining = True
         self.metrics.ready.set(0)
         self.metrics.draining.set(1)
 
     def kill(self) -> None:
-        """Ends the workers without waiting for their work."""
         self.supervisor.kill()
 
     async def stop(self) -> None:
@@ -63,19 +58,15 @@ class Core:
         await self.changes.wait()
 
     def begin(self, task: str) -> None:
-        """Counts a request that has arrived."""
         self.metrics.begin(task)
 
     def end(self, ended: Ended) -> None:
-        """Counts a request that has ended."""
         self.metrics.end(ended)
 
     def count_refused(self, task: str, number: int) -> None:
-        """Counts requests that were refused before the application got them."""
         self.metrics.count_refused(task, number)
 
     def count_call(self, model: str, outcome: str) -> None:
-        """Counts a request to the endpoint of a remote model."""
         self.metrics.count_call(model, outcome)
 
     async def admit(self, tokens: int, at_once: bool = True, client: str = "") -> "CoreLease":
@@ -83,11 +74,9 @@ class Core:
         return CoreLease(self.admission, self.scheduler, tokens, client)
 
     async def take(self, account: str, limits: RateLimits, characters: int) -> None:
-        """Counts a request against the limits of its API key."""
         self.rates.take(account, limits, characters)
 
     async def status(self) -> Status:
-        """Returns the state of the server."""
         supervisor = self.supervisor
         return Status(
             supervisor.failure,
@@ -108,15 +97,12 @@ class Core:
         return Load(admission.utilization, seconds, self.metrics.num_ok)
 
     async def load_model(self, name: str, source: str) -> str:
-        """Loads a model."""
         return await self.changes.load(name, source)
 
     async def unload_model(self, name: str) -> str:
-        """Unloads a model."""
         return await self.changes.unload(name)
 
     async def metrics_text(self, is_openmetrics: bool = False) -> bytes:
-        """Returns all metrics in Prometheus' text format, or in OpenMetrics with exemplars."""
         metrics = self.metrics
         return await (metrics.openmetrics if is_openmetrics else metrics.exposition).text()
 
@@ -124,11 +110,7 @@ class Core:
 class CoreLease:
     """The permission of one request to submit items, in the process that owns the workers.
 
-    Args:
-        admission: Counts the request. It raises a ServiceError if it refuses the request.
-        scheduler: Computes items.
-        tokens: Estimated number of tokens.
-        client: Identity of the client.
+    The constructor raises a ServiceError if the admission refuses the request.
     """
 
     def __init__(
@@ -162,7 +144,6 @@ class CoreLease:
         return submission
 
     def release(self) -> None:
-        """Ends the admission, and cancels the unfinished items."""
         if self.is_released:
             return
         self.is_released = True
@@ -182,9 +163,7 @@ def build_core(
     """Builds the core without starting it.
 
     Args:
-        settings: Settings of the server.
         files: Models that the server has at the start. Workers do not load remote models.
-        start_worker: Starts a device worker.
         on_failure: Called with the reason when a model in `files` cannot be loaded, or when the
             device has failed repeatedly.
         cores: Number of CPU cores for the workers; 0 means all available cores.

@@ -8,15 +8,14 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from service.errors import UnavailableError
-from service.state.failures import LOCKED, Failures, fault_of, is_damage, is_locked
 
 logger = logging.getLogger("regard.state")
 
@@ -40,6 +39,34 @@ PAUSE_SECONDS = 1.0
 
 CHECKED_BYTES = 64 * 1024 * 1024
 """Largest size of a file whose pages are all checked when it is opened; this takes up to 0.2 s."""
+
+LOG_SECONDS = 60.0
+"""Shortest time between two lines of the log with the same reason."""
+
+RETRY_AFTER_SECONDS = 10
+
+MIN_FREE_BYTES = 65_536
+"""On a disk with less room, SQLite cannot create the index of its log, which takes 32 KiB."""
+
+FULL = "its disk is full"
+DAMAGED = "its file is damaged"
+LOCKED = "another program has locked its file"
+NOT_WRITABLE = "its folder or file cannot be written"
+UNUSABLE = "its file cannot be used"
+
+REASONS = {
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_NOTADB: DAMAGED,
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_PROTOCOL: LOCKED,
+    sqlite3.SQLITE_READONLY: NOT_WRITABLE,
+    sqlite3.SQLITE_CANTOPEN: NOT_WRITABLE,
+    sqlite3.SQLITE_PERM: NOT_WRITABLE,
+}
+
+CHECK_SECONDS = 10.0
+UNCHECKED = "its file is being opened"
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS usage (
@@ -76,20 +103,23 @@ CREATE TABLE IF NOT EXISTS dictionaries (
 class Database:
     """A SQLite file that several processes and threads use at the same time.
 
-    The file is created and opened at the first use, and opened again after a failure, or after it
-    was removed. A damaged file is renamed, and a new one takes its place. The folder must be on a
-    disk of this machine, because SQLite's write-ahead log does not work on network file systems.
+    The file is created and opened at the first use, and opened again after a failure or a removal.
+    A damaged file is renamed, and a new one takes its place. The folder must be on a local disk,
+    because SQLite's write-ahead log does not work on network file systems.
 
     Args:
-        folder: Folder of the file. The folder is created with the file.
         is_observer: Whether a damaged file is left in its place, and failures are not logged.
+
+    Attributes:
+        reason: Why the file cannot be used; "" since the last success of a write.
     """
 
     def __init__(self, folder: str, is_observer: bool = False) -> None:
         self.folder = Path(folder).expanduser()
         self.path = self.folder / FILE
         self.is_observer = is_observer
-        self.failures = Failures(self.folder, not is_observer)
+        self.reason = ""
+        self._logged: dict[str, float] = {}
         # The thread is the state's own, so that a file that is locked delays no other work.
         self._thread = ThreadPoolExecutor(1, "regard-state")
         self._lock = threading.Lock()
@@ -110,10 +140,9 @@ class Database:
 
     @contextmanager
     def transaction(self, has_writes: bool = True) -> Iterator[sqlite3.Connection]:
-        """Runs a transaction, which ends with the `with` block.
+        """Runs the `with` block as a transaction. An exception undoes the changes of the block.
 
-        If the block raises an exception, the changes of the block are undone. The method blocks its
-        thread, so do not call it in the thread of the event loop.
+        The method blocks its thread, so do not call it in the thread of the event loop.
 
         Args:
             has_writes: Whether the block writes. A block that only reads waits for no other block.
@@ -128,17 +157,17 @@ class Database:
                 if is_damage(error) and not self.is_observer:
                     self._damaged = self._inode
                 self._disconnect()
-                failure = self.failures.error(error)
-                if self.failures.reason == LOCKED:
+                failure = self.failed(error)
+                if self.reason == LOCKED:
                     self._pause_end = time.monotonic() + PAUSE_SECONDS
                 raise failure from None
             if has_writes:  # on a full disk, the file can still be read
-                self.failures.end()
+                self.succeeded()
 
     def fault(self, is_needed: bool = False) -> str:
-        """Returns the reason why the file cannot be used; "" if it can be used.
+        """Returns why the file cannot be written; "" if it can be.
 
-        The method writes to the file. A file that does not exist is created only if it is needed.
+        A file that does not exist is created only if it is needed.
         """
         try:
             if not is_needed and not self.path.exists():
@@ -146,13 +175,41 @@ class Database:
             with self.transaction() as connection:
                 connection.execute("PRAGMA user_version = 1")  # writes a page
         except UnavailableError:
-            pass  # `failures` has the reason
+            pass  # `reason` is set
         except OSError as error:
-            self.failures.error(error)
-        return self.failures.reason
+            self.failed(error)
+        return self.reason
+
+    def failed(self, cause: Exception) -> UnavailableError:
+        """Returns the error of a request, which does not name the folder; logs the cause."""
+        self.reason = reason_of(cause, self.folder)
+        if self._is_due(self.reason):
+            logger.error(
+                "the state in %s cannot be used, because %s (%s); requests that need it get 503",
+                self.folder,
+                self.reason,
+                cause,
+            )
+        return UnavailableError(
+            f"the server cannot use its stored data, because {self.reason}; try again later, or "
+            "tell the operator of the server",
+            RETRY_AFTER_SECONDS,
+        )
+
+    def succeeded(self) -> None:
+        if self.reason:
+            self.reason = ""
+            if self._is_due(""):
+                logger.info("the state in %s can be used again", self.folder)
+
+    def _is_due(self, reason: str) -> bool:
+        now = time.monotonic()
+        is_old = now - self._logged.get(reason, -LOG_SECONDS) >= LOG_SECONDS
+        if is_old:
+            self._logged[reason] = now
+        return is_old and not self.is_observer
 
     def _current(self) -> sqlite3.Connection:
-        """Returns the connection to the file that is in its place now."""
         if time.monotonic() < self._pause_end:
             raise BlockingIOError("it was locked a moment ago")
         if self._connection is not None and inode_of(self.path) != self._inode:
@@ -168,8 +225,7 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         """Opens the file. A damaged file is put aside, unless this object is an observer.
 
-        Only one process at a time opens the file or puts it aside. A process that puts a damaged
-        file aside can therefore not meet the new file of another.
+        Only one process at a time does this, so it cannot put aside the new file of another one.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):
@@ -215,7 +271,7 @@ class Database:
         """Renames the damaged file with its log, which `sqlite3 … .recover` can read.
 
         The index of the log is renamed too, because a process that still uses the damaged file
-        would write to it. The new file needs an index of its own.
+        would write to it.
         """
         time_of_day = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
         aside = f"{self.path}.corrupt-{time_of_day}"
@@ -233,7 +289,7 @@ class Database:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Waits for the lock of a folder, and holds it until the `with` block ends."""
+    """Holds the lock of a folder until the `with` block ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         retry(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
@@ -260,7 +316,6 @@ def retry(attempt: Callable[[], object]) -> None:
 
 
 def check_pages(connection: sqlite3.Connection) -> None:
-    """Checks the pages of a file."""
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         error = sqlite3.DatabaseError(" ".join(found.split()))
@@ -269,7 +324,7 @@ def check_pages(connection: sqlite3.Connection) -> None:
 
 
 def inode_of(path: Path) -> Inode | None:
-    """Returns the device and the inode of a file; None if there is no such file."""
+    """Returns the device and the inode of a file; None if it does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -278,9 +333,78 @@ def inode_of(path: Path) -> Inode | None:
 
 
 def stored_bytes(connection: sqlite3.Connection) -> int:
-    """Returns the size of everything that the file stores."""
     ((pages,), (free,), (size,)) = (
         connection.execute(f"PRAGMA {name}").fetchone()
         for name in ("page_count", "freelist_count", "page_size")
     )
     return int((pages - free) * size)
+
+
+class StateWatch:
+    """Checks at the start and every CHECK_SECONDS whether the state can be used.
+
+    Args:
+        is_needed: Whether settings need the state. Without them, the file is not created.
+        report: Called after each check with True if the state can be used.
+
+    Attributes:
+        fault: The reason why the state cannot be used; "" if it can be used.
+    """
+
+    def __init__(
+        self, database: Database, is_needed: bool, report: Callable[[bool], object]
+    ) -> None:
+        self.database = database
+        self.is_needed = is_needed
+        self.report = report
+        self.fault = UNCHECKED if is_needed else ""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await self.check()
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def check(self) -> None:
+        fault = await self.database.call(self.database.fault, self.is_needed)
+        if fault and not self.database.reason and fault != self.fault:
+            folder = self.database.folder
+            logger.warning("the state cannot be stored in %s, because %s", folder, fault)
+        self.fault = fault
+        self.report(not fault)
+
+
+def is_damage(error: Exception) -> bool:
+    return _known(error) == DAMAGED
+
+
+def is_locked(error: Exception) -> bool:
+    return isinstance(error, BlockingIOError) or _known(error) == LOCKED
+
+
+def reason_of(error: Exception, folder: Path) -> str:
+    if is_locked(error):
+        return LOCKED
+    return DAMAGED if is_damage(error) else fault_of(folder) or _known(error) or UNUSABLE
+
+
+def fault_of(folder: Path) -> str:
+    """Returns why a file in a folder cannot grow; "" if it can. The folder need not exist."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    found = os.statvfs(folder)
+    if found.f_bavail * found.f_frsize < MIN_FREE_BYTES:
+        return FULL
+    return "" if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK) else NOT_WRITABLE
+
+
+def _known(error: Exception) -> str:
+    # The lowest byte of an extended code, such as SQLITE_READONLY_DIRECTORY, is the general code.
+    return REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "")

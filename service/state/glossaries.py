@@ -1,8 +1,4 @@
-"""Stores the glossaries of the server.
-
-A glossary has dictionaries. A dictionary has terms in one language, and their translations in
-another.
-"""
+"""The glossaries of the server. A glossary has dictionaries of terms and their translations."""
 
 import asyncio
 import json
@@ -12,12 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from sqlite3 import Connection
 
-from service.errors import (
-    SHOWN_CHARS,
-    InvalidRequestError,
-    NotFoundError,
-    RequestTooLargeError,
-)
+from service.errors import SHOWN_CHARS, InvalidRequestError, NotFoundError, RequestTooLargeError
 from service.state.database import Database, stored_bytes
 from service.text.glossary import Terms
 
@@ -34,8 +25,7 @@ KEPT_TERMS = 16
 KEPT_ENTRIES = 250_000
 """KEPT_TERMS and KEPT_ENTRIES limit the `Terms` objects that a process keeps, and their entries.
 
-Each object has the terms of the dictionaries that a request uses together. The last one is kept
-even if it alone has more entries.
+The last one is kept even if it alone has more entries.
 """
 
 
@@ -43,10 +33,7 @@ even if it alone has more entries.
 class Dictionary:
     """The terms of a glossary in one direction.
 
-    Attributes:
-        source: Code of the source language, without a region.
-        target: Code of the target language, without a region.
-        entries: Maps each source term to its target term.
+    Languages are codes without a region. `entries` maps each source term to its target term.
     """
 
     source: str
@@ -65,13 +52,9 @@ class DictionaryInfo:
 
 @dataclass(frozen=True, slots=True)
 class Glossary:
-    """A glossary without its entries.
+    """A glossary without the entries of its dictionaries, which are sorted by their languages.
 
-    Attributes:
-        id: Its identifier, a UUID.
-        name: Its name, which need not be unique.
-        created: Time of its creation in ISO 8601.
-        dictionaries: Its dictionaries, sorted by their languages.
+    The id is a UUID. The name need not be unique. The time `created` is in ISO 8601.
     """
 
     id: str
@@ -85,9 +68,6 @@ class GlossaryStore:
 
     The methods block their thread, except `terms`. Call them with `Database.call`. Each method
     raises UnavailableError if the database cannot be used.
-
-    Args:
-        database: Holds the glossaries.
     """
 
     def __init__(self, database: Database) -> None:
@@ -129,12 +109,10 @@ class GlossaryStore:
             return [_read(connection, glossary) for (glossary,) in ids]
 
     def get(self, glossary: str) -> Glossary:
-        """Returns a glossary."""
         with self.database.transaction(has_writes=False) as connection:
             return _read(connection, glossary)
 
     def entries(self, glossary: str, source: str, target: str) -> dict[str, str]:
-        """Returns the entries of a dictionary."""
         with self.database.transaction(has_writes=False) as connection:
             _read(connection, glossary)
             return _entries(connection, glossary, source, target)
@@ -144,8 +122,7 @@ class GlossaryStore:
     ) -> Glossary:
         """Renames a glossary if a name is given, and adds entries to its dictionaries.
 
-        A dictionary that the glossary does not have is created. A new entry replaces an old entry
-        with the same source term.
+        A new entry replaces an old entry with the same source term.
         """
         with self.database.transaction() as connection:
             old = _read(connection, glossary)
@@ -161,7 +138,7 @@ class GlossaryStore:
             return _read(connection, glossary)
 
     def replace(self, glossary: str, dictionary: Dictionary) -> DictionaryInfo:
-        """Stores a dictionary, in place of any stored dictionary with the same languages."""
+        """Stores a dictionary in place of one with the same languages."""
         row = _row(dictionary)
         with self.database.transaction() as connection:
             _read(connection, glossary)
@@ -169,13 +146,11 @@ class GlossaryStore:
         return DictionaryInfo(dictionary.source, dictionary.target, len(dictionary.entries))
 
     def remove(self, glossary: str) -> None:
-        """Deletes a glossary."""
         with self.database.transaction() as connection:
             _read(connection, glossary)
             connection.execute("DELETE FROM glossaries WHERE id = ?", (glossary,))
 
     def remove_dictionary(self, glossary: str, source: str, target: str) -> None:
-        """Deletes a dictionary."""
         with self.database.transaction() as connection:
             _read(connection, glossary)
             deleted = connection.execute(
@@ -206,7 +181,6 @@ class GlossaryStore:
     def _dictionaries(
         self, columns: str, glossaries: Sequence[str], source: str, target: str
     ) -> list[tuple[str, ...]]:
-        """Returns columns of the dictionaries that glossaries have for two languages."""
         query = f"SELECT {columns} FROM dictionaries WHERE (glossary, source, target) = (?, ?, ?)"
         rows: list[tuple[str, ...]] = []
         with self.database.transaction(has_writes=False) as connection:
@@ -218,7 +192,6 @@ class GlossaryStore:
         return rows
 
     def _keep(self, versions: tuple[str, ...], terms: Terms, number: int) -> None:
-        """Keeps terms for later requests, and drops the terms whose last use is the oldest."""
         self._terms[versions] = terms, number
         while len(self._terms) > KEPT_TERMS or (
             len(self._terms) > 1 and sum(size for _, size in self._terms.values()) > KEPT_ENTRIES
@@ -274,7 +247,6 @@ def _row(dictionary: Dictionary) -> tuple[str, str, str, int, str]:
 
 
 def _write(connection: Connection, glossary: str, row: tuple[str, str, str, int, str]) -> None:
-    """Stores a dictionary."""
     if (size := stored_bytes(connection)) > MAX_BYTES:
         raise InvalidRequestError(
             "Too many glossaries",

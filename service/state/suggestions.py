@@ -1,7 +1,7 @@
 """Stores better translations that users suggest."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from service.errors import InvalidRequestError, UnavailableError
 from service.state.database import Database, stored_bytes
@@ -20,14 +20,7 @@ RETRY_AFTER_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A better translation of a text.
-
-    Attributes:
-        q: The text.
-        s: The suggested translation.
-        source: Code of the text's language, or `auto`.
-        target: Code of the translation's language.
-    """
+    """A suggested translation `s` of a text `q`. The language code `source` may be `auto`."""
 
     q: str
     s: str
@@ -36,17 +29,12 @@ class Suggestion:
 
 
 class SuggestionStore:
-    """Stores the suggestions of all processes of the server.
-
-    Args:
-        database: Holds the suggestions.
-    """
+    """Stores the suggestions of all processes of the server."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     async def add(self, suggestion: Suggestion) -> None:
-        """Stores a suggestion."""
         for name, text in (("q", suggestion.q), ("s", suggestion.s)):
             if len(text) > MAX_CHARS:
                 raise InvalidRequestError(
@@ -66,11 +54,5 @@ class SuggestionStore:
                 )
             connection.execute(
                 "INSERT INTO suggestions (created, q, s, source, target) VALUES (?, ?, ?, ?, ?)",
-                (
-                    int(time.time()),
-                    suggestion.q,
-                    suggestion.s,
-                    suggestion.source,
-                    suggestion.target,
-                ),
+                (int(time.time()), *astuple(suggestion)),
             )

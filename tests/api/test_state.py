@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from service.errors import UnavailableError
-from service.state import watch
-from service.state.failures import NOT_WRITABLE
+from service.state import database
+from service.state.database import NOT_WRITABLE
 from tests.api.conftest import Serve, ServeAny, ServeApart
 from tests.api.servers import AnyServer, assert_error, translation
 from tests.workers import until
@@ -92,7 +92,7 @@ def test_state_is_used_again_once_it_can_be_used(
     serve: Serve, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(watch, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(database, "CHECK_SECONDS", 0.01)
     server = serve(state=broken, monthly_characters=20)
     until(lambda: server.get("/health/ready").status_code == 503)
     Path(broken).unlink()

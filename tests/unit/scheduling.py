@@ -22,7 +22,7 @@ from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission
 from service.scheduling.policies import MAX_SLOTS
 from service.scheduling.scheduler import CallSoon, Scheduler
-from service.state.watch import StateWatch
+from service.state.database import StateWatch
 from service.tasks.table import TASKS, task_series
 from service.workers.messages import Abort, Compute, Report, ToWorker
 from service.workers.supervisor import Supervisor

@@ -1,7 +1,6 @@
-"""The quota of characters: the limit, the month, failures, and processes that share a count."""
+"""The quota of characters: the limit, the month, and failures."""
 
 import asyncio
-import multiprocessing
 import sqlite3
 import threading
 from pathlib import Path
@@ -19,10 +18,6 @@ async def spend(quota: Quota, account: str, *numbers: int) -> None:
     for number in numbers:
         async with quota.spent(account, number):
             pass
-
-
-def spend_in_a_process(folder: str) -> None:
-    asyncio.run(spend(Quota(Database(folder), 1_000), "a", *[1] * 50))
 
 
 @pytest.fixture
@@ -68,19 +63,6 @@ def test_month_begins_with_nothing(quota: Quota, monkeypatch: pytest.MonkeyPatch
 def test_without_a_limit_nothing_is_stored(tmp_path: Path) -> None:
     asyncio.run(spend(Quota(Database(str(tmp_path)), 0), "a", 10**9))
     assert not [*tmp_path.iterdir()]
-
-
-def test_processes_share_one_count(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    processes = [
-        context.Process(target=spend_in_a_process, args=(str(tmp_path),)) for _ in range(3)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert used(Quota(Database(str(tmp_path)), 1_000)) == 150
 
 
 def test_state_that_fails_later_keeps_the_error_of_the_request(

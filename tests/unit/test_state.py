@@ -16,11 +16,18 @@ import pytest
 
 from service.errors import UnavailableError
 from service.state import database as database_module
-from service.state import failures
-from service.state.database import FILE, Database
-from service.state.failures import DAMAGED, FULL, LOCKED, NOT_WRITABLE, UNUSABLE, reason_of
+from service.state.database import (
+    DAMAGED,
+    FILE,
+    FULL,
+    LOCKED,
+    NOT_WRITABLE,
+    UNUSABLE,
+    Database,
+    StateWatch,
+    reason_of,
+)
 from service.state.quota import Quota
-from service.state.watch import StateWatch
 
 
 def count(database: Database, number: int = 1) -> int:
@@ -65,7 +72,7 @@ def put_a_folder_in_place(folder: Path, _: Database) -> Callable[[], object]:
 
 def put_a_file_in_place(folder: Path, database: Database) -> Callable[[], object]:
     database.path = folder / "file" / FILE
-    database.folder = database.failures.folder = folder / "file"
+    database.folder = folder / "file"
     database.folder.touch()
     return database.folder.unlink
 
@@ -108,10 +115,10 @@ def test_full_disk_is_no_damage(tmp_path: Path) -> None:
     database._connection.execute("PRAGMA max_page_count = 1")
     with pytest.raises(UnavailableError, match=FULL), database.transaction() as connection:
         connection.execute("INSERT INTO glossaries VALUES ('a', ?, '')", ("x" * 100_000,))
-    assert database.failures.reason == FULL
+    assert database.reason == FULL
     assert count(database, 0) == 1  # reads it
-    assert database.failures.reason == FULL
-    assert (count(database), database.failures.reason) == (1, "")
+    assert database.reason == FULL
+    assert (count(database), database.reason) == (1, "")
     assert asides(tmp_path) == []
 
 
@@ -119,17 +126,17 @@ def test_failure_is_logged_once_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(failures, "time", SimpleNamespace(monotonic=lambda: now))
-    found = failures.Failures(tmp_path, is_logged=True)
+    monkeypatch.setattr(database_module, "time", SimpleNamespace(monotonic=lambda: now))
+    found = Database(str(tmp_path))
     for seconds in (0, 0, 59, 60, 61):
         now = 1000.0 + seconds
-        found.error(error_of(sqlite3.SQLITE_FULL))
-    found.error(error_of(sqlite3.SQLITE_READONLY))  # another reason has a line of its own
+        found.failed(error_of(sqlite3.SQLITE_FULL))
+    found.failed(error_of(sqlite3.SQLITE_READONLY))  # another reason has a line of its own
     assert len(caplog.records) == 3
     caplog.set_level(logging.INFO)
     for _ in range(3):  # a full disk has room for small writes only
-        found.end()
-        found.error(error_of(sqlite3.SQLITE_FULL))
+        found.succeeded()
+        found.failed(error_of(sqlite3.SQLITE_FULL))
     assert len(caplog.records) == 4
 
 
