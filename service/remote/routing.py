@@ -1,8 +1,7 @@
 """Admits requests whose sentences may need remote models.
 
-An item is a piece of work for one model, such as a sentence to translate. An admitted request has a
-lease. The lease sends items for local models to the workers, and items for remote models to
-endpoints. Requests for remote models count towards the limits of the admission too.
+Their leases send items for local models to the workers, and items for remote models to endpoints.
+Requests for remote models count towards the limits of the admission too.
 """
 
 import asyncio
@@ -35,13 +34,7 @@ def admitter_of(catalog: Catalog, backend: Admitter, endpoints: Endpoints) -> Ad
 
 
 class RoutingAdmitter:
-    """Admits requests; their leases serve local and remote models.
-
-    Args:
-        remote: Remote models by name.
-        backend: Admission and device workers.
-        endpoints: Calls the remote models.
-    """
+    """Admits requests; their leases serve local and remote models."""
 
     def __init__(
         self, remote: dict[str, ServedRemote], backend: Admitter, endpoints: Endpoints
@@ -51,7 +44,6 @@ class RoutingAdmitter:
         self.endpoints = endpoints
 
     async def status(self) -> Status:
-        """Returns the state of the server."""
         return await self.backend.status()
 
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
@@ -65,13 +57,7 @@ class RoutingAdmitter:
 
 
 class RoutingLease:
-    """The lease of one request.
-
-    Args:
-        lease: Lease of the backend, which computes the items for local models.
-        remote: Remote models by name.
-        endpoints: Calls the remote models.
-    """
+    """The lease of one request; the lease of the backend computes the items for local models."""
 
     def __init__(self, lease: Lease, remote: dict[str, ServedRemote], endpoints: Endpoints) -> None:
         self.lease = lease
@@ -82,7 +68,6 @@ class RoutingLease:
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
     ) -> ResultStream:
-        """Submits items of the request."""
         if not any(item.model in self.remote for item in items):
             return self.lease.submit(items, deadline, total_tokens)
         stream = ResultStream(len(items))
@@ -92,7 +77,6 @@ class RoutingLease:
         return stream
 
     def release(self) -> None:
-        """Ends the admission, and cancels the unfinished items."""
         for task in self.tasks:
             task.cancel()
         self.lease.release()
@@ -133,16 +117,12 @@ class RoutingLease:
 
 
 async def add_all(found: ResultStream, places: list[int], stream: ResultStream) -> None:
-    """Adds the results of `found` to `stream`.
-
-    `places` has one value for each item of `found`: the index of this item in `stream`.
-    """
+    """Adds the results of `found` to `stream`, the i-th one at `places[i]`."""
     async for index, result in found:
         stream.add([(places[index], result)])
 
 
 def service_error(error: Exception) -> ServiceError:
-    """Returns the error with which a request ends if one of its sentences fails."""
     if isinstance(error, ServiceError):
         return error
     logger.error("a remote model failed: %s", fault(error))
