@@ -1,24 +1,5 @@
 """Errors that a request can end with, and the table of their HTTP statuses.
 
-ServiceError
-├─ InvalidRequestError        400 invalid_request        wrong or missing parameter, broken JSON
-├─ UnsupportedLanguageError   400 unsupported_language   unknown language, or no model for a pair
-├─ MissingKeyError            400 missing_api_key        no API key, and the server has keys
-├─ UnauthorizedError          401 unauthorized           missing or wrong admin key
-├─ InvalidKeyError            403 invalid_api_key        the key is not one of the server's keys
-├─ ForbiddenError             403 forbidden              scope, origin or setting forbids it
-├─ QuotaExceededError         403 quota_exceeded         the key has too few characters left
-├─ NotFoundError              404 not_found              unknown route, model, glossary, document
-├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
-├─ ConflictError              409 conflict               wrong state of the model, or no memory left
-├─ RequestTooLargeError       413 too_large              body, list or text over a limit
-├─ MisdirectedError           421 misdirected            the server does not answer for the host
-├─ OverloadedError            429 overloaded             the queue is full; has Retry-After
-├─ RateLimitedError           429 rate_limited           over the key's limit; has Retry-After
-├─ UnavailableError           503 unavailable            loading, stopping, or a worker died
-├─ DeadlineExceededError      504 deadline_exceeded      the result was not ready in time
-└─ InternalError              500 internal               a fault of the server; logged with an id
-
 While a request is computed, an error of the model package reaches the client as InternalError.
 Input that a model cannot take is refused, chunked or truncated before it is sent to the model. A
 request to load a model whose files cannot be used ends with InvalidRequestError.
@@ -64,8 +45,6 @@ class UnsupportedLanguageError(ServiceError):
     """No loaded model has the language, or no model translates `source` into the language.
 
     Args:
-        message: Cause of the error.
-        language: Code of the language.
         source: Source language that is not translated to `language`; None if the error concerns
             `language` alone.
         available: Codes of the languages that a client may send in place of `language`.
@@ -94,11 +73,7 @@ class InvalidKeyError(ServiceError):
 
 
 class ForbiddenError(ServiceError):
-    """The server does not allow the operation.
-
-    There are three causes: the key does not have the scope, the origin of the page is not allowed,
-    or a setting disables the operation.
-    """
+    """The scope of the key, the origin of the page or a setting forbids the operation."""
 
 
 class QuotaExceededError(ServiceError):
@@ -129,8 +104,6 @@ class OverloadedError(ServiceError):
     """The server has too much work or too many buffered bytes, or a remote model is overloaded.
 
     Args:
-        message: Text for the client, which names the limit.
-        retry_after_seconds: Time after which the server should have room.
         limit: The limit that was reached: `requests`, `tokens`, `deadline` or `bytes`.
     """
 
@@ -144,10 +117,7 @@ class RateLimitedError(ServiceError):
     """The key of the request has reached its limit of requests or characters per minute.
 
     Args:
-        message: Text for the client.
-        retry_after_seconds: Time after which a client may send this request again.
         unit: Unit of the limit: `requests` or `characters`.
-        details: The limit and the remedy.
     """
 
     def __init__(
@@ -161,8 +131,8 @@ class RateLimitedError(ServiceError):
 class UnavailableError(ServiceError):
     """The request cannot be computed now.
 
-    The server is starting or stopping, or a worker died. Other causes are that the endpoint of a
-    remote model does not answer, or that a document is not translated yet.
+    The server is starting or stopping, a worker died, the endpoint of a remote model does not
+    answer, or a document is not translated yet.
     """
 
 
@@ -179,7 +149,6 @@ class ErrorKind:
     """The values that stand for a class of errors in responses and in metrics.
 
     Attributes:
-        status: HTTP status.
         error_type: Value of `error_type` in the response body.
         outcome: Value of the label `outcome` in regard_requests_total.
     """
@@ -222,12 +191,7 @@ def outcome(error: ServiceError) -> str:
 
 
 def too_late(done: int, total: int) -> DeadlineExceededError:
-    """Returns the error for a request whose deadline has passed.
-
-    Args:
-        done: Number of finished sentences or texts.
-        total: Number of sentences or texts in the request.
-    """
+    """Returns the error of a request that finished `done` of `total` texts before its deadline."""
     return DeadlineExceededError(
         f"{done} of {total} sentences or texts were done before the deadline; "
         "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"

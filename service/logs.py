@@ -36,7 +36,6 @@ class TextFormatter(logging.Formatter):
     """Writes a record as one line of text, and a traceback as indented lines below it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the lines of a record."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(" ", "milliseconds")
         message, trace = parts_of(self, record)
         lines = [f"{time} {record.levelname} {record.name}: {escaped(message)}"]
@@ -48,7 +47,6 @@ class JsonFormatter(logging.Formatter):
     """Writes a record as one JSON object in one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line of a record."""
         message, trace = parts_of(self, record)
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -81,8 +79,7 @@ FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {
 }
 
 
-def environment_format() -> LogFormat:
-    """Returns the format of the environment, for errors before the settings have been read."""
+def environment_format() -> LogFormat:  # for errors before the settings have been read
     return "json" if os.environ.get("REGARD_LOG_FORMAT") == "json" else "text"
 
 
@@ -94,7 +91,6 @@ def configure(level: str, log_format: LogFormat) -> None:
     """Sends the records of this process to stderr, from `level` upwards.
 
     In the JSON format, warnings and the errors that end a thread or the process are records too.
-    A second call replaces the level and the format.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
@@ -115,10 +111,7 @@ def _log_thread(args: threading.ExceptHookArgs) -> None:
 
 
 def configure_own(level: str, log_format: LogFormat) -> None:
-    """Sends the server's own records to stderr, in a process whose log belongs to another program.
-
-    Records of other packages are left to that program.
-    """
+    """Sends the server's own records to stderr, in a process of another program."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
     own = logging.getLogger("regard")

@@ -1,7 +1,7 @@
 """The server that a command uses: a running server at a given URL, or a private server.
 
-The command starts a private server as a separate process. A private server listens on the loopback
-interface only. It ends when the command ends, even if the command is killed.
+A private server is a process that listens on the loopback interface only. It ends when the command
+ends, even if the command is killed.
 """
 
 import ctypes
@@ -28,29 +28,23 @@ SHOWN_LINES = 20
 SHOWN_BYTES = 10_000
 
 PUBLIC_SETTINGS = ("REGARD_API_KEYS", "REGARD_MONTHLY_CHARACTERS", "REGARD_ADMIN_PORT")
-"""Settings for servers with several users. A private server does not get these settings."""
+"""Settings that a private server does not get."""
 
 PR_SET_PDEATHSIG = 1
 """Option of prctl, from linux/prctl.h."""
 
 ServeCommand = Callable[[int], list[str]]
-"""A function that takes a port, and returns the command that starts a server on this port."""
+"""Returns the command that starts a server on a port."""
 
 
 class ServerStartError(Exception):
-    """A private server could not be started, or ended early.
-
-    The message contains the last lines of the server's output.
-    """
+    """A private server could not be started, or ended early. The message has its last output."""
 
 
 def serve_command(port: int, models: str | None = None) -> list[str]:
     """Returns the command that starts a server on the loopback interface.
 
-    The server takes its other settings from environment variables.
-
     Args:
-        port: Port to listen on.
         models: Models to serve, separated by commas; None for the models in REGARD_MODELS.
     """
     command = [*module_command("service"), "serve", "--host", HOST, "--port", str(port)]
@@ -66,11 +60,8 @@ def running_server(
 ) -> Iterator[str]:
     """Yields the base URL of a server.
 
-    If `url` is None, a private server is started and runs until the context ends.
-
     Args:
-        url: Address of a running server, or None to start one.
-        command: Returns the command that starts a server on a port.
+        url: Address of a running server, or None to start a private server for the context.
         ready_limit_seconds: Longest time until /health/ready answers 200.
         variables: Environment variables of a private server. A variable of this process with the
             same name takes precedence.
@@ -95,8 +86,7 @@ def running_server(
 def reserved_port() -> Iterator[int]:
     """Yields a port of the loopback interface, for a server that this process starts.
 
-    A socket is bound to the port until the context ends. Linux therefore gives the port to no other
-    program that asks for any port. SO_REUSEADDR lets the server listen beside this socket.
+    A bound socket keeps the port from other programs; SO_REUSEADDR lets the server listen too.
     """
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

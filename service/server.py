@@ -1,4 +1,4 @@
-"""Builds and runs the server in one process. Only the device workers are separate processes."""
+"""Builds and runs the server in one process."""
 
 import asyncio
 import socket
@@ -30,8 +30,6 @@ def create_app(
     """Builds the server as one application; only the device workers are separate processes.
 
     Args:
-        settings: Settings of the server.
-        start_worker: Starts a device worker.
         on_failure: Called with an error text when a model of the settings cannot be loaded, or
             when the device has failed repeatedly.
         cores: Number of CPU cores for the device workers; 0 means all available cores.
@@ -59,21 +57,14 @@ def create_app(
 
 
 class Server(DrainingServer):
-    """Runs the server in one process, and starts the device workers as processes of their own.
-
-    After SIGTERM, the process ends with status 0.
+    """Runs the server in one process. After SIGTERM, the process ends with status 0.
 
     Args:
-        settings: Settings of the server.
         on_listening: Called with the port and the models when the socket is open.
-        start_worker: Starts a device worker.
 
     Attributes:
         failure: Reason why the server ends: a model could not be loaded, or the device failed
             repeatedly. None if there is no such reason.
-
-    Raises:
-        CheckpointError: A model's files are missing or damaged.
     """
 
     def __init__(
@@ -92,7 +83,6 @@ class Server(DrainingServer):
         self.loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to listen, and calls `on_listening`."""
         await super().startup(sockets)
         self.loop = asyncio.get_running_loop()
         freeze_heap()
@@ -101,9 +91,8 @@ class Server(DrainingServer):
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Starts to drain at the first SIGTERM or SIGINT; a second signal ends the server at once.
 
-        While a server drains, it finishes the open requests. The method of uvicorn, which this
-        method replaces, would also record the signal. After the drain, uvicorn would raise the
-        recorded signal again, and the program would end with the status of a killed program.
+        The method of uvicorn would also record the signal, and raise it again after the drain. The
+        program would then end with the status of a killed program.
         """
         if self.should_exit:
             self.force_exit = True
