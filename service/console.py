@@ -16,13 +16,12 @@ logger = logging.getLogger("regard")
 
 console = Console(stderr=True)
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
 
 def read_settings(flags: dict[str, Any]) -> Settings:
-    """Reads the settings from flags and the environment.
-
-    Args:
-        flags: Values that override the environment.
-    """
+    """Reads the settings from flags and the environment; a flag overrides its variable."""
     try:
         return Settings(**flags)
     except ValidationError as error:
@@ -30,7 +29,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
 
 def describe_fault(fault: ErrorDetails) -> str:
-    """Returns the error message for an invalid setting. The message never quotes an API key."""
+    """Returns the error message for an invalid setting. It never quotes a key."""
     field = str(fault["loc"][0])
     known = Settings.model_fields.get(field)
     is_secret = known is not None and known.annotation is SecretStr
@@ -39,12 +38,14 @@ def describe_fault(fault: ErrorDetails) -> str:
 
 
 def stop(message: str, code: int = 1) -> typer.Exit:
-    """Prints or logs why the program ends; returns the exception that the caller must raise.
-
-    A server with a JSON log writes only JSON.
-    """
-    if logs.is_json():
+    """Prints or logs why the program ends; returns the exception that the caller must raise."""
+    if logs.is_json():  # the server then writes only JSON
         logger.critical("%s", message)
         return typer.Exit(code)
     console.print(f"[bold red]regard:[/] {escape(message)}", soft_wrap=True, highlight=False)
     return typer.Exit(code)
+
+
+def say(text: str) -> None:
+    """Prints a line on the standard error."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

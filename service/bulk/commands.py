@@ -24,9 +24,9 @@ from service.bulk.work import (
     compute_on_ray,
     load_ray,
 )
-from service.console import read_settings, stop
+from service.console import read_settings, say, stop
 from service.errors import ServiceError
-from service.files.session import errors_shown, progress_bar, say
+from service.files.session import errors_shown, progress_bar
 from service.ipc.machine import available_cores
 from service.models.catalog import Catalog
 from service.models.registry.errors import RegistryError

@@ -30,7 +30,7 @@ import numpy as np
 from service.bulk.formats import OUTPUTS
 from service.bulk.job import Job, restore
 from service.bulk.rows import Chunk, JobError, Outcome
-from service.files.complete_file import complete_file
+from service.files.session import complete_file
 
 WORK = "_work"
 MANIFEST = "_manifest.json"

@@ -54,9 +54,6 @@ class Client:
         url: Address of the server. It may end with a prefix for all paths.
         api_key: Key that is sent with every request. If it is "", no key is sent.
         num_requests: Largest number of requests at a time.
-
-    Raises:
-        ServerError: The address is malformed.
     """
 
     def __init__(self, url: str, api_key: str = "", num_requests: int = 4) -> None:
@@ -69,8 +66,7 @@ class Client:
             raise ServerError(f"url {url!r} is no address; give it as http://HOST:PORT")
         self.url = url
         self.is_secure = parts.scheme == "https"
-        standard_port = 443 if self.is_secure else 80
-        self.host, self.port = host, port or standard_port
+        self.host, self.port = host, port or (443 if self.is_secure else 80)
         self.prefix = parts.path.rstrip("/")
         self.headers = {"Content-Type": "application/json"}
         if api_key:
@@ -98,10 +94,6 @@ class Client:
         """Calls `work` for each input in several threads, and yields the results in order.
 
         At most `max_waiting` results are computed before they are needed.
-
-        Args:
-            work: Sends the requests of one input, and returns the result.
-            inputs: Inputs of `work`.
         """
         waiting: deque[Future[R]] = deque()
         for each in inputs:
@@ -129,8 +121,9 @@ class Client:
             else:
                 if status == 200:
                     return Reply(headers, self._parse(data))
-                message = f"{self.url} answered {status}: {error_of(data)}"
-                if status == 413 or error_type_of(data) == "invalid_request":
+                text, error_type = error_of(data)
+                message = f"{self.url} answered {status}: {text}"
+                if status == 413 or error_type == "invalid_request":
                     raise RefusedError(message)
                 if status not in BUSY:
                     raise ServerError(message)
@@ -186,25 +179,16 @@ def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
         yield request
 
 
-def error_type_of(data: bytes) -> str | None:
-    """Returns the field `error_type` of a reply; None if the reply does not have it."""
-    try:
-        body = orjson.loads(data)
-    except ValueError:
-        return None
-    return body.get("error_type") if isinstance(body, dict) else None
+def error_of(data: bytes) -> tuple[str, str | None]:
+    """Returns the error text with its details, and the field `error_type`, of a reply.
 
-
-def error_of(data: bytes) -> str:
-    """Returns the error text and the details in a reply.
-
-    If the reply has no error text, the function returns the first SHOWN_CHARS bytes of the reply.
+    Without an error text, the function returns the first bytes of the reply.
     """
     try:
         body = orjson.loads(data)
         error = body["error"]
         text = error["message"] if isinstance(error, dict) else error
         details = f"; {body['details']}" if "details" in body else ""
-        return f"{text}{details}"[:SHOWN_CHARS]
+        return f"{text}{details}"[:SHOWN_CHARS], body.get("error_type")
     except (ValueError, KeyError, TypeError):
-        return data[:SHOWN_CHARS].decode("utf-8", errors="replace")
+        return data[:SHOWN_CHARS].decode("utf-8", errors="replace"), None

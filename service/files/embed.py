@@ -1,32 +1,43 @@
-"""The command `regard embed`."""
+"""The command `regard embed`, and its files of vectors: numpy's `.npy`, and Parquet."""
 
 import binascii
-from collections.abc import Iterable, Iterator, Sequence
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 import typer
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
-from service.console import console, stop
+from service.console import console, say, stop
 from service.files.client import Client, Reply, ServerError, in_requests
-from service.files.complete_file import complete_file
-from service.files.lines import STANDARD_INPUT, count_lines, opened_lines, read_lines
 from service.files.session import (
+    STANDARD_INPUT,
     ApiKey,
     Models,
     Requests,
     Url,
+    VectorFileError,
+    complete_file,
     connected,
+    count_lines,
     errors_shown,
+    opened_lines,
     progress_bar,
-    say,
+    read_lines,
 )
-from service.files.vector_files import VectorFile, Vectors, vector_file_type
 
 TRUNCATED_HEADER = "X-Truncated-Inputs"
+
+Vectors = NDArray[np.float32]
+"""n vectors of size D, as an array (n, D)."""
+
+ROW_GROUP_ROWS = 8192
+"""A Parquet file collects at least this many rows in memory before it writes a row group."""
 
 app = typer.Typer()
 
@@ -62,7 +73,8 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
     Row i of the output belongs to line i; a blank line gets zeros. Without --url, the command
     starts a server of its own. An existing output is replaced when all vectors are complete.
     """
-    options = EmbedOptions(model, prompt, dimensions, is_normalized, is_truncated)
+    options = {"model": model, "prompt_name": prompt, "dimensions": dimensions}
+    fields = {name: value for name, value in options.items() if value is not None}
     with errors_shown(f"interrupted; {output} was not written"):
         file_type = vector_file_type(output)
         is_file = source != STANDARD_INPUT and Path(source).is_file()  # counting empties a pipe
@@ -74,62 +86,23 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
         ):
             lines = (line.rstrip("\r\n") for line in read_lines(file))
             vectors = file_type(written)
-            embedder = LineEmbedder(client, options)
-            count = _write_rows(embedder.embed(lines), vectors, source, total)
+            embedder = LineEmbedder(client, is_normalized, {**fields, "truncate": is_truncated})
+            num_lines, num_truncated = _write_rows(embedder.embed(lines), vectors, source, total)
             vectors.finish()
-        report = f"{source} -> {output}: {count.lines} lines"
-        if count.truncated:
-            say(f"{report}; {count.truncated} of them were too long, and have been truncated")
+        report = f"{source} -> {output}: {num_lines} lines"
+        if num_truncated:
+            say(f"{report}; {num_truncated} of them were too long, and have been truncated")
         elif not console.is_terminal:
             say(report)
 
 
 @dataclass(frozen=True, slots=True)
-class EmbedOptions:
-    """Options of a request for embeddings, as `/embed` describes them."""
-
-    model: str | None = None
-    prompt_name: str | None = None
-    dimensions: int | None = None
-    is_normalized: bool = True
-    is_truncated: bool = True
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of every request. A field without a value is left out.
-
-        `is_normalized` is not among the fields, because it selects the route.
-        """
-        fields = {
-            "model": self.model,
-            "prompt_name": self.prompt_name,
-            "dimensions": self.dimensions,
-            "truncate": self.is_truncated,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class EmbeddedLines:
-    """The lines of one request, and their vectors.
-
-    Attributes:
-        lines: Lines of the request, blank lines included.
-        vectors: Vectors of D values for the m lines that are not blank, as an array (m, D).
-        num_truncated: Number of lines that the server has truncated.
-    """
+    """The lines of one request, and the vectors (m, D) of the m lines that are not blank."""
 
     lines: Sequence[str]
     vectors: Vectors
     num_truncated: int = 0
-
-
-@dataclass(slots=True)
-class LineCount:
-    """The numbers of written rows and of truncated lines."""
-
-    lines: int = 0
-    truncated: int = 0
 
 
 class LineEmbedder:
@@ -137,18 +110,14 @@ class LineEmbedder:
 
     The first route always scales vectors to length 1. It can return vectors in base64, which server
     and client convert quickly. The second route returns unscaled vectors as JSON numbers.
-
-    Args:
-        client: Client of the server.
-        options: Options of each request.
     """
 
-    def __init__(self, client: Client, options: EmbedOptions) -> None:
+    def __init__(self, client: Client, is_normalized: bool, fields: Mapping[str, Any]) -> None:
         self.client = client
-        self.options = options
+        self.is_normalized = is_normalized
+        self.fields = fields
 
     def embed(self, lines: Iterable[str]) -> Iterator[EmbeddedLines]:
-        """Yields the lines in order, with vectors for all lines that are not blank."""
         return self.client.in_order(self._embed, in_requests(lines))
 
     def _embed(self, lines: Sequence[str]) -> EmbeddedLines:
@@ -165,14 +134,13 @@ class LineEmbedder:
             ) from None
 
     def _request(self, texts: Sequence[str]) -> tuple[Reply, Vectors]:
-        fields = self.options.fields
-        if self.options.is_normalized:
-            fields = {"input": texts, "encoding_format": "base64", **fields}
+        if self.is_normalized:
+            fields = {"input": texts, "encoding_format": "base64", **self.fields}
             reply = self.client.send("/v1/embeddings", fields)
             data = [binascii.a2b_base64(each["embedding"]) for each in reply.value["data"]]
             vectors = np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
         else:
-            reply = self.client.send("/embed", {"inputs": texts, "normalize": False, **fields})
+            reply = self.client.send("/embed", {"inputs": texts, "normalize": False, **self.fields})
             vectors = np.array(reply.value, np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts):
             raise ValueError(f"{vectors.shape} for {len(texts)} texts")
@@ -180,14 +148,17 @@ class LineEmbedder:
 
 
 def _write_rows(
-    embedded: Iterator[EmbeddedLines], file: VectorFile, name: str, total: int | None
-) -> LineCount:
-    """Writes one row for each line, and returns the counts; a blank line gets zeros."""
+    embedded: Iterator[EmbeddedLines], file: "NpyFile | ParquetFile", name: str, total: int | None
+) -> tuple[int, int]:
+    """Writes one row for each line; a blank line gets zeros.
+
+    Returns the numbers of lines and of truncated lines.
+    """
     first = next(embedded, None)
     if first is None or not first.vectors.size:
         raise stop(f"{name} has no text: all its lines are blank")
     size = first.vectors.shape[1]
-    count = LineCount()
+    num_lines = num_truncated = 0
     with progress_bar() as progress:
         task = progress.add_task(name, total=total)
         for each in chain([first], embedded):
@@ -198,7 +169,86 @@ def _write_rows(
             rows = np.zeros((len(each.lines), size), np.float32)
             rows[is_text] = each.vectors.reshape(-1, size)
             file.write(each.lines, rows)
-            count.lines += len(each.lines)
-            count.truncated += each.num_truncated
+            num_lines += len(each.lines)
+            num_truncated += each.num_truncated
             progress.advance(task, len(each.lines))
-    return count
+    return num_lines, num_truncated
+
+
+class NpyFile:
+    """A `.npy` file with one array: N rows of D little-endian float32, without the texts.
+
+    The number of rows is known only at the end, so `finish` writes the header again. numpy leaves
+    room in the header for a larger number.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.num_rows = self.size = 0
+
+    def write(self, texts: Sequence[str], vectors: Vectors) -> None:
+        if not self.num_rows:
+            self.size = vectors.shape[1]
+            self._write_header()
+        self.file.write(np.ascontiguousarray(vectors, "<f4").data)
+        self.num_rows += len(vectors)
+
+    def finish(self) -> None:
+        self.file.seek(0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        shape = (self.num_rows, self.size)
+        fields = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        npy.write_array_header_1_0(self.file, fields)
+
+
+class ParquetFile:
+    """A Parquet file with the columns `text` and `vector`; a vector is a list of D float32."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.writer: Any = None
+        self.texts: list[str] = []
+        self.vectors: list[Vectors] = []
+
+    def write(self, texts: Sequence[str], vectors: Vectors) -> None:
+        self.texts += texts
+        self.vectors.append(vectors)
+        if len(self.texts) >= ROW_GROUP_ROWS:
+            self._write_group()
+
+    def finish(self) -> None:
+        self._write_group()
+        self.writer.close()
+
+    def _write_group(self) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        if not self.texts:
+            return
+        rows = np.concatenate(self.vectors)
+        values = pyarrow.array(rows.reshape(-1), pyarrow.float32())
+        vectors = pyarrow.FixedSizeListArray.from_arrays(values, rows.shape[1])
+        table = pyarrow.table({"text": pyarrow.array(self.texts, "string"), "vector": vectors})
+        if self.writer is None:
+            self.writer = pyarrow.parquet.ParquetWriter(
+                self.file, table.schema, use_dictionary=False
+            )
+        self.writer.write_table(table)
+        self.texts, self.vectors = [], []
+
+
+def vector_file_type(path: Path) -> type[NpyFile] | type[ParquetFile]:
+    match path.suffix.lower():
+        case ".npy":
+            return NpyFile
+        case ".parquet":
+            if importlib.util.find_spec("pyarrow") is None:
+                raise VectorFileError(
+                    f"{path} needs pyarrow, which is not installed: pip install 'regard[parquet]', "
+                    "or choose a name that ends in .npy"
+                )
+            return ParquetFile
+    raise VectorFileError(f"{path} is no known file of vectors; end its name in .npy or .parquet")

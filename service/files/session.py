@@ -1,28 +1,24 @@
-"""Options, errors and progress that `regard translate` and `regard embed` share."""
+"""Options, errors, progress, lines and output files that `regard translate` and `embed` share."""
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Annotated, Any, NoReturn
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Annotated, Any, BinaryIO, NoReturn
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.console import console, stop
+from service.console import INTERRUPTED, console, stop
 from service.files.client import Client, ServerError
-from service.files.lines import LineError
-from service.files.vector_files import VectorFileError
 from service.private_server import ServerStartError, running_server, serve_command
 
-INTERRUPTED = 130
+STANDARD_INPUT = "-"
+BLOCK_BYTES = 1 << 20
 TERMINATED = 128 + signal.SIGTERM
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -40,6 +36,14 @@ ApiKey = Annotated[str, typer.Option(help="key of the server, if it needs one")]
 Requests = Annotated[int, typer.Option(min=1, max=64, help="number of requests at a time")]
 
 
+class LineError(Exception):
+    """A line cannot be read. The message names the line."""
+
+
+class VectorFileError(Exception):
+    """A file of vectors cannot be written. The message names the remedy."""
+
+
 @contextmanager
 def connected(
     url: str | None, models: str | None, api_key: str, num_requests: int
@@ -47,10 +51,7 @@ def connected(
     """Yields a client of the server at a URL, or of a private server for this command.
 
     Args:
-        url: Address of a running server, or None to start one.
         models: Models of the started server. If it is None, REGARD_MODELS names the models.
-        api_key: Key of the running server. If it is "", no key is sent.
-        num_requests: Number of requests at a time.
     """
     if url is not None and models is not None:
         raise stop(f"--models does not apply to the server at {url}; leave out --models or the URL")
@@ -65,8 +66,8 @@ def connected(
 def errors_shown(interrupted: str) -> Iterator[None]:
     """Prints the message of an error, and ends the command with an exit code.
 
-    SIGTERM ends the command without a message. The function sets handlers of SIGINT and SIGTERM, so
-    only the main thread may call the function. The old handlers are restored at the end.
+    SIGTERM ends the command without a message. Only the main thread may call the function, because
+    it sets handlers of signals.
 
     Args:
         interrupted: Message after Ctrl-C.
@@ -84,10 +85,9 @@ def errors_shown(interrupted: str) -> Iterator[None]:
 
 
 def _end(number: int, _frame: Any) -> NoReturn:
-    """Ends the command after a signal.
+    """Ends the command after a signal. The exception ends the open contexts.
 
-    The exception ends the open contexts, which remove temporary files and stop the private
-    server. Later signals are ignored, so that they do not interrupt these steps.
+    Later signals are ignored, so that they do not interrupt the removal of files and the server.
     """
     for each in ENDING_SIGNALS:
         signal.signal(each, signal.SIG_IGN)
@@ -97,16 +97,66 @@ def _end(number: int, _frame: Any) -> NoReturn:
 
 
 def progress_bar() -> Progress:
-    """Returns a progress bar on the standard error. The bar is shown only on a terminal."""
-    columns: tuple[ProgressColumn, ...] = (
+    return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(separator="/"),
         TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
     )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
-def say(text: str) -> None:
-    """Prints a line on the standard error."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+@contextmanager
+def opened_lines(source: str) -> Iterator[BinaryIO]:
+    """Yields a file, or the standard input for `-`."""
+    if source == STANDARD_INPUT:
+        yield sys.stdin.buffer
+    else:
+        with open(source, "rb") as file:
+            yield file
+
+
+def count_lines(path: Path) -> int:
+    """Returns the number of lines of a file. A last line without a line break also counts."""
+    number, last = 0, b"\n"
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            number += block.count(b"\n")
+            last = block[-1:]
+    return number + (last != b"\n")
+
+
+def read_lines(file: BinaryIO) -> Iterator[str]:
+    """Yields the lines of a file in UTF-8, each with its line break, without a byte order mark."""
+    name = "the standard input" if file is sys.stdin.buffer else file.name
+    for number, line in enumerate(file, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            message = f"line {number} of {name} is not UTF-8; save the text with the encoding UTF-8"
+            raise LineError(message) from None
+
+
+@contextmanager
+def complete_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yields a temporary file in the folder of `path`, and renames it to `path` at the end.
+
+    After an error the temporary file is deleted, and an older file at `path` is kept.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            yield file
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)  # the umask can be read only by setting a new one
+    os.umask(mask)
+    return mask

@@ -1,7 +1,7 @@
 """The command `regard translate`."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -12,22 +12,22 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from service.console import console, stop
+from service.console import console, say, stop
 from service.documents.base import DocumentError
-from service.documents.formats import read_document
+from service.documents.formats import FORMATS, read_document
 from service.files.client import Client, RefusedError, ServerError, in_requests
-from service.files.complete_file import complete_file
-from service.files.jobs import Job, default_target, jobs_of
-from service.files.lines import STANDARD_INPUT, opened_lines, read_lines
 from service.files.session import (
+    STANDARD_INPUT,
     ApiKey,
     Models,
     Requests,
     Url,
+    complete_file,
     connected,
     errors_shown,
+    opened_lines,
     progress_bar,
-    say,
+    read_lines,
 )
 
 WINDOW_LINES = 2000
@@ -71,14 +71,50 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
 
 
 @dataclass(frozen=True, slots=True)
-class TextTranslator:
-    """Translates texts by `POST /translate`.
+class Job:
+    """A file to translate, and the file for its translation."""
 
-    Attributes:
-        client: Client of the server.
-        source: Language code, or `auto`.
-        target: Language code.
+    source: Path
+    target: Path
+
+    @property
+    def is_done(self) -> bool:
+        return self.target.is_file() and self.target.stat().st_mtime >= self.source.stat().st_mtime
+
+
+def default_target(source: Path, language: str) -> Path:
+    """Returns the path of a translation: `book.pt.docx` for `book.docx`, `texts.pt` for a folder.
+
+    The translation of `.` or `..` is placed beside the real folder, and named after it.
     """
+    named = source.resolve() if source.name in ("", "..") else source
+    return named.with_name(f"{named.stem}.{language}{named.suffix}")
+
+
+def jobs_of(source: Path, target: Path) -> Iterator[Job]:
+    """Yields one job for a file, or one for each document in a folder, sorted by path.
+
+    Hidden files and folders are left out, and so is `target` if it is inside `source`.
+    """
+    if not source.is_dir():
+        yield Job(source, target / source.name if target.is_dir() else target)
+        return
+    root, translations = source.resolve(), target.resolve()
+    has_subfolder = root in translations.parents
+    for path in sorted(source.rglob("*")):
+        below = path.relative_to(source)
+        is_hidden = any(part.startswith(".") for part in below.parts)
+        if is_hidden or path.suffix.lower() not in FORMATS:
+            continue
+        if has_subfolder and (root / below).is_relative_to(translations):
+            continue
+        if path.is_file():
+            yield Job(path, target / below)
+
+
+@dataclass(frozen=True, slots=True)
+class TextTranslator:
+    """Translates texts by `POST /translate`."""
 
     client: Client
     source: str
@@ -92,10 +128,7 @@ class TextTranslator:
     ) -> list[str]:
         """Returns the translations in the order of the texts; equal texts are sent once.
 
-        Args:
-            texts: Texts to translate.
-            advance: Called after each request with the number of texts that the request finished.
-            is_html: Whether the texts are HTML.
+        `advance` is called after each request with the number of texts that the request finished.
         """
         counts: dict[str, int] = {}
         for text in texts:
@@ -139,10 +172,6 @@ def _translate_lines(translator: TextTranslator, target: Path | None) -> None:
 def _unfinished_jobs(
     source: Path, target: Path | None, language: str, is_forced: bool
 ) -> list[Job]:
-    """Returns the files to translate.
-
-    Unless `is_forced` is true, a file whose translation is not older than the file is left out.
-    """
     if not source.exists():
         raise stop(f"{source} does not exist")
     try:

@@ -16,10 +16,9 @@ from numpy.testing import assert_array_equal
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
-from service.files import vector_files
+from service.files import embed as embed_module
 from service.files.client import MAX_TEXTS
-from service.files.embed import app
-from service.files.vector_files import Vectors
+from service.files.embed import Vectors, app
 from tests.unit.bench_server import Answer, reply_bytes, served
 
 SIZE = 3
@@ -97,7 +96,7 @@ def test_many_lines_of_the_standard_input_stay_in_order(tmp_path: Path) -> None:
 def test_parquet_has_texts_and_vectors(
     group_rows: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_files, "ROW_GROUP_ROWS", group_rows)
+    monkeypatch.setattr(embed_module, "ROW_GROUP_ROWS", group_rows)
     output = tmp_path / "vectors.parquet"
     assert embed(Lengths(), source, "-o", output).exit_code == 0
     table = parquet.read_table(output)
