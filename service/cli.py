@@ -19,8 +19,8 @@ from service import logs
 from service.api.key_commands import app as keys_app
 from service.api.tracing import fault_of as tracing_fault
 from service.bulk.commands import app as bulk
-from service.console import console, read_settings, stop
-from service.doctor.commands import app as doctor
+from service.console import read_settings, say, stop
+from service.doctor import app as doctor
 from service.files.embed import app as embed
 from service.files.translate import app as translate
 from service.http_workers.main_process import MainProcess, open_listeners
@@ -29,17 +29,14 @@ from service.ipc.machine import http_workers as count_http_workers
 from service.logs import LogFormat
 from service.models.catalog import Catalog
 from service.models.registry.commands import app as models_app
+from service.models.registry.commands import take_models
 from service.models.registry.errors import RegistryError
-from service.models.registry.take import take_models
 from service.settings import Settings
 
 logger = logging.getLogger("regard")
 
 EXAMPLE = ("en", "pt")
-"""Source and target language of the printed example, if the server translates this pair.
-
-Otherwise the example uses the first pair of the server.
-"""
+"""Languages of the printed example, if the server translates this pair."""
 
 
 class Commands(TyperGroup):
@@ -67,7 +64,6 @@ app.add_typer(doctor)
 
 
 def print_version(is_asked: bool) -> None:
-    """Prints the version and ends the program, if `is_asked` is true."""
     if is_asked:
         typer.echo(version("regard"))
         raise typer.Exit
@@ -110,23 +106,13 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
     ] = None,
 ) -> None:
     """Serve models until SIGTERM or Ctrl-C. An option overrides its environment variable."""
-    flags = {
-        "host": host,
-        "port": port,
-        "models": models,
-        "pull": pull,
-        "device": device,
-        "dtype": dtype,
-        "workers": workers,
-        "http_workers": http_workers,
-        "log_level": log_level,
-    }
+    flags = {name: value for name, value in locals().items() if value is not None}
     logs.configure("info", logs.environment_format())  # until the settings are known
     require_linux()
     fault = tracing_fault(os.environ)
     if fault is not None:
         raise stop(fault)
-    settings = read_settings({name: value for name, value in flags.items() if value is not None})
+    settings = read_settings(flags)
     logs.configure(settings.log_level, settings.log_format)
     count = count_http_workers(settings.http_workers, settings.device)
     try:
@@ -152,7 +138,7 @@ def serve_here(settings: Settings) -> str | None:
 
 
 def serve_apart(settings: Settings, count: int) -> str | None:
-    """Serves HTTP from `count` processes. If a model or the device failed, returns the reason."""
+    """Serves HTTP from `count` processes; returns as `serve_here` does."""
     listeners = listen(settings)
     port = listeners[0].getsockname()[1]
 
@@ -174,7 +160,7 @@ def serve_apart(settings: Settings, count: int) -> str | None:
 
 
 def listen(settings: Settings) -> list[socket.socket]:
-    """Opens the listening sockets of the public port, and then of the admin port if one is set."""
+    """Opens the listening sockets of the public port, and of the admin port if one is set."""
     wanted = [(settings.host, settings.port, "REGARD")]
     if settings.admin_port:
         host = settings.admin_host or settings.host
@@ -194,32 +180,17 @@ def listen(settings: Settings) -> list[socket.socket]:
 
 
 def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text") -> None:
-    """Prints the address of the server, and a curl command with an example request.
-
-    If the format of the log is JSON, the function logs the address and prints nothing. Every line
-    of the output is then a JSON object.
-    """
+    """Prints the address of the server and an example request. A JSON log has the address alone."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     if log_format == "json":
         logger.info("Regard listens on %s", address)
         return
-    console.print(
-        f"Regard listens on {address} (models load in the background). Try:\n",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
-    )
-    console.print(
-        f"  curl {address}{trial(catalog)}\n",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
-    )
+    say(f"Regard listens on {address} (models load in the background). Try:\n")
+    say(f"  curl {address}{trial(catalog)}\n")
 
 
 def trial(catalog: Catalog) -> str:
-    """Returns the path and the curl arguments of a request that the server can answer."""
     pairs = [
         (source, target)
         for source, targets in catalog.offers().items()
@@ -238,5 +209,4 @@ def trial(catalog: Catalog) -> str:
 
 
 def main() -> None:
-    """Runs the `regard` command."""
     app()

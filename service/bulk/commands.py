@@ -29,8 +29,8 @@ from service.errors import ServiceError
 from service.files.session import errors_shown, progress_bar
 from service.ipc.machine import available_cores
 from service.models.catalog import Catalog
+from service.models.registry.commands import take_models
 from service.models.registry.errors import RegistryError
-from service.models.registry.take import take_models
 from service.settings import Settings
 from service.tasks.embedding.embedder import prompted
 from service.tasks.embedding.limits import check_dimensions

@@ -7,11 +7,13 @@ announced to the processes that answer HTTP. Unloading takes these steps in reve
 """
 
 import asyncio
+import contextlib
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from model.errors import ModelError
 from service.errors import (
@@ -23,48 +25,36 @@ from service.errors import (
     ServiceError,
     UnavailableError,
 )
-from service.models.abandonable import run_abandonable
-from service.models.catalog import Catalog, find_all
+from service.models.catalog import find_all, load_served
 from service.models.registry.cache import ModelCache
-from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
-from service.models.registry.locate import locate
+from service.models.registry.locate import locate, placements_of
 from service.models.registry.references import Source
 from service.models.remote import RemoteFiles
-from service.models.state import ModelState
+from service.models.served import ModelState
 from service.settings import Settings
 from service.workers.messages import AnyFiles, ModelSet
 from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostError
 
 logger = logging.getLogger("regard.models")
 
-Announce = Callable[[ModelSet], Awaitable[None]]
-"""Announces the served models to the processes that answer HTTP, and waits until they serve these
-models. If a model was removed, the function also waits until the running requests to this model
-have ended, but only for a limited time. It raises CheckpointError if a process cannot serve the
-models."""
+T = TypeVar("T")
+Placements = Mapping[str, tuple[str, str]]
+"""Maps a folder of a model to the device and dtype that a manifest sets."""
 
+Announce = Callable[[ModelSet], Awaitable[None]]
+"""Announces the served models to the processes that answer HTTP, and waits until they serve them.
+
+If a model was removed, it also waits for the running requests to this model, for a limited time. It
+raises CheckpointError if a process cannot serve the models.
+"""
 
 LOAD_SECONDS = 600.0
-"""Time limit of the search for a model. The load in the workers has the same limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A model on disk that may be loaded.
-
-    Attributes:
-        files: Files of the model.
-        placements: Maps a folder of the model to the device and dtype that a manifest sets. A
-            folder is left out if the manifest sets neither value.
-    """
-
-    files: AnyFiles
-    placements: Mapping[str, tuple[str, str]]
+"""Time limit of the search for a model, and of its load in the workers."""
 
 
 async def announce_to_none(_files: ModelSet) -> None:
-    """Ignores the announcement. `ModelChanges` calls this until the server sets `announce`."""
+    """`ModelChanges` calls this until the server sets `announce`."""
 
 
 class ModelChanges:
@@ -72,8 +62,6 @@ class ModelChanges:
 
     Args:
         files: The models that are served at the start.
-        settings: Settings of the server, such as the folder of pulled models.
-        supervisor: Supervisor of the workers.
         kinds_of: Returns the task kinds that a model serves.
 
     Attributes:
@@ -103,11 +91,9 @@ class ModelChanges:
         supervisor.on_lost_model = self._lose
 
     async def load(self, name: str, source: str) -> str:
-        """Loads a model; returns `ready`, or `loading` if a request's time limit passes first.
+        """Loads the model `name` of the reference `source`.
 
-        Args:
-            name: Name of the model, which must be a model of `source`.
-            source: A reference to one or more models, as in REGARD_MODELS.
+        Returns `ready`, or `loading` if a request's time limit passes first.
         """
         self._check_idle(name)
         if name in self.files.names:
@@ -127,7 +113,7 @@ class ModelChanges:
         return state
 
     async def unload(self, name: str) -> str:
-        """Unloads a model; returns `unloaded`, or `unloading` if a request's time limit passes.
+        """Returns `unloaded`, or `unloading` if a request's time limit passes first.
 
         If the load of the model failed, only its state `failed` is removed.
         """
@@ -144,7 +130,6 @@ class ModelChanges:
         return await self._within_request(self._unload(name), "unloaded", "unloading")
 
     def cancel(self) -> None:
-        """Cancels the changes in progress, without waiting for their end."""
         for task in self.tasks:
             task.cancel()
 
@@ -160,15 +145,18 @@ class ModelChanges:
     async def _within_request(
         self, work: Coroutine[None, None, None], done: str, pending: str
     ) -> str:
-        """Runs work; returns `done`, or `pending` if a request's time limit passes first."""
-        task = asyncio.ensure_future(work)
-        self.tasks.add(task)
-        task.add_done_callback(self._end)
+        task = self._start(work)
         ended, _ = await asyncio.wait({task}, timeout=self.settings.request_timeout_seconds)
         if not ended:
             return pending
         task.result()
         return done
+
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._end)
+        return task
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
@@ -177,9 +165,9 @@ class ModelChanges:
 
     async def _load(self, name: str, source: str) -> None:
         try:
-            found = await self._find(name, source)
+            files, placements = await self._find(name, source)
             async with self.turn:
-                await self._load_alone(name, found)
+                await self._load_alone(name, files, placements)
         except ServiceError as error:
             logger.warning("%s was not loaded: %s", name, error)
             self._fail(name, error.message)
@@ -195,13 +183,12 @@ class ModelChanges:
     def _fail(self, name: str, reason: str) -> None:
         """Records a failed load.
 
-        If `find` refused the model before the client got a reply, nothing is recorded. The reply
-        then contains the error.
+        If `find` refused the model before the client got a reply, the reply contains the error.
         """
         if name in self.states or name in self.overdue:
             self.states[name], self.failures[name] = "failed", reason
 
-    async def _find(self, name: str, source: str) -> Found:
+    async def _find(self, name: str, source: str) -> tuple[AnyFiles, Placements]:
         """Finds a model without the lock `turn`, so a hanging disk does not delay other changes."""
         try:
             return await run_abandonable(partial(find, name, source, self.settings), LOAD_SECONDS)
@@ -211,18 +198,17 @@ class ModelChanges:
                 raise too_slow(name) from error
             raise
 
-    async def _load_alone(self, name: str, found: Found) -> None:
+    async def _load_alone(self, name: str, files: AnyFiles, placements: Placements) -> None:
         try:
-            loading = self.supervisor.load(found.files, found.placements)
-            await asyncio.wait_for(loading, LOAD_SECONDS)
+            await asyncio.wait_for(self.supervisor.load(files, placements), LOAD_SECONDS)
         except TimeoutError as error:
             raise too_slow(name) from error
         except (LoadRefusedError, WorkerLostError) as error:
             raise refusal(name, error) from error
-        kinds = self.kinds_of(found.files)
+        kinds = self.kinds_of(files)
         self.supervisor.metrics.add_model(name, kinds)
         self.supervisor.scheduler.add_model(name, kinds)
-        self.files = self.files.with_model(found.files)
+        self.files = self.files.with_model(files)
         try:
             await self.announce(self.files)
         except Exception as error:
@@ -259,16 +245,13 @@ class ModelChanges:
         """Unloads a model that a restarted worker cannot load."""
         if name in self.files.names and self.states.get(name) != "unloading":
             self.states[name] = "unloading"
-            task = asyncio.create_task(self._unload(name))
-            self.tasks.add(task)
-            task.add_done_callback(self._end)
+            self._start(self._unload(name))
 
 
-def find(name: str, source: str, settings: Settings) -> Found:
+def find(name: str, source: str, settings: Settings) -> tuple[AnyFiles, Placements]:
     """Finds the model called `name` among the models of a reference, and checks its files on disk.
 
-    The check loads the small files, and compares the checksums that a manifest names. It also reads
-    the weights once, because the revision of a model is a checksum of its weights.
+    The check loads the small files, and compares the checksums that a manifest names.
     """
     try:
         check_root([source], name, settings.models_root)
@@ -281,9 +264,9 @@ def find(name: str, source: str, settings: Settings) -> Found:
                     f"{name} is a remote model; name it in REGARD_MODELS", param="source"
                 )
             if files.name == name:
-                Catalog().changed_to(ModelSet((files,)))
+                load_served(files)
                 _ = files.revision  # computed now, so that it never blocks the event loop
-                return Found(files, placements_of(located))
+                return files, placements_of(located)
     except (ModelError, RegistryError) as error:
         raise InvalidRequestError(f"{name} cannot be loaded: {error}", param="source") from error
     except OSError as error:  # such as a path that is too long, or a file without read permission
@@ -297,20 +280,13 @@ def find(name: str, source: str, settings: Settings) -> Found:
 
 
 def too_slow(name: str) -> ServiceError:
-    """Returns the error of a load that was given up."""
     return UnavailableError(
         f"{name} was not loaded within {LOAD_SECONDS:.0f} s; check the disk of its files", 60
     )
 
 
 def check_root(places: Sequence[str], name: str, root: str) -> None:
-    """Refuses folders and manifests outside the folder that REGARD_MODELS_ROOT names.
-
-    Args:
-        places: References of models.
-        name: Name of the model, for the error.
-        root: The folder; "" allows all places.
-    """
+    """Refuses folders and manifests outside the folder `root`, unless it is ""."""
     folder = Path(root).expanduser().resolve()
     for place in places if root else ():
         is_registry = place.startswith(tuple(source for source in Source if source))
@@ -331,7 +307,6 @@ def _is_inside(place: str, folder: Path) -> bool:
 
 
 def refusal(name: str, error: LoadRefusedError | WorkerLostError) -> ServiceError:
-    """Returns the error for a client when the workers cannot load a model."""
     if isinstance(error, WorkerLostError):
         return UnavailableError(f"{name} was not loaded, because a worker died; try again", 1)
     failed = error.failed
@@ -340,3 +315,32 @@ def refusal(name: str, error: LoadRefusedError | WorkerLostError) -> ServiceErro
     if failed.error:
         return InternalError(f"{name} cannot be loaded: {failed.error}; the log says more")
     return InvalidRequestError(f"{failed.message}", param="source")
+
+
+async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
+    """Returns the result of a function that runs in a thread of its own.
+
+    After a timeout or a cancellation, the thread keeps running, but the process can end without
+    waiting for it. With a thread of `asyncio.to_thread`, the process would wait.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(method: Callable[[Any], None], value: object) -> None:
+        def apply() -> None:
+            if not future.done():
+                method(value)
+
+        with contextlib.suppress(RuntimeError):  # the event loop has ended in the meantime
+            loop.call_soon_threadsafe(apply)
+
+    def work() -> None:
+        try:
+            result = function()
+        except Exception as error:
+            settle(future.set_exception, error)
+        else:
+            settle(future.set_result, result)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await asyncio.wait_for(future, seconds)

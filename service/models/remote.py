@@ -17,19 +17,13 @@ from service.models.served import Direction
 from service.text.language_codes import normalize_code
 
 MAX_TOKENS = 2001
-"""Largest number of tokens of a sentence: 2,000 characters and EOS, the token at its end.
-
-A longer sentence is translated in pieces.
-"""
+"""Largest number of tokens of a sentence: 2,000 characters and EOS."""
 
 REMOTE = re.compile(
     r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://(?=[^/:])[^\s@#?]+[^\s@#?/])/?"
     r"#(?P<pairs>[A-Za-z_]+-[A-Za-z_]+(?:\+[A-Za-z_]+-[A-Za-z_]+)*)"
 )
-"""Matches a reference to a remote model.
-
-The address must not contain a user name, a key or a query.
-"""
+"""Matches a reference to a remote model. The address has no user name, key or query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +33,6 @@ class RemoteFiles:
     Attributes:
         model: Name of the model at its endpoint.
         url: Address of the endpoint, such as `http://host/v1`, without `/chat/completions`.
-        source: Source language.
-        target: Target language.
     """
 
     model: str
@@ -55,8 +47,7 @@ class RemoteFiles:
 
     @property
     def folder(self) -> Path:
-        """An empty path, because a remote model has no folder."""
-        return Path()
+        return Path()  # a remote model has no folder
 
     @property
     def revision(self) -> str:
@@ -90,10 +81,8 @@ def find_remote(reference: str) -> list[RemoteFiles]:
 class ServedRemote:
     """A language pair of a remote model.
 
-    Attributes:
-        files: Model, endpoint and languages.
-        vocabularies: Tokenizers whose tokens are characters. A work item holds token ids. They are
-            decoded before the request, because the endpoint receives text and not tokens.
+    The tokens of its tokenizers are characters. A work item holds token ids, which are decoded
+    before the request, because the endpoint receives text.
     """
 
     task: ClassVar[str] = TRANSLATE
@@ -103,7 +92,6 @@ class ServedRemote:
 
     @classmethod
     def load(cls, files: RemoteFiles) -> "ServedRemote":
-        """Returns the model without reading a file and without a request to the endpoint."""
         tokenizer = CharacterTokenizer()
         return cls(files, Vocabularies(tokenizer, tokenizer))
 
@@ -112,5 +100,4 @@ class ServedRemote:
         return self.files.name
 
     def direction(self, source: str, target: str) -> Direction:
-        """Returns the only direction of the model."""
         return Direction(self.name, source, target, self.vocabularies, MAX_TOKENS, False)

@@ -2,9 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
-from model.checkpoints.families.cross_encoders import CrossEncoderFiles
+from model.checkpoints.families.cross_encoders import (
+    CrossEncoderConfig,
+    CrossEncoderFiles,
+    load_pair_tokenizer,
+    read_cross_encoder,
+)
 from model.checkpoints.families.sentence_transformers import (
     EmbeddingFiles,
     load_tokenizer,
@@ -12,40 +17,36 @@ from model.checkpoints.families.sentence_transformers import (
 )
 from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
 from model.embedding_config import EmbeddingConfig
+from model.tokenization.pairs import PairTokenizer
 from model.tokenization.text import TextTokenizer
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
 from service.items.embedding import EMBED
+from service.items.rerank import RERANK
 from service.items.translation import TRANSLATE
-from service.models.served_reranker import ServedReranker
 from service.models.text_reader import TextReader
 from service.workers.messages import AnyFiles
 
+ModelState = Literal["loading", "ready", "unloading", "failed"]
+"""State of one model, as `GET /v1/models` reports it."""
+
 
 class AnyServed(Protocol):
-    """A served model of any type."""
+    """A served model of any type, with the name of the task that it was made for."""
 
     @property
-    def files(self) -> AnyFiles:
-        """Files of the model."""
+    def files(self) -> AnyFiles: ...
 
     @property
-    def name(self) -> str:
-        """Name of the model in the API and in metrics."""
+    def name(self) -> str: ...
 
     @property
-    def task(self) -> str:
-        """Name of the task that the model was made for."""
+    def task(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A translation model.
-
-    Attributes:
-        files: Files of the model.
-        vocabularies: Tokenizers of its source and target.
-    """
+    """A translation model."""
 
     task: ClassVar[str] = TRANSLATE
 
@@ -54,7 +55,6 @@ class ServedModel:
 
     @classmethod
     def load(cls, files: ModelFiles) -> "ServedModel":
-        """Loads the vocabularies of a model."""
         return cls(files, load_vocabularies(files))
 
     @property
@@ -92,9 +92,7 @@ class ServedModel:
     def openings(self) -> dict[str, Tokenizer]:
         """Maps each language to a tokenizer that puts the language's token before a text.
 
-        The languages are those of `LanguageTokens.openings`: source languages in some models,
-        target languages in others. For a model of a single pair, the only key is its source
-        language.
+        For a model of a single pair, the only key is its source language.
         """
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:
@@ -102,7 +100,6 @@ class ServedModel:
         return {code: tokenizer.before(token) for code, token in tokens.openings.items()}
 
     def direction(self, source: str, target: str) -> "Direction":
-        """Returns the direction from one language of the model to another."""
         files = self.files
         if source == target or source not in files.sources or target not in files.targets:
             raise UnsupportedLanguageError(
@@ -119,9 +116,6 @@ class Direction:
     """One language pair of a model.
 
     Attributes:
-        name: Name of the model.
-        source: Source language.
-        target: Target language.
         vocabularies: Tokenizers of the two languages. If the model has language tokens, the
             tokenizers put the tokens of this pair before texts.
         max_tokens: Largest number of tokens of a sentence, EOS included; 0 if the limit of the
@@ -137,19 +131,12 @@ class Direction:
     has_attention: bool = True
 
     def limit(self, max_source_tokens: int) -> int:
-        """Returns the largest number of tokens of a sentence, EOS included."""
         return self.max_tokens or max_source_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ServedEmbedder:
-    """An embedding model.
-
-    Attributes:
-        files: Files of the model.
-        config: Sizes, pooling and prompts of the model.
-        tokenizer: Tokenizer of the model.
-    """
+    """An embedding model."""
 
     task: ClassVar[str] = EMBED
 
@@ -159,7 +146,6 @@ class ServedEmbedder:
 
     @classmethod
     def load(cls, files: EmbeddingFiles) -> "ServedEmbedder":
-        """Reads the config and the tokenizer of a model."""
         config = read_config(files)
         return cls(files, config, load_tokenizer(files, config))
 
@@ -169,7 +155,6 @@ class ServedEmbedder:
 
     @property
     def reader(self) -> TextReader:
-        """Turns texts into the token ids that the model reads."""
         return TextReader(
             self.name,
             self.tokenizer.encode,
@@ -181,6 +166,26 @@ class ServedEmbedder:
             prompts=self.config.prompts,
             default_prompt=self.config.default_prompt,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ServedReranker:
+    """A cross-encoder. It scores pairs of a query and a text."""
+
+    task: ClassVar[str] = RERANK
+
+    files: CrossEncoderFiles
+    config: CrossEncoderConfig
+    tokenizer: PairTokenizer
+
+    @classmethod
+    def load(cls, files: CrossEncoderFiles) -> "ServedReranker":
+        config = read_cross_encoder(files)
+        return cls(files, config, load_pair_tokenizer(files, config))
+
+    @property
+    def name(self) -> str:
+        return self.files.name
 
 
 LOAD_SERVED: dict[type, Callable[[Any], AnyServed]] = {

@@ -24,7 +24,6 @@ class ReadText:
     Attributes:
         ids: Ids of the tokens, with special tokens and the prompt.
         num_tokens: Number of tokens before truncation; only a lower bound if `is_exact` is false.
-        is_exact: Whether all tokens were counted.
     """
 
     ids: list[int]
@@ -37,21 +36,18 @@ class TextReader:
     """Reads texts for one model.
 
     Attributes:
-        name: Served name of the model.
         encode: Returns the ids of a text.
         before: Special tokens in front of a text.
         behind: Special tokens at the end of a text.
-        max_tokens: Largest number of tokens, special tokens included. Longer texts are
-            truncated.
+        max_tokens: Largest number of tokens, special tokens included. Longer texts are truncated.
         vocab_size: Number of ids in the vocabulary.
         size: Number of values of an embedding; None if it is known only after the weights are
             loaded.
         is_normalized: Whether the embeddings of the model are vectors of length 1.
         prompts: Maps the name of each prompt to its text.
-        default_prompt: Name of the prompt of requests without a `prompt_name`; None if such
-            requests get no prompt.
+        default_prompt: Name of the prompt of requests without a `prompt_name`; None for no prompt.
         languages: Special tokens in front of a text, for each language that a request may name.
-            The mapping is empty if the model needs no language.
+            It is empty if the model needs no language.
     """
 
     name: str
@@ -67,14 +63,10 @@ class TextReader:
     languages: Mapping[str, list[int]] = field(default_factory=dict)
 
     def with_language(self, language: str) -> "TextReader":
-        """Returns a reader that puts the token of a language in front of every text."""
         return replace(self, before=self.languages[language], languages={})
 
     def read(self, given: Input, prompt: str, direction: Direction) -> ReadText:
-        """Returns the ids that the model reads. The input is a text, or the ids of its tokens.
-
-        If a client sends ids without special tokens, this method adds them. Ids with and without
-        special tokens therefore give the same result.
+        """Returns the ids that the model reads. Missing special tokens are put around given ids.
 
         Args:
             given: Text without lone surrogates, or ids of the vocabulary.
@@ -98,7 +90,7 @@ class TextReader:
         return ReadText([*self.before, *content, *self.behind], num_tokens, is_exact)
 
     def _bare(self, ids: list[int]) -> list[int]:
-        """Removes the special tokens around ids, if they are both before and after the ids."""
+        # The special tokens around ids are removed if they are both before and after the ids.
         first, last = len(self.before), len(ids) - len(self.behind)
         if first <= last and ids[:first] == self.before and ids[last:] == self.behind:
             return ids[first:last]

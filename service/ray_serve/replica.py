@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import logs
 from service.core import Core
-from service.models.registry.take import take_models
+from service.models.registry.commands import take_models
 from service.ray_serve.autoscaling import QUEUED_TOKENS, USED_ROWS
 from service.scheduling.scheduler import Scheduler
 from service.server import create_app

@@ -13,7 +13,7 @@ from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
 from service.metrics.figures import Ended
 from service.metrics.load_report import Load
-from service.models.state import ModelState
+from service.models.served import ModelState
 from service.settings.keys import RateLimits
 from service.workers.messages import Resident
 

@@ -11,7 +11,7 @@ from model.tokenization.pairs import Direction, TokenizedPair
 from service.errors import SHOWN_CHARS, NotFoundError
 from service.items.rerank import RerankItem
 from service.models.catalog import Catalog
-from service.models.served_reranker import ServedReranker
+from service.models.served import ServedReranker
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext

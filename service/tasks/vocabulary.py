@@ -7,8 +7,7 @@ from model.tokenization.text import TextTokenizer
 from model.tokenization.tokenizer import TokenizedText
 from service.errors import SHOWN_CHARS, NotFoundError
 from service.models.catalog import Catalog
-from service.models.served import ServedEmbedder
-from service.models.served_reranker import ServedReranker
+from service.models.served import ServedEmbedder, ServedReranker
 from service.settings import Settings
 from service.tasks.context import RequestContext
 from service.tasks.embedding.limits import (

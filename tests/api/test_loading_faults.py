@@ -6,16 +6,11 @@ from pathlib import Path
 import pytest
 
 from model.errors import CheckpointFormatError
-from service.errors import (
-    ConflictError,
-    InternalError,
-    InvalidRequestError,
-    ServiceError,
-)
+from service.errors import ConflictError, InternalError, InvalidRequestError, ServiceError
 from service.models import changes as model_changes
-from service.models.changes import Found
+from service.models.changes import Placements
 from service.settings import Settings
-from service.workers.messages import ModelSet
+from service.workers.messages import AnyFiles, ModelSet
 from tests.api.conftest import Serve, ServeAny, ServeApart
 from tests.api.loading import (
     BUILT_IN,
@@ -259,7 +254,7 @@ def hold_files(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     release = threading.Event()
     found = model_changes.find
 
-    def find(name: str, source: str, settings: Settings) -> Found:
+    def find(name: str, source: str, settings: Settings) -> tuple[AnyFiles, Placements]:
         assert release.wait(LIMIT_SECONDS)
         return found(name, source, settings)
 

@@ -123,11 +123,6 @@ def test_reply_without_a_whole_translation_is_an_error(
     assert_error(translate(server, "A cat."), InternalError, "large-model-en-de")
 
 
-def test_thoughts_and_white_space_are_left_out(server: Server, chat: ChatServer) -> None:
-    chat.translate = lambda _: "<think>\nA cat?\n</think>\n\nEine Katze.\n"
-    assert translate(server, "A cat.").json() == {"translatedText": "Eine Katze."}
-
-
 def test_endpoint_that_is_gone_is_unavailable(chat: ChatServer) -> None:
     chat.port = 1
     with started(chat) as running:

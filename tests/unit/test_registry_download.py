@@ -1,4 +1,4 @@
-"""One file, from a server that fails in every way it can."""
+"""One file, from a server that fails in every way it can, and the requests of the client."""
 
 import errno
 import fcntl
@@ -8,8 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from service.models.registry import download as download_module
+from service.models.registry.download import (
+    ETAG,
+    PAUSES_SECONDS,
+    HttpClient,
+    download,
+    open_client,
+    require_space,
+    shown,
+)
 from service.models.registry.errors import (
     AccessRefusedError,
     CacheError,
@@ -19,22 +30,14 @@ from service.models.registry.errors import (
     NotPublishedError,
     RegistryError,
 )
-from service.models.registry.files import PARTIAL, PublishedFile, StoredFile
-from service.models.registry.sources import download as download_module
-from service.models.registry.sources.download import ETAG, download, require_space
-from service.models.registry.sources.http_client import PAUSES_SECONDS, HttpClient
+from service.models.registry.files import PARTIAL, ModelFile
+from service.models.registry.hub import _is_private
 from tests.registry import FakeRegistry, Fault, git_id, sha256
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB: several blocks
 PATH = "/weights.bin"
 NAME = "weights.bin"
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry() as registry:
-        registry.files[PATH] = CONTENT
-        yield registry
+TAG = f'"{sha256(CONTENT)[:16]}"'
 
 
 class Run:
@@ -47,10 +50,10 @@ class Run:
         self.target = folder / NAME
         self.part = folder / (NAME + PARTIAL)
 
-    def __call__(self, path: str = PATH, **changes: Any) -> StoredFile:
+    def __call__(self, path: str = PATH, **changes: Any) -> ModelFile:
         base_url = changes.pop("base_url", self.registry.url)
         known: dict[str, Any] = {"size": len(CONTENT), "sha256": sha256(CONTENT), **changes}
-        file = PublishedFile(NAME, base_url + path, **known)
+        file = ModelFile(NAME, url=base_url + path, **known)
         http = HttpClient(sleep=self.pauses.append, timeout_seconds=10)
         return download(file, self.folder, http, lambda *report: self.reports.append(report))
 
@@ -71,45 +74,43 @@ class Run:
 
 
 @pytest.fixture
-def run(registry: FakeRegistry, tmp_path: Path) -> Run:
-    return Run(registry, tmp_path / "cache")
+def run(tmp_path: Path) -> Iterator[Run]:
+    with FakeRegistry() as registry:
+        registry.files[PATH] = CONTENT
+        yield Run(registry, tmp_path / "cache")
 
 
 def test_a_file_is_put_into_place_with_its_sum(run: Run) -> None:
-    assert run() == StoredFile(NAME, len(CONTENT), sha256(CONTENT))
+    assert run() == ModelFile(NAME, len(CONTENT), sha256(CONTENT))
     assert run.target.read_bytes() == CONTENT
     assert run.left() == [NAME]
     assert run.reports[0] == (0, len(CONTENT))
     assert run.reports[-1] == (len(CONTENT), len(CONTENT))
 
 
-def test_broken_connection_is_resumed_where_it_broke(run: Run, registry: FakeRegistry) -> None:
-    registry.faults[PATH] = [Fault(cut=300_000), Fault(cut=200_000)]
+def test_broken_connection_is_resumed_where_it_broke(run: Run) -> None:
+    run.registry.faults[PATH] = [Fault(cut=300_000), Fault(cut=200_000)]
     run()
     assert run.target.read_bytes() == CONTENT
-    assert registry.ranges(PATH) == [None, "bytes=300000-", "bytes=500000-"]
+    assert run.registry.ranges(PATH) == [None, "bytes=300000-", "bytes=500000-"]
 
 
-def test_tries_are_counted_from_the_last_that_brought_something(
-    run: Run, registry: FakeRegistry
-) -> None:
+def test_tries_are_counted_from_the_last_that_brought_something(run: Run) -> None:
     """Ten broken connections in a row are fine while each of them brings some of the file."""
-    registry.faults[PATH] = [Fault(cut=50_000)] * 10
+    run.registry.faults[PATH] = [Fault(cut=50_000)] * 10
     run()
     assert run.pauses == [PAUSES_SECONDS[0]] * 10
 
 
-def test_server_that_begins_anew_and_never_gets_further_is_given_up(
-    run: Run, registry: FakeRegistry
-) -> None:
-    registry.has_ranges = False
-    registry.faults[PATH] = [Fault(cut=50_000)] * 10
+def test_server_that_begins_anew_and_never_gets_further_is_given_up(run: Run) -> None:
+    run.registry.has_ranges = False
+    run.registry.faults[PATH] = [Fault(cut=50_000)] * 10
     run.fails(DownloadError, "failed 5 times", "the connection broke after 50000")
-    assert len(registry.asked) == 5
+    assert len(run.registry.asked) == 5
 
 
 def test_interrupted_download_goes_on_at_the_next_call(
-    run: Run, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C, after some blocks: they are kept under another name."""
     write: Callable[..., None] = download_module._write_all
@@ -129,68 +130,61 @@ def test_interrupted_download_goes_on_at_the_next_call(
     assert not run.target.exists()
     assert run.part.read_bytes() == CONTENT[:have]
     run()
-    assert registry.ranges(PATH)[1:] == [f"bytes={have}-"]
+    assert run.registry.ranges(PATH)[1:] == [f"bytes={have}-"]
     assert run.target.read_bytes() == CONTENT
 
 
-def test_file_that_has_changed_meanwhile_is_fetched_from_its_beginning(
-    run: Run, registry: FakeRegistry
-) -> None:
-    registry.faults[PATH] = [Fault(cut=1000), *[Fault(status=500)] * 5]
+def test_file_that_has_changed_meanwhile_is_fetched_from_its_beginning(run: Run) -> None:
+    run.registry.faults[PATH] = [Fault(cut=1000), *[Fault(status=500)] * 5]
     run.fails(DownloadError)
     other = CONTENT[::-1]
-    registry.files[PATH] = other
+    run.registry.files[PATH] = other
     assert run(sha256=sha256(other)).sha256 == sha256(other)
 
 
-def test_part_of_which_nothing_is_known_is_not_continued(run: Run, registry: FakeRegistry) -> None:
-    run.folder.mkdir()
-    run.part.write_bytes(b"something else")
-    run()
-    assert registry.ranges(PATH) == [None]
-
-
-def test_server_without_ranges_gives_the_whole_again(run: Run, registry: FakeRegistry) -> None:
-    registry.has_ranges = False
-    registry.faults[PATH] = [Fault(cut=1000)]
+def test_server_without_ranges_gives_the_whole_again(run: Run) -> None:
+    run.registry.has_ranges = False
+    run.registry.faults[PATH] = [Fault(cut=1000)]
     run()
     assert run.target.read_bytes() == CONTENT
 
 
-def test_part_that_is_whole_already_is_only_checked(run: Run, registry: FakeRegistry) -> None:
-    """The machine stopped between the last byte and the new name."""
+@pytest.mark.parametrize(
+    ("part", "etag", "wanted"),
+    [
+        (b"something else", "", None),
+        (CONTENT, TAG, f"bytes={len(CONTENT)}-"),  # the machine stopped before the new name
+        (CONTENT + b"more", TAG, f"bytes={len(CONTENT) + 4}-"),
+    ],
+    ids=["nothing is known of it", "whole", "too long"],
+)
+def test_part_of_an_earlier_run(run: Run, part: bytes, etag: str, wanted: str | None) -> None:
     run.folder.mkdir()
-    run.part.write_bytes(CONTENT)
-    (run.folder / (NAME + PARTIAL + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
+    run.part.write_bytes(part)
+    run.part.with_name(run.part.name + ETAG).write_text(etag)
     run()
-    assert registry.ranges(PATH) == [f"bytes={len(CONTENT)}-"]
+    assert run.registry.ranges(PATH)[0] == wanted
+    assert run.target.read_bytes() == CONTENT
     assert run.left() == [NAME]
 
 
-def test_part_that_is_too_long_is_thrown_away(run: Run) -> None:
-    run.folder.mkdir()
-    run.part.write_bytes(CONTENT + b"more")
-    (run.folder / (NAME + PARTIAL + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
+TRANSIENT = [([Fault(status=status)] * 3, [1, 2, 4]) for status in (408, 429, 500, 502, 503, 504)]
+
+
+@pytest.mark.parametrize(
+    ("faults", "pauses"), [*TRANSIENT, ([Fault(429, headers={"Retry-After": "7"})], [7])]
+)
+def test_transient_failure_is_tried_again(
+    run: Run, faults: list[Fault], pauses: list[float]
+) -> None:
+    run.registry.faults[PATH] = [*faults]
     run()
-    assert run.target.read_bytes() == CONTENT
+    assert run.pauses == pauses
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_transient_failure_is_tried_again(run: Run, registry: FakeRegistry, status: int) -> None:
-    registry.faults[PATH] = [Fault(status=status)] * 3
-    run()
-    assert run.pauses == [1, 2, 4]
-
-
-def test_pause_that_the_server_asks_for_is_made(run: Run, registry: FakeRegistry) -> None:
-    registry.faults[PATH] = [Fault(429, headers={"Retry-After": "7"})]
-    run()
-    assert run.pauses == [7]
-
-
-def test_failure_that_lasts_is_told(run: Run, registry: FakeRegistry) -> None:
-    registry.faults[PATH] = [Fault(status=500)] * 5
-    run.fails(DownloadError, registry.url + PATH, "failed 5 times", "answers 500")
+def test_failure_that_lasts_is_told(run: Run) -> None:
+    run.registry.faults[PATH] = [Fault(status=500)] * 5
+    run.fails(DownloadError, run.registry.url + PATH, "failed 5 times", "answers 500")
     assert run.pauses == list(PAUSES_SECONDS)
 
 
@@ -211,26 +205,33 @@ def test_server_that_is_not_there_is_told(run: Run) -> None:
     ],
 )
 def test_failure_that_does_not_pass_is_told_at_once(
-    run: Run, registry: FakeRegistry, status: int, error: type[RegistryError], words: str
+    run: Run, status: int, error: type[RegistryError], words: str
 ) -> None:
-    registry.faults[PATH] = [Fault(status=status)]
-    message = run.fails(error, registry.url + PATH, words)
+    run.registry.faults[PATH] = [Fault(status=status)]
+    message = run.fails(error, run.registry.url + PATH, words)
     assert run.pauses == []
     assert "HF_TOKEN" not in message, "only Hugging Face's registry reads this token"
 
 
-def test_wrong_sum_is_told_and_nothing_of_it_is_left(run: Run, registry: FakeRegistry) -> None:
-    flipped = bytearray(CONTENT)
-    flipped[77] ^= 1
-    registry.files[PATH] = bytes(flipped)
-    run.fails(DamagedFileError, str(run.target), sha256(bytes(flipped)), f"not {sha256(CONTENT)}")
-    assert run.left() == []
+FLIPPED = CONTENT[:77] + b"!" + CONTENT[78:]
 
 
-def test_file_that_is_cut_short_at_its_source_is_told(run: Run, registry: FakeRegistry) -> None:
-    registry.files[PATH] = CONTENT[:-1]
-    run.fails(DamagedFileError, str(run.target), f"has {len(CONTENT) - 1} bytes, not 1048576")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (FLIPPED, (sha256(FLIPPED), f"not {sha256(CONTENT)}")),
+        (CONTENT[:-1], (f"has {len(CONTENT) - 1} bytes, not 1048576",)),
+        (CONTENT * 4, ("has more than 1048576 bytes",)),
+    ],
+    ids=["flipped byte", "cut short", "longer"],
+)
+def test_content_that_was_not_published_is_told_and_not_kept(
+    run: Run, content: bytes, words: tuple[str, ...]
+) -> None:
+    run.registry.files[PATH] = content
+    run.fails(DamagedFileError, str(run.target), *words)
     assert run.left() == []
+    assert run.reports[-1][0] < 2 * len(CONTENT)  # a longer file is not fetched to its end
 
 
 def test_small_file_is_compared_with_its_id_in_git(run: Run) -> None:
@@ -241,7 +242,7 @@ def test_small_file_is_compared_with_its_id_in_git(run: Run) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_full_disk_keeps_what_is_there_and_says_what_is_needed(
-    run: Run, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, code: int
+    run: Run, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     real = Path.open
 
@@ -276,7 +277,7 @@ def test_full_disk_keeps_what_is_there_and_says_what_is_needed(
         run.fails(DiskFullError, str(run.target), "648576 more bytes are needed", "are kept")
     assert run.part.read_bytes() == CONTENT[:400_000]
     run()
-    assert registry.ranges(PATH)[1:] == ["bytes=400000-"]
+    assert run.registry.ranges(PATH)[1:] == ["bytes=400000-"]
     assert run.target.read_bytes() == CONTENT
 
 
@@ -294,10 +295,7 @@ def test_folder_that_cannot_be_written_is_told(run: Run) -> None:
 
 def test_file_that_another_process_fetches_is_left_alone(run: Run) -> None:
     run.folder.mkdir()
-    with (
-        download_module._locked(run.part),
-        pytest.raises(CacheError, match="another `regard`"),
-    ):
+    with download_module._locked(run.part), pytest.raises(CacheError, match="another `regard`"):
         run()
 
 
@@ -319,70 +317,98 @@ def test_file_that_another_process_has_just_finished_is_not_overwritten(
     assert run.target.read_bytes() == CONTENT
 
 
-def test_file_longer_than_was_published_is_not_fetched_to_its_end(
-    run: Run, registry: FakeRegistry
-) -> None:
-    registry.files[PATH] = CONTENT * 4
-    run.fails(DamagedFileError, str(run.target), "has more than 1048576 bytes")
-    assert run.reports[-1][0] < 2 * len(CONTENT)
-    assert run.left() == []
-
-
 class TestPacked:
     """Files of Mozilla's registry."""
 
     @pytest.fixture(autouse=True)
-    def _packed(self, registry: FakeRegistry) -> None:
-        registry.files[PATH] = gzip.compress(CONTENT, mtime=0)
+    def _packed(self, run: Run) -> None:
+        run.registry.files[PATH] = gzip.compress(CONTENT, mtime=0)
 
     def test_is_unpacked_and_checked(self, run: Run) -> None:
-        assert run(is_packed=True) == StoredFile(NAME, len(CONTENT), sha256(CONTENT))
+        assert run(is_packed=True) == ModelFile(NAME, len(CONTENT), sha256(CONTENT))
         assert run.target.read_bytes() == CONTENT
         assert run.left() == [NAME]
 
-    def test_is_asked_for_as_it_is_stored(self, run: Run, registry: FakeRegistry) -> None:
+    def test_is_asked_for_as_it_is_stored(self, run: Run) -> None:
         run(is_packed=True)
-        assert registry.asked[0].headers["Accept-Encoding"] == "gzip"
+        assert run.registry.asked[0].headers["Accept-Encoding"] == "gzip"
 
-    def test_is_taken_as_it_comes_when_the_server_has_unpacked_it(
-        self, run: Run, registry: FakeRegistry
-    ) -> None:
-        registry.files[PATH] = CONTENT
+    def test_is_taken_as_it_comes_when_the_server_has_unpacked_it(self, run: Run) -> None:
+        run.registry.files[PATH] = CONTENT
         run(is_packed=True)
         assert run.target.read_bytes() == CONTENT
 
-    def test_is_resumed(self, run: Run, registry: FakeRegistry) -> None:
-        registry.faults[PATH] = [Fault(cut=1000)]
+    def test_is_resumed(self, run: Run) -> None:
+        run.registry.faults[PATH] = [Fault(cut=1000)]
         run(is_packed=True)
-        assert registry.ranges(PATH) == [None, "bytes=1000-"]
+        assert run.registry.ranges(PATH) == [None, "bytes=1000-"]
         assert run.target.read_bytes() == CONTENT
 
-    @pytest.mark.parametrize("at", [-6, 3000])
-    def test_flipped_bit_is_told_where_no_sum_is_published(
-        self, run: Run, registry: FakeRegistry, at: int
-    ) -> None:
+    @pytest.mark.parametrize("damage", [-6, 3000, None], ids=["sum", "content", "cut short"])
+    def test_damage_is_told_where_no_sum_is_published(self, run: Run, damage: int | None) -> None:
         """Vocabularies have none: gzip's own sum is there."""
-        packed = bytearray(registry.files[PATH])
-        packed[at] ^= 1
-        registry.files[PATH] = bytes(packed)
-        run.fails(
-            DamagedFileError,
-            str(run.target),
-            "cannot be unpacked",
-            is_packed=True,
-            size=None,
-            sha256=None,
-        )
+        packed = bytearray(run.registry.files[PATH])
+        if damage is None:
+            del packed[-20:]
+        else:
+            packed[damage] ^= 1
+        run.registry.files[PATH] = bytes(packed)
+        words = str(run.target), "cannot be unpacked"
+        run.fails(DamagedFileError, *words, is_packed=True, size=None, sha256=None)
         assert run.left() == []
 
-    def test_file_cut_short_is_told(self, run: Run, registry: FakeRegistry) -> None:
-        registry.files[PATH] = registry.files[PATH][:-20]
-        run.fails(DamagedFileError, "cannot be unpacked", is_packed=True, size=None, sha256=None)
-
-    def test_wrong_sum_of_what_is_in_it_is_told(self, run: Run) -> None:
-        run.fails(DamagedFileError, "not 0000", is_packed=True, sha256="0" * 64)
+    @pytest.mark.parametrize(
+        ("known", "words"),
+        [({"sha256": "0" * 64}, "not 0000"), ({"size": 1000}, "more than 1000 bytes")],
+    )
+    def test_wrong_content_is_told(self, run: Run, known: dict[str, Any], words: str) -> None:
+        run.fails(DamagedFileError, words, is_packed=True, **known)
         assert run.left() == []
 
-    def test_more_than_was_published_is_not_unpacked(self, run: Run) -> None:
-        run.fails(DamagedFileError, "more than 1000 bytes", is_packed=True, size=1000)
-        assert run.left() == []
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://example.org/x", True),
+        ("http://127.0.0.1:80/x", True),
+        ("http://localhost/x", True),
+        ("http://example.org/x", False),
+        ("http://127.0.0.1.example.org/x", False),
+    ],
+)
+def test_token_is_sent_only_over_https_or_to_this_machine(url: str, expected: bool) -> None:
+    assert _is_private(url) is expected
+
+
+@pytest.mark.parametrize("location", ["http://example.org/y", "HTTP://other.org/y"])
+def test_redirect_from_https_to_http_is_refused(location: str) -> None:
+    client = open_client()
+    redirect = httpx2.Response(302, headers={"Location": location})
+    client._transport = httpx2.MockTransport(lambda request: redirect)
+    with pytest.raises(DownloadError, match=r"https://example\.org/x redirects away from https"):
+        client.get("https://example.org/x?signature=secret")
+
+
+def test_message_has_neither_password_nor_query() -> None:
+    assert shown("https://me:secret@example.org:1/a?signature=secret") == "https://example.org:1/a"
+
+
+def test_address_of_a_local_file_is_refused() -> None:
+    with pytest.raises(DownloadError, match=r"file:///etc/hostname cannot be fetched: .*protocol"):
+        HttpClient(sleep=lambda seconds: None).read_json("file:///etc/hostname")
+
+
+def test_answer_that_breaks_off_is_requested_again() -> None:
+    with FakeRegistry() as registry:
+        registry.files["/x"] = b'{"a": [1, 2]}'
+        registry.faults["/x"] = [Fault(cut=5), Fault(status=500)]
+        http = HttpClient(sleep=lambda seconds: None)
+        assert http.read_json(f"{registry.url}/x") == {"a": [1, 2]}
+        assert len(registry.asked) == 3
+
+
+def test_redirects_in_a_circle_end() -> None:
+    with FakeRegistry() as registry:
+        registry.moved["/x"] = "/x"
+        with pytest.raises(DownloadError, match="/x cannot be fetched: .*redirects"):
+            HttpClient(sleep=lambda seconds: None).read_json(f"{registry.url}/x")

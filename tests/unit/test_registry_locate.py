@@ -1,15 +1,19 @@
-"""What a start finds on disk, and what it says of what it does not find."""
+"""What a start finds on disk, what it says of what it does not find, and the records of pulls."""
 
+import errno
+import os
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from service.models.registry.cache import CachedFile, ModelCache, Record
+from service.models.registry.cache import ModelCache, Record
 from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
+from service.models.registry.files import ModelFile
 from service.models.registry.locate import locate
-from tests.registry import sha256
+from service.models.registry.references import parse_reference
+from tests.registry import read_folder, sha256
 
 PAIR = "firefox:en-de"
 FILES = {"model.ende.bin": b"weights", "vocab.ende.spm": b"pieces"}
@@ -23,7 +27,7 @@ def cache(tmp_path: Path) -> ModelCache:
 
 def put(cache: ModelCache, reference: str, files: Mapping[str, bytes]) -> Path:
     """A model that was pulled; its folder."""
-    cached = tuple(CachedFile(n, len(content), sha256(content)) for n, content in files.items())
+    cached = tuple(ModelFile(n, len(content), sha256(content)) for n, content in files.items())
     record = Record(reference, "firefox/1234/en-de", "1234", cached)
     folder = cache.folder(record)
     folder.mkdir(parents=True)
@@ -142,3 +146,24 @@ def test_record_can_be_read_by_other_users(cache: ModelCache) -> None:
     put_record(cache)
     (path,) = (cache.root / "references").iterdir()
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+RECORD = Record(PAIR, "firefox/0/en-de", "0", (ModelFile("model.bin", 3, None),))
+
+
+def test_record_that_cannot_be_written_leaves_nothing(
+    cache: ModelCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a part of the new record, nor a change of the old one."""
+    cache.save(RECORD)
+    before = read_folder(cache.root)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(CacheError, match="cannot be written: No space left"):
+            cache.save(Record(PAIR, "other", "1", ()))
+    assert read_folder(cache.root) == before
+    assert cache.record(parse_reference(PAIR)) == RECORD

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import HfApi, constants, hf_hub_download
+from huggingface_hub import constants, hf_hub_download
 
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import find_models
 from service.models.registry.cache import ModelCache, Record
+from service.models.registry.download import HttpClient, Report
 from service.models.registry.errors import (
     AccessRefusedError,
     CacheError,
@@ -25,21 +26,11 @@ from service.models.registry.errors import (
     OfflineError,
 )
 from service.models.registry.files import PARTIAL, choose_files
-from service.models.registry.manifest import ModelEntry
-from service.models.registry.pull import Puller, Registries
-from service.models.registry.references import parse_reference
-from service.models.registry.sources.download import Report
-from service.models.registry.sources.http_client import HttpClient
+from service.models.registry.pull import Puller
+from service.models.registry.references import ModelEntry, parse_reference
+from service.settings import Settings
 from tests.hf_files import write_marian
-from tests.registry import (
-    COMMIT,
-    HEAD,
-    FakeRegistry,
-    Fault,
-    read_folder,
-    sha256,
-    use_hub_cache,
-)
+from tests.registry import COMMIT, HEAD, FakeRegistry, Fault, read_folder, sha256, use_hub_cache
 from tests.tiny_text import write_model
 
 PAIR = "firefox:en-de"
@@ -49,7 +40,11 @@ STUDENT = {
     "lex.50.50.ende.s2t.bin": b"words " * 700,
 }
 WEIGHTS, VOCAB, SHORTLIST = STUDENT
-OPUS = "hf:Helsinki-NLP/opus-mt-en-de"
+NAME = "Helsinki-NLP/opus-mt-en-de"
+OPUS = f"hf:{NAME}"
+INFO = f"/api/models/{NAME}/revision/main"
+RESOLVED = f"/{NAME}/resolve/{COMMIT}"
+OPUS_WEIGHTS = f"{RESOLVED}/model.safetensors"
 OTHER_COMMIT = COMMIT[::-1]
 
 
@@ -58,40 +53,27 @@ def no_bar(name: str, size: int | None) -> Iterator[Report]:
     yield lambda done, total: None
 
 
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry() as registry:
-        yield registry
-
-
-@pytest.fixture
-def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    use_hub_cache(monkeypatch, tmp_path / "hub")
-    return tmp_path / "hub"
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> ModelCache:
-    return ModelCache(tmp_path / "cache")
-
-
 class Pull:
-    """Pulls from the one registry into the one cache."""
+    """Pulls from the one registry into the one cache.
 
-    def __init__(self, registry: FakeRegistry, cache: ModelCache) -> None:
-        self.registry, self.cache = registry, cache
+    Attributes:
+        hub_cache: Folder of Hugging Face's cache.
+        opus: Files of the repository OPUS that a model needs.
+    """
+
+    def __init__(self, registry: FakeRegistry, folder: Path) -> None:
+        self.registry, self.cache = registry, ModelCache(folder / "cache")
+        self.hub_cache = folder / "hub"
+        self.opus: dict[str, bytes] = {}
 
     def __call__(
-        self,
-        text: str,
-        pins: Mapping[str, str] | None = None,
-        is_offline: bool = False,
+        self, text: str, pins: Mapping[str, str] | None = None, is_offline: bool = False
     ) -> Record:
         url = self.registry.url
-        registries = Registries(url, url, is_offline)
+        given = {"hf_endpoint": url, "firefox_registry": url, "offline": is_offline}
         http = HttpClient(sleep=lambda seconds: None, timeout_seconds=10)
         entry = ModelEntry(parse_reference(text), pins=pins or {})
-        return Puller(self.cache, registries, http, no_bar).pull(entry)
+        return Puller(self.cache, Settings.model_validate(given), http, no_bar).pull(entry)
 
     def files(self, record: Record) -> dict[str, bytes]:
         """What lies in a model's folder."""
@@ -99,13 +81,15 @@ class Pull:
 
 
 @pytest.fixture
-def pull(registry: FakeRegistry, cache: ModelCache, hub_cache: Path) -> Pull:
-    return Pull(registry, cache)
+def pull(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pull]:
+    use_hub_cache(monkeypatch, tmp_path / "hub")
+    with FakeRegistry() as registry:
+        yield Pull(registry, tmp_path)
 
 
 class TestFirefox:
-    def test_pair_is_pulled_unpacked(self, pull: Pull, registry: FakeRegistry) -> None:
-        registry.publish_pair("en-de", STUDENT)
+    def test_pair_is_pulled_unpacked(self, pull: Pull) -> None:
+        pull.registry.publish_pair("en-de", STUDENT)
         record = pull(PAIR)
         assert pull.files(record) == STUDENT
         assert record.revision == sha256(STUDENT[WEIGHTS])[:12]
@@ -115,10 +99,10 @@ class TestFirefox:
         (found,) = find_models(str(pull.cache.folder(record)))
         assert (found.name, found.revision) == ("en-de", record.revision)
 
-    def test_split_vocabularies_are_both_pulled(self, pull: Pull, registry: FakeRegistry) -> None:
+    def test_split_vocabularies_are_both_pulled(self, pull: Pull) -> None:
         names = ["model.enja.intgemm.alphas.bin", "srcvocab.enja.spm", "trgvocab.enja.spm"]
         files = {name: name.encode() for name in names}
-        registry.publish_pair("en-ja", files)
+        pull.registry.publish_pair("en-ja", files)
         assert pull.files(pull("firefox:en-ja")) == files
 
     @pytest.mark.parametrize(
@@ -126,7 +110,7 @@ class TestFirefox:
         [(PAIR, "base-memory"), (f"{PAIR}@tiny", "tiny"), (f"{PAIR}@base", "base")],
     )
     def test_released_model_goes_before_a_larger_one_that_is_not(
-        self, pull: Pull, registry: FakeRegistry, reference: str, architecture: str
+        self, pull: Pull, reference: str, architecture: str
     ) -> None:
         published = [
             ("base", "Nightly"),
@@ -136,13 +120,11 @@ class TestFirefox:
         ]
         for kind, status in published:
             files = {**STUDENT, WEIGHTS: kind.encode() * 99}
-            registry.publish_pair("en-de", files, status, architecture=kind)
+            pull.registry.publish_pair("en-de", files, status, architecture=kind)
         assert pull.files(pull(reference))[WEIGHTS] == architecture.encode() * 99
 
-    def test_pair_that_is_not_published_is_told_with_those_that_are(
-        self, pull: Pull, registry: FakeRegistry
-    ) -> None:
-        registry.publish_pair("en-de", STUDENT)
+    def test_pair_that_is_not_published_is_told_with_those_that_are(self, pull: Pull) -> None:
+        pull.registry.publish_pair("en-de", STUDENT)
         with pytest.raises(NotPublishedError, match=r"no model for en-xx; from en there are en-de"):
             pull("firefox:en-xx")
         with pytest.raises(NotPublishedError, match="none from xx"):
@@ -160,39 +142,31 @@ class TestFirefox:
             (b'{"models": {"en-de": [{"files": {"model": {}}}]}}', "'model and vocab'"),
         ],
     )
-    def test_registry_of_another_shape_is_told(
-        self, pull: Pull, registry: FakeRegistry, index: bytes, words: str
-    ) -> None:
-        registry.files["/db/models.json"] = index
+    def test_registry_of_another_shape_is_told(self, pull: Pull, index: bytes, words: str) -> None:
+        pull.registry.files["/db/models.json"] = index
         with pytest.raises(DownloadError, match=words):
             pull(PAIR)
 
     @pytest.mark.parametrize("path", ["models/../../x.py.gz", "run.sh", "model.a/../../b.bin.gz"])
-    def test_file_that_is_none_of_a_models_is_not_fetched(
-        self, pull: Pull, registry: FakeRegistry, path: str
-    ) -> None:
-        entry = registry.publish_pair("en-de", STUDENT)
+    def test_file_that_is_none_of_a_models_is_not_fetched(self, pull: Pull, path: str) -> None:
+        entry = pull.registry.publish_pair("en-de", STUDENT)
         entry["files"]["vocab"]["path"] = path
-        registry.write_index({"en-de": [entry]})
+        pull.registry.write_index({"en-de": [entry]})
         with pytest.raises(DownloadError, match="is not a file of a model"):
             pull(PAIR)
-        assert registry.paths() == ["/db/models.json"]
+        assert pull.registry.paths() == ["/db/models.json"]
 
     @pytest.mark.parametrize("value", ["../../../..", "0" * 63, 7])
-    def test_sum_that_is_none_does_not_name_a_folder(
-        self, pull: Pull, registry: FakeRegistry, value: object
-    ) -> None:
-        entry = registry.publish_pair("en-de", STUDENT)
+    def test_sum_that_is_none_does_not_name_a_folder(self, pull: Pull, value: object) -> None:
+        entry = pull.registry.publish_pair("en-de", STUDENT)
         entry["files"]["model"]["uncompressedHash"] = value
-        registry.write_index({"en-de": [entry]})
+        pull.registry.write_index({"en-de": [entry]})
         with pytest.raises(DownloadError, match="is not a sha256 sum"):
             pull(PAIR)
 
-    def test_damage_to_a_file_without_a_published_sum_is_seen(
-        self, pull: Pull, registry: FakeRegistry
-    ) -> None:
+    def test_damage_to_a_file_without_a_published_sum_is_seen(self, pull: Pull) -> None:
         """Its sum is that of its first pull; when it is pulled again, it is mended."""
-        registry.publish_pair("en-de", STUDENT)
+        pull.registry.publish_pair("en-de", STUDENT)
         record = pull(PAIR)
         path = pull.cache.folder(record) / VOCAB
         path.write_bytes(path.read_bytes().replace(b"p", b"q", 1))
@@ -203,265 +177,195 @@ class TestFirefox:
 
 
 class TestHub:
-    @pytest.fixture
-    def opus(self, tmp_path: Path, registry: FakeRegistry) -> dict[str, bytes]:
+    @pytest.fixture(autouse=True)
+    def _published(self, tmp_path: Path, pull: Pull) -> None:
         """A repository with more in it than a model needs."""
         write_marian(tmp_path / "opus-mt-en-de")
-        files = read_folder(tmp_path / "opus-mt-en-de")
+        files = pull.opus = read_folder(tmp_path / "opus-mt-en-de")
         unneeded = ["tf_model.h5", "rust_model.ot", "pytorch_model.bin", "modeling_marian.py"]
         more = dict.fromkeys([*unneeded, "onnx/model.onnx", "README.md"], b"not needed" * 300)
-        registry.publish_repository("Helsinki-NLP/opus-mt-en-de", files | more)
-        return files
+        pull.registry.publish_repository(NAME, files | more)
 
-    def test_real_client_reads_the_same_from_this_server(
-        self, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
-        """What these tests pull from has the shape that Hugging Face's own client knows."""
-        api = HfApi(endpoint=registry.url)
-        model = api.model_info("Helsinki-NLP/opus-mt-en-de", revision="main", files_metadata=True)
-        assert model.sha == COMMIT
-        described = {each.rfilename: each for each in model.siblings or ()}
-        large = described["model.safetensors"]
-        assert large.lfs is not None
-        assert large.lfs.sha256 == sha256(opus["model.safetensors"])
-        assert described["config.json"].lfs is None
-
-    def test_needed_files_are_pulled_and_no_others(
-        self, pull: Pull, opus: dict[str, bytes]
-    ) -> None:
+    def test_needed_files_are_pulled_and_no_others(self, pull: Pull) -> None:
         record = pull(OPUS)
-        assert pull.files(record) == opus
+        assert pull.files(record) == pull.opus
         assert record.revision == COMMIT
         (found,) = find_models(str(pull.cache.folder(record)))
         assert found.name == "en-de"
 
-    def test_embedding_model_is_pulled_with_its_modules(
-        self, pull: Pull, registry: FakeRegistry, tmp_path: Path
-    ) -> None:
+    def test_embedding_model_is_pulled_with_its_modules(self, pull: Pull, tmp_path: Path) -> None:
         write_model(tmp_path / "tiny-texts", ["Transformer", "Pooling", "Dense"])
         files = read_folder(tmp_path / "tiny-texts")
-        registry.publish_repository("someone/tiny-texts", files, revision="v1/2")
+        pull.registry.publish_repository("someone/tiny-texts", files, revision="v1/2")
         record = pull("hf:someone/tiny-texts@v1/2")
         assert pull.files(record) == files
         (found,) = find_embedding_models(str(pull.cache.folder(record)))
         assert found.name == "tiny-texts"
 
-    def test_branch_that_has_moved_is_pulled_anew(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
+    def test_branch_that_has_moved_is_pulled_anew(self, pull: Pull) -> None:
         old = pull(OPUS)
-        changed = opus | {"config.json": opus["config.json"] + b"\n"}
-        registry.publish_repository("Helsinki-NLP/opus-mt-en-de", changed, commit=OTHER_COMMIT)
+        changed = pull.opus | {"config.json": pull.opus["config.json"] + b"\n"}
+        pull.registry.publish_repository(NAME, changed, commit=OTHER_COMMIT)
         new = pull(OPUS)
         assert (old.revision, new.revision) == (COMMIT, OTHER_COMMIT)
         pinned = pull.cache.record(parse_reference(f"{OPUS}@{COMMIT}"))
         assert pinned is not None
         assert (pinned.folder, pinned.files) == (old.folder, old.files)
         assert pull.files(new) == changed
-        assert pull.files(old) == opus
+        assert pull.files(old) == pull.opus
         assert pull.cache.record(parse_reference(OPUS)) == new
 
-    def test_version_that_is_served_stays_while_the_next_is_incomplete(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
+    def test_version_that_is_served_stays_while_the_next_is_incomplete(self, pull: Pull) -> None:
         old = pull(OPUS)
-        name = "Helsinki-NLP/opus-mt-en-de"
-        registry.publish_repository(name, opus, commit=OTHER_COMMIT)
-        registry.faults[f"{HEAD}/{name}/resolve/{OTHER_COMMIT}/vocab.json"] = [Fault(status=404)]
+        pull.registry.publish_repository(NAME, pull.opus, commit=OTHER_COMMIT)
+        pull.registry.faults[f"{HEAD}/{NAME}/resolve/{OTHER_COMMIT}/vocab.json"] = [
+            Fault(status=404)
+        ]
         with pytest.raises(NotPublishedError, match=r"vocab\.json"):
             pull(OPUS)
         assert pull.cache.record(parse_reference(OPUS)) == old
         assert pull.cache.damaged(old) == []
 
-    def test_commit_that_is_there_is_not_asked_for_again(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
+    def test_commit_that_is_there_is_not_asked_for_again(self, pull: Pull) -> None:
         pull(f"{OPUS}@{COMMIT}")
-        registry.asked.clear()
+        pull.registry.asked.clear()
         pull(f"{OPUS}@{COMMIT}")
-        assert registry.asked == []
+        assert pull.registry.asked == []
 
-    def test_commit_that_a_branch_was_is_there_already(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
+    def test_commit_that_a_branch_was_is_there_already(self, pull: Pull) -> None:
         record = pull(OPUS)
-        registry.asked.clear()
+        pull.registry.asked.clear()
         again = pull(f"{OPUS}@{COMMIT}")
         assert (again.folder, again.files) == (record.folder, record.files)
-        assert registry.asked == []
+        assert pull.registry.asked == []
         assert pull.cache.record(parse_reference(f"{OPUS}@{OTHER_COMMIT}")) is None
         assert pull.cache.record(parse_reference(f"hf:other/name@{COMMIT}")) is None
 
-    def test_files_that_are_there_are_not_fetched_again(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
-        pull(OPUS)
-        registry.asked.clear()
-        pull(OPUS)
-        assert registry.paths() == ["/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"]
-
-    def test_damaged_file_is_fetched_again(self, pull: Pull, opus: dict[str, bytes]) -> None:
+    def test_damaged_file_is_fetched_again(self, pull: Pull) -> None:
         record = pull(OPUS)
         path = pull.cache.folder(record) / "model.safetensors"
         path.write_bytes(path.read_bytes()[:-1] + b"!")
         pull(OPUS)
-        assert pull.files(record) == opus
+        assert pull.files(record) == pull.opus
 
     def test_damaged_file_that_cannot_be_fetched_again_does_not_count_as_there(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+        self, pull: Pull
     ) -> None:
         record = pull(OPUS)
         path = pull.cache.folder(record) / "vocab.json"
         path.write_bytes(path.read_bytes()[:-1] + b"!")
-        remote = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/vocab.json"
-        registry.faults[remote] = [Fault(status=403)]
+        remote = f"{RESOLVED}/vocab.json"
+        pull.registry.faults[remote] = [Fault(status=403)]
         with pytest.raises(AccessRefusedError):
             pull(OPUS)
         assert pull.cache.missing(record) == [f"{path} does not exist"]
 
-    def test_files_lie_in_the_cache_of_hugging_face_once(
-        self, pull: Pull, opus: dict[str, bytes], hub_cache: Path
-    ) -> None:
+    def test_files_lie_in_the_cache_of_hugging_face_once(self, pull: Pull) -> None:
         """A second name for the same content: removing one cache leaves the other complete."""
         folder = pull.cache.folder(pull(OPUS))
-        snapshot = hub_cache / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / COMMIT
-        assert read_folder(snapshot) == opus
-        for name in opus:
+        snapshot = pull.hub_cache / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / COMMIT
+        assert read_folder(snapshot) == pull.opus
+        for name in pull.opus:
             assert (snapshot / name).samefile(folder / name)
             assert not (folder / name).is_symlink()
 
     def test_file_on_another_disk_is_linked_by_its_path(
-        self, pull: Pull, opus: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+        self, pull: Pull, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refused(*_: object) -> None:
             raise OSError(errno.EXDEV, "Invalid cross-device link")
 
         monkeypatch.setattr(os, "link", refused)
         record = pull(OPUS)
-        assert pull.files(record) == opus
+        assert pull.files(record) == pull.opus
         assert (pull.cache.folder(record) / "config.json").is_symlink()
 
-    def test_files_that_another_program_fetched_are_used(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
-        name = "Helsinki-NLP/opus-mt-en-de"
-        for file in (*opus, "README.md", "modeling_marian.py"):
-            hf_hub_download(name, file, revision=COMMIT, endpoint=registry.url)
-        registry.asked.clear()
-        assert pull.files(pull(OPUS)) == opus
-        assert registry.paths() == [f"/api/models/{name}/revision/main"]
+    def test_files_that_another_program_fetched_are_used(self, pull: Pull) -> None:
+        for file in (*pull.opus, "README.md", "modeling_marian.py"):
+            hf_hub_download(NAME, file, revision=COMMIT, endpoint=pull.registry.url)
+        pull.registry.asked.clear()
+        assert pull.files(pull(OPUS)) == pull.opus
+        assert pull.registry.paths() == [INFO]
 
-    def test_damaged_file_of_another_program_is_fetched_again(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
-        name = "Helsinki-NLP/opus-mt-en-de"
-        path = Path(hf_hub_download(name, "vocab.json", revision=COMMIT, endpoint=registry.url))
+    def test_damaged_file_of_another_program_is_fetched_again(self, pull: Pull) -> None:
+        path = Path(
+            hf_hub_download(NAME, "vocab.json", revision=COMMIT, endpoint=pull.registry.url)
+        )
         path.write_bytes(b"{}")
-        assert pull.files(pull(OPUS)) == opus
-        assert path.read_bytes() == opus["vocab.json"]
+        assert pull.files(pull(OPUS)) == pull.opus
+        assert path.read_bytes() == pull.opus["vocab.json"]
 
     @pytest.mark.parametrize("setting", ["REGARD_OFFLINE", "HF_HUB_OFFLINE"])
     def test_offline_only_the_cache_of_hugging_face_is_read(
-        self,
-        pull: Pull,
-        registry: FakeRegistry,
-        opus: dict[str, bytes],
-        monkeypatch: pytest.MonkeyPatch,
-        setting: str,
+        self, pull: Pull, monkeypatch: pytest.MonkeyPatch, setting: str
     ) -> None:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", setting == "HF_HUB_OFFLINE")
         is_offline = setting == "REGARD_OFFLINE"
         with pytest.raises(OfflineError, match=f"{OPUS} has to be fetched, and .*{setting}"):
             pull(OPUS, is_offline=is_offline)
-        assert registry.asked == []
+        assert pull.registry.asked == []
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        name = "Helsinki-NLP/opus-mt-en-de"
-        for file in (*opus, "README.md"):
-            hf_hub_download(name, file, endpoint=registry.url)
-        registry.asked.clear()
+        for file in (*pull.opus, "README.md"):
+            hf_hub_download(NAME, file, endpoint=pull.registry.url)
+        pull.registry.asked.clear()
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", setting == "HF_HUB_OFFLINE")
         record = pull(OPUS, is_offline=is_offline)
-        assert (pull.files(record), record.revision) == (opus, COMMIT)
-        assert registry.asked == []
+        assert (pull.files(record), record.revision) == (pull.opus, COMMIT)
+        assert pull.registry.asked == []
 
-    def test_offline_a_damaged_file_is_refused(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
-        for file in opus:
-            path = hf_hub_download("Helsinki-NLP/opus-mt-en-de", file, endpoint=registry.url)
+    def test_offline_a_damaged_file_is_refused(self, pull: Pull) -> None:
+        for file in pull.opus:
+            path = hf_hub_download(NAME, file, endpoint=pull.registry.url)
         Path(path).write_bytes(b"damaged")
-        registry.asked.clear()
+        pull.registry.asked.clear()
         with pytest.raises(DownloadError, match="cannot be fetched"):
             pull(OPUS, is_offline=True)
-        assert registry.asked == []
+        assert pull.registry.asked == []
 
-    def test_model_of_an_earlier_version_is_not_fetched_again(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes], hub_cache: Path
-    ) -> None:
+    def test_model_of_an_earlier_version_is_not_fetched_again(self, pull: Pull) -> None:
         """It lies in the cache of this package alone."""
         pull(OPUS)
-        shutil.rmtree(hub_cache)
-        registry.asked.clear()
-        assert pull.files(pull(OPUS)) == opus
-        assert registry.paths() == ["/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"]
-        assert not hub_cache.exists()
+        shutil.rmtree(pull.hub_cache)
+        pull.registry.asked.clear()
+        assert pull.files(pull(OPUS)) == pull.opus
+        assert pull.registry.paths() == [INFO]
+        assert not pull.hub_cache.exists()
 
     def test_broken_connection_is_resumed_where_it_broke(
-        self,
-        pull: Pull,
-        registry: FakeRegistry,
-        opus: dict[str, bytes],
-        monkeypatch: pytest.MonkeyPatch,
+        self, pull: Pull, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 100)
-        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
-        registry.faults[weights] = [Fault(cut=1000)]
-        assert pull.files(pull(OPUS)) == opus
-        assert registry.ranges(weights) == [None, "bytes=1000-"]
+        pull.registry.faults[OPUS_WEIGHTS] = [Fault(cut=1000)]
+        assert pull.files(pull(OPUS)) == pull.opus
+        assert pull.registry.ranges(OPUS_WEIGHTS) == [None, "bytes=1000-"]
 
     @pytest.mark.parametrize("status", [429, 500, 503])
-    def test_transient_failure_is_tried_again(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes], status: int
-    ) -> None:
-        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
-        for path in (
-            "/api/models/Helsinki-NLP/opus-mt-en-de/revision/main",
-            f"{HEAD}{weights}",
-            weights,
-        ):
-            registry.faults[path] = [Fault(status=status)] * 2
-        assert pull.files(pull(OPUS)) == opus
+    def test_transient_failure_is_tried_again(self, pull: Pull, status: int) -> None:
+        for path in (INFO, f"{HEAD}{OPUS_WEIGHTS}", OPUS_WEIGHTS):
+            pull.registry.faults[path] = [Fault(status=status)] * 2
+        assert pull.files(pull(OPUS)) == pull.opus
 
     @pytest.mark.parametrize("prefix", ["", HEAD], ids=["content", "metadata"])
-    def test_failure_that_lasts_is_reported(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes], prefix: str
-    ) -> None:
-        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
-        registry.faults[prefix + weights] = [Fault(status=500)] * 20
+    def test_failure_that_lasts_is_reported(self, pull: Pull, prefix: str) -> None:
+        pull.registry.faults[prefix + OPUS_WEIGHTS] = [Fault(status=500)] * 20
         with pytest.raises(DownloadError, match=r"model\.safetensors failed .* times: .* 500"):
             pull(OPUS)
 
-    def test_wrong_sum_is_reported_and_nothing_of_the_file_is_left(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes], hub_cache: Path
-    ) -> None:
-        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
-        registry.files[weights] = opus["model.safetensors"][:-1] + b"!"
+    def test_wrong_sum_is_reported_and_nothing_of_the_file_is_left(self, pull: Pull) -> None:
+        pull.registry.files[OPUS_WEIGHTS] = pull.opus["model.safetensors"][:-1] + b"!"
         with pytest.raises(DamagedFileError, match=r"model\.safetensors: .* sha256 sum .*, not"):
             pull(OPUS)
-        assert sha256(registry.files[weights]) not in map(
-            sha256, read_folder(hub_cache.parent).values()
+        assert sha256(pull.registry.files[OPUS_WEIGHTS]) not in map(
+            sha256, read_folder(pull.hub_cache.parent).values()
         )
 
-    def test_file_that_is_cut_short_at_its_source_is_reported(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
-        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
-        registry.files[weights] = opus["model.safetensors"][:-1]
+    def test_file_that_is_cut_short_at_its_source_is_reported(self, pull: Pull) -> None:
+        pull.registry.files[OPUS_WEIGHTS] = pull.opus["model.safetensors"][:-1]
         with pytest.raises(DamagedFileError, match=r"model\.safetensors is damaged"):
             pull(OPUS)
 
     def test_full_disk_is_reported_with_the_setting(
-        self, pull: Pull, opus: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+        self, pull: Pull, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def full(*_: object, **__: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -470,30 +374,23 @@ class TestHub:
         with pytest.raises(DiskFullError, match="the disk is full: .* or set HF_HOME or HF_HUB"):
             pull(OPUS)
 
-    def test_model_that_does_not_fit_is_not_begun(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
-    ) -> None:
-        path = "/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"
-        answer = json.loads(registry.files[path])
+    def test_model_that_does_not_fit_is_not_begun(self, pull: Pull) -> None:
+        answer = json.loads(pull.registry.files[INFO])
         for sibling in answer["siblings"]:
             if "lfs" in sibling:
                 sibling["lfs"]["size"] = 1 << 60
-        registry.files[path] = json.dumps(answer).encode()
+        pull.registry.files[INFO] = json.dumps(answer).encode()
         with pytest.raises(DiskFullError, match="bytes are needed .* HF_HOME or HF_HUB_CACHE"):
             pull(OPUS)
-        assert registry.paths() == [path]
+        assert pull.registry.paths() == [INFO]
 
-    def test_cache_that_cannot_be_written_is_reported(
-        self, pull: Pull, opus: dict[str, bytes], hub_cache: Path
-    ) -> None:
-        hub_cache.write_text("a file")
+    def test_cache_that_cannot_be_written_is_reported(self, pull: Pull) -> None:
+        pull.hub_cache.write_text("a file")
         with pytest.raises(CacheError, match="cannot be written: .*set HF_HOME or HF_HUB_CACHE"):
             pull(OPUS)
 
-    def test_repository_without_weights_that_can_be_read_is_refused(
-        self, pull: Pull, registry: FakeRegistry
-    ) -> None:
-        registry.publish_repository("a/b", {"config.json": b"{}", "tf_model.h5": b"x"})
+    def test_repository_without_weights_that_can_be_read_is_refused(self, pull: Pull) -> None:
+        pull.registry.publish_repository("a/b", {"config.json": b"{}", "tf_model.h5": b"x"})
         with pytest.raises(
             NotPublishedError, match=r"hf:a/b has no supported weights.*model\.safetensors"
         ):
@@ -510,10 +407,8 @@ class TestHub:
             % COMMIT.encode(),
         ],
     )
-    def test_answer_of_another_shape_is_told(
-        self, pull: Pull, registry: FakeRegistry, answer: bytes
-    ) -> None:
-        registry.files["/api/models/a/b/revision/main"] = answer
+    def test_answer_of_another_shape_is_told(self, pull: Pull, answer: bytes) -> None:
+        pull.registry.files["/api/models/a/b/revision/main"] = answer
         with pytest.raises(DownloadError, match="/api/models/a/b/revision/main"):
             pull("hf:a/b")
 
@@ -522,41 +417,31 @@ class TestHub:
             pull("hf:a/b")
 
     def test_token_goes_to_the_registry_and_never_along_to_another_host(
-        self,
-        pull: Pull,
-        registry: FakeRegistry,
-        opus: dict[str, bytes],
-        monkeypatch: pytest.MonkeyPatch,
+        self, pull: Pull, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
-        registry.files["/cdn/weights"] = opus["model.safetensors"]
-        registry.moved[weights] = f"{registry.other_url}/cdn/weights?signature=secret"
+        pull.registry.files["/cdn/weights"] = pull.opus["model.safetensors"]
+        pull.registry.moved[OPUS_WEIGHTS] = (
+            f"{pull.registry.other_url}/cdn/weights?signature=secret"
+        )
         monkeypatch.setenv("HF_TOKEN", "hf_secret")
         pull(OPUS)
-        sent = {asked.path: asked.headers.get("Authorization") for asked in registry.asked}
+        sent = {asked.path: asked.headers.get("Authorization") for asked in pull.registry.asked}
         assert sent.pop("/cdn/weights") is None
         assert set(sent.values()) == {"Bearer hf_secret"}
 
     def test_token_follows_a_repository_that_was_renamed(
-        self,
-        pull: Pull,
-        registry: FakeRegistry,
-        opus: dict[str, bytes],
-        monkeypatch: pytest.MonkeyPatch,
+        self, pull: Pull, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        new = "/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"
-        registry.moved["/api/models/old/name/revision/main"] = new
+        pull.registry.moved["/api/models/old/name/revision/main"] = INFO
         monkeypatch.setenv("HF_TOKEN", "hf_secret")
         with pytest.raises(NotPublishedError, match="/old/name/resolve"):
             pull("hf:old/name")
-        asked = [each for each in registry.asked if each.path == new]
+        asked = [each for each in pull.registry.asked if each.path == INFO]
         assert [each.headers.get("Authorization") for each in asked] == ["Bearer hf_secret"]
 
-    def test_token_is_in_no_message(
-        self, pull: Pull, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_token_is_in_no_message(self, pull: Pull, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HF_TOKEN", "hf_secret")
-        registry.faults["/api/models/a/b/revision/main"] = [Fault(status=401)]
+        pull.registry.faults["/api/models/a/b/revision/main"] = [Fault(status=401)]
         with pytest.raises(AccessRefusedError, match="set HF_TOKEN") as told:
             pull("hf:a/b")
         assert "hf_secret" not in str(told.value)
@@ -592,39 +477,35 @@ def test_files_of_a_model_are_told_from_the_rest(present: str, expected: str) ->
 
 class TestPins:
     @pytest.fixture(autouse=True)
-    def _published(self, registry: FakeRegistry) -> None:
-        registry.publish_pair("en-de", STUDENT)
+    def _published(self, pull: Pull) -> None:
+        pull.registry.publish_pair("en-de", STUDENT)
 
     def test_pinned_sum_that_is_published_is_pulled(self, pull: Pull) -> None:
         assert pull(PAIR, {VOCAB: sha256(STUDENT[VOCAB])})
 
     def test_pinned_sum_that_is_not_the_published_one_is_refused_before_anything_is_fetched(
-        self, pull: Pull, registry: FakeRegistry
+        self, pull: Pull
     ) -> None:
         with pytest.raises(DamagedFileError, match=f"{WEIGHTS} is published .* but 00.* is pinned"):
             pull(PAIR, {WEIGHTS: "0" * 64})
-        assert registry.paths() == ["/db/models.json"]
+        assert pull.registry.paths() == ["/db/models.json"]
 
-    def test_flipped_byte_under_a_pinned_sum_is_refused(
-        self, pull: Pull, registry: FakeRegistry
-    ) -> None:
+    def test_flipped_byte_under_a_pinned_sum_is_refused(self, pull: Pull) -> None:
         """Of a vocabulary, for which the registry publishes none."""
         flipped = STUDENT | {VOCAB: STUDENT[VOCAB].replace(b"p", b"q", 1)}
-        registry.publish_pair("en-de", flipped)
+        pull.registry.publish_pair("en-de", flipped)
         with pytest.raises(DamagedFileError, match=f"{VOCAB}: .* not {sha256(STUDENT[VOCAB])}"):
             pull(PAIR, {VOCAB: sha256(STUDENT[VOCAB])})
 
-    def test_what_is_pinned_as_a_whole_is_not_asked_for_again(
-        self, pull: Pull, registry: FakeRegistry
-    ) -> None:
+    def test_what_is_pinned_as_a_whole_is_not_asked_for_again(self, pull: Pull) -> None:
         """Mozilla publishes a newer model; who has pinned the old one keeps it."""
         pull(PAIR)
-        registry.files.clear()
-        registry.publish_pair("en-de", {**STUDENT, WEIGHTS: b"newer"})
+        pull.registry.files.clear()
+        pull.registry.publish_pair("en-de", {**STUDENT, WEIGHTS: b"newer"})
         pins = {name: sha256(content) for name, content in STUDENT.items()}
-        registry.asked.clear()
+        pull.registry.asked.clear()
         assert pull.files(pull(PAIR, pins)) == STUDENT
-        assert registry.asked == []
+        assert pull.registry.asked == []
         del pins[VOCAB]
         with pytest.raises(DamagedFileError, match="is published"):
             pull(PAIR, pins)
@@ -636,12 +517,10 @@ class TestPins:
             pull(PAIR, {"vocab.bin": "0" * 64})
 
 
-def test_interrupted_pull_tells_what_lacks_and_then_goes_on(
-    pull: Pull, registry: FakeRegistry
-) -> None:
-    registry.publish_pair("en-de", STUDENT)
+def test_interrupted_pull_tells_what_lacks_and_then_goes_on(pull: Pull) -> None:
+    pull.registry.publish_pair("en-de", STUDENT)
     path = "/models/en-de/tiny/exported/" + SHORTLIST + ".gz"
-    registry.faults[path] = [Fault(cut=10), *[Fault(status=503)] * 4]
+    pull.registry.faults[path] = [Fault(cut=10), *[Fault(status=503)] * 4]
     with pytest.raises(DownloadError):
         pull(PAIR)
     record = pull.cache.record(parse_reference(PAIR))
@@ -649,33 +528,33 @@ def test_interrupted_pull_tells_what_lacks_and_then_goes_on(
     folder = pull.cache.folder(record)
     assert pull.cache.missing(record) == [f"{folder / SHORTLIST} does not exist"]
     assert (folder / (SHORTLIST + PARTIAL)).stat().st_size == 10
-    registry.asked.clear()
+    pull.registry.asked.clear()
     assert pull.files(pull(PAIR)) == STUDENT
-    assert registry.paths() == ["/db/models.json", path]
-    assert registry.ranges(path) == ["bytes=10-"]
+    assert pull.registry.paths() == ["/db/models.json", path]
+    assert pull.registry.ranges(path) == ["bytes=10-"]
 
 
-def test_model_that_does_not_fit_is_not_begun(pull: Pull, registry: FakeRegistry) -> None:
-    entry = registry.publish_pair("en-de", STUDENT)
+def test_model_that_does_not_fit_is_not_begun(pull: Pull) -> None:
+    entry = pull.registry.publish_pair("en-de", STUDENT)
     entry["files"]["model"]["uncompressedSize"] = 1 << 60
-    registry.write_index({"en-de": [entry]})
+    pull.registry.write_index({"en-de": [entry]})
     with pytest.raises(DiskFullError, match=f"{1 << 60} bytes are needed"):
         pull(PAIR)
-    assert registry.paths() == ["/db/models.json"]
+    assert pull.registry.paths() == ["/db/models.json"]
 
 
-def test_offline_nobody_is_asked(pull: Pull, registry: FakeRegistry) -> None:
-    registry.publish_pair("en-de", STUDENT)
+def test_offline_nobody_is_asked(pull: Pull) -> None:
+    pull.registry.publish_pair("en-de", STUDENT)
     with pytest.raises(OfflineError, match="firefox:en-de has to be fetched, and REGARD_OFFLINE"):
         pull(PAIR, is_offline=True)
     pull(PAIR)
-    registry.asked.clear()
+    pull.registry.asked.clear()
     assert pull.files(pull(PAIR, is_offline=True)) == STUDENT
-    assert registry.asked == []
+    assert pull.registry.asked == []
 
 
-def test_whole_cache_may_be_moved(pull: Pull, registry: FakeRegistry, tmp_path: Path) -> None:
-    registry.publish_pair("en-de", STUDENT)
+def test_whole_cache_may_be_moved(pull: Pull, tmp_path: Path) -> None:
+    pull.registry.publish_pair("en-de", STUDENT)
     pull(PAIR)
     pull.cache.root.rename(tmp_path / "elsewhere")
     moved = ModelCache(tmp_path / "elsewhere")
@@ -694,8 +573,8 @@ def test_whole_cache_may_be_moved(pull: Pull, registry: FakeRegistry, tmp_path: 
         {"files": 3},
     ],
 )
-def test_damaged_record_is_told(pull: Pull, registry: FakeRegistry, change: dict[str, Any]) -> None:
-    registry.publish_pair("en-de", STUDENT)
+def test_damaged_record_is_told(pull: Pull, change: dict[str, Any]) -> None:
+    pull.registry.publish_pair("en-de", STUDENT)
     pull(PAIR)
     (path,) = (pull.cache.root / "references").glob("*.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | change))

@@ -5,8 +5,14 @@ from pathlib import Path
 import pytest
 
 from service.models.registry.errors import ManifestError, UnknownReferenceError
-from service.models.registry.manifest import ModelEntry, read_entries, read_manifest
-from service.models.registry.references import Reference, Source, parse_reference
+from service.models.registry.references import (
+    ModelEntry,
+    Reference,
+    Source,
+    parse_reference,
+    read_entries,
+    read_manifest,
+)
 
 SUM = "0123456789abcdef" * 4
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.request.inputs import EmbedParameters, Inputs, ModelName
 from service.errors import InvalidRequestError
-from service.models.state import ModelState
+from service.models.served import ModelState
 from service.models.text_reader import Input
 from service.tasks.embedding.query import EmbedQuery
 from service.tasks.parameters import Positive

@@ -15,7 +15,7 @@ from service.api.context import services_of
 from service.api.tei.errors import TeiErrorBody
 from service.errors import UnavailableError
 from service.ipc.machine import http_workers
-from service.models.served_reranker import ServedReranker
+from service.models.served import ServedReranker
 from service.tasks.vocabulary import ServedReader, find_reader
 
 router = APIRouter(tags=["operation"])

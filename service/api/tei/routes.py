@@ -30,7 +30,7 @@ from service.api.tei.scores import Rank, RerankRequest
 from service.api.vectors import cosines, embed_response
 from service.items.embedding import EMBED
 from service.items.rerank import RERANK
-from service.models.served_reranker import ServedReranker
+from service.models.served import ServedReranker
 from service.tasks.embedding.query import EmbedQuery
 
 router = APIRouter(tags=["embeddings"], responses=TEI_ERRORS)

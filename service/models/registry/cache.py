@@ -1,8 +1,5 @@
 """The model cache: a folder with the files of pulled models, and with a record of each reference.
 
-A reference is a text that names a model, such as `firefox:en-de`. A model is pulled when its files
-are downloaded from a registry into the cache. The cache has these folders:
-
     references/                the records, one JSON file each
     hf/OWNER/COMMIT/NAME/      links to the files of a repository in Hugging Face's cache
     firefox/REVISION/PAIR/     files of a language pair
@@ -15,58 +12,35 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
 from service.models.registry.errors import CacheError
-from service.models.registry.files import StoredFile, differing
+from service.models.registry.files import ModelFile, differing
 from service.models.registry.references import COMMIT, Reference
 
 RECORDS = "references"
 
 
 @dataclass(frozen=True, slots=True)
-class CachedFile:
-    """A file of a model, on disk or still to be fetched.
-
-    Attributes:
-        name: Path inside the model's folder.
-        size: Size in bytes; None if the registry does not publish it and the file is not fetched
-            yet.
-        sha256: Sha256 checksum; None if the registry does not publish it and the file is not
-            fetched yet.
-    """
-
-    name: str
-    size: int | None
-    sha256: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Record:
-    """The record of a pulled model.
+    """A published version of a model, and the record of its pull.
 
     Attributes:
-        reference: Text of the reference.
-        folder: Folder of the files, relative to the cache.
-        revision: Version of the model.
-        files: All files of the model.
+        folder: Folder of the files, relative to the cache; its last part is the served name.
+        revision: Version of the model: a commit, or the first digits of the weights' checksum.
     """
 
     reference: str
     folder: str
     revision: str
-    files: tuple[CachedFile, ...]
+    files: tuple[ModelFile, ...]
 
-    def with_file(self, stored: StoredFile) -> "Record":
-        """Returns the same record with size and checksum of a file that is now on disk."""
-        files = (
-            CachedFile(stored.name, stored.size, stored.sha256) if f.name == stored.name else f
-            for f in self.files
-        )
-        return replace(self, files=tuple(files))
+    def with_file(self, stored: ModelFile) -> "Record":
+        files = tuple(stored if file.name == stored.name else file for file in self.files)
+        return replace(self, files=files)
 
     @property
     def num_bytes(self) -> int:
@@ -74,11 +48,7 @@ class Record:
 
 
 class ModelCache:
-    """Reads and writes the records of the cache, and checks the files of its models.
-
-    Args:
-        root: Path of the folder; it need not exist yet.
-    """
+    """Reads and writes the records of the cache, and checks the files of its models."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -92,14 +62,12 @@ class ModelCache:
             raise CacheError(f"{path}: {error}; set REGARD_MODEL_CACHE to a folder") from error
 
     def folder(self, record: Record) -> Path:
-        """Returns the folder of a model's files."""
         return self.root / record.folder
 
     def record(self, reference: Reference) -> Record | None:
         """Returns the record of a reference; None if the reference was never pulled.
 
-        A reference to a commit needs no record of its own. The result may come from the record of a
-        branch whose pull fetched this commit.
+        A commit may also be in the record of a branch whose pull fetched this commit.
         """
         path = self._record_path(str(reference))
         if path.is_file():
@@ -112,16 +80,20 @@ class ModelCache:
         return found and replace(found, reference=str(reference))
 
     def records(self) -> list[Record]:
-        """Returns all records, sorted by reference."""
         return [_read_record(path) for path in sorted((self.root / RECORDS).glob("*.json"))]
 
     def save(self, record: Record) -> None:
-        """Writes the record of a reference in place of its earlier record."""
         path = self._record_path(record.reference)
-        content = json.dumps(asdict(record), indent=1) + "\n"
+        files = [{"name": f.name, "size": f.size, "sha256": f.sha256} for f in record.files]
+        content = {
+            "reference": record.reference,
+            "folder": record.folder,
+            "revision": record.revision,
+            "files": files,
+        }
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, content)
+            _replace(path, json.dumps(content, indent=1) + "\n")
         except OSError as error:
             raise CacheError(
                 f"{path} cannot be written: {error.strerror}; "
@@ -142,8 +114,7 @@ class ModelCache:
     def damaged(self, record: Record) -> list[str]:
         """Returns one message for each file that differs from the record.
 
-        If all files exist and have the recorded sizes, the files are read and their sha256
-        checksums are compared. A file without a recorded checksum is not read.
+        Files with a recorded checksum are read, if no file is missing.
         """
         faults = self.missing(record)
         if not faults:
@@ -156,7 +127,7 @@ class ModelCache:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Writes a temporary file and renames it to `path`; a failure leaves no temporary file."""
+    """Writes a temporary file and renames it to `path`."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         try:
             file.write(content)
@@ -183,11 +154,11 @@ def _read_record(path: Path) -> Record:
         ) from error
 
 
-def _read_file(entry: Mapping[str, Any]) -> CachedFile:
+def _read_file(entry: Mapping[str, Any]) -> ModelFile:
     size, digest = entry["size"], entry["sha256"]
     if not isinstance(size, int | None) or not isinstance(digest, str | None):
         raise ValueError(f"{entry['name']} has size {size!r} and checksum {digest!r}")
-    return CachedFile(_inside(entry["name"]), size, digest)
+    return ModelFile(_inside(entry["name"]), size, digest)
 
 
 def _inside(name: Any) -> str:

@@ -1,7 +1,6 @@
 """`regard models`: lists, fetches, checks and describes models.
 
-The commands import the clients of the registries inside functions. Imports at the top of this file
-would make every start of `regard serve` 0.2 s longer.
+Functions import the clients of the registries, which would delay every start by 0.2 s.
 """
 
 import json
@@ -24,24 +23,25 @@ from rich.progress import (
 from rich.table import Column, Table
 
 from model.errors import ModelError
-from service.console import console, read_settings, stop
+from service.console import INTERRUPTED, console, read_settings, say, stop
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.describe import describe, files_of
 from service.models.registry.errors import CacheError, OfflineError, RegistryError
 from service.models.registry.files import differing
 from service.models.registry.locate import (
     LocatedModel,
     broken_pins,
+    describe,
+    files_of,
     installed_sums,
+    locate,
     missing_files,
     place_of,
+    placements_of,
     root_of,
 )
-from service.models.registry.manifest import ModelEntry, read_entries
-from service.models.registry.references import Source
+from service.models.registry.references import ModelEntry, Source, read_entries
 from service.settings import Settings
 
-INTERRUPTED = 130
 COLUMNS = ("model", "state", "size", "revision", "folder")
 
 app = typer.Typer(help="Fetch, check and describe models.", no_args_is_help=True)
@@ -102,8 +102,8 @@ def list_models(
 
 
 def _list_published(settings: Settings) -> None:
-    from service.models.registry.sources.firefox import read_index
-    from service.models.registry.sources.http_client import HttpClient
+    from service.models.registry.download import HttpClient
+    from service.models.registry.firefox import read_index
 
     if settings.offline:
         raise OfflineError("REGARD_OFFLINE forbids asking the registry; unset it")
@@ -149,22 +149,19 @@ def pull(models: Models = None, cache: Cache = None) -> None:
 
 def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings) -> None:
     """Fetches missing files of models and checks that the models can be served."""
-    from service.models.registry.pull import Puller, Registries
-    from service.models.registry.sources.http_client import HttpClient
+    from service.models.registry.download import HttpClient
+    from service.models.registry.pull import Puller
 
-    registries = Registries(settings.hf_endpoint, settings.firefox_registry, settings.offline)
-    puller = Puller(cache, registries, HttpClient(), _open_bar)
+    puller = Puller(cache, settings, HttpClient(), _open_bar)
     for entry in (entry for entry in entries if entry.reference.is_pulled):
-        _say(f"{entry.reference}:")
+        say(f"{entry.reference}:")
         record = puller.pull(entry)
-        _say(
-            f"{entry.reference} is in {cache.folder(record)}: {describe(str(cache.folder(record)))}"
-        )
+        folder = str(cache.folder(record))
+        say(f"{entry.reference} is in {folder}: {describe(folder)}")
 
 
 @contextmanager
 def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None], None]]:
-    """Shows a progress bar for a file. If the output is not a terminal, prints only one line."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -176,7 +173,7 @@ def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None
         task = bar.add_task(name, total=size)
         yield lambda done, total: bar.update(task, completed=done, total=total)
     if not console.is_terminal:
-        _say(f"  {name}")
+        say(f"  {name}")
 
 
 @app.command()
@@ -184,13 +181,17 @@ def verify(models: Models = None, cache: Cache = None) -> None:
     """Compare each file with its checksums in the cache, the package or the manifest."""
     with _errors_shown():
         choice = _Choice(models, cache)
-        faults = _each(choice.entries, lambda entry: _verify(entry, choice.cache))
+        faults = []
+        for entry in choice.entries:
+            try:
+                faults += _verify(entry, choice.cache)
+            except (RegistryError, ModelError) as error:
+                faults.append(f"{entry.reference}: {error}")
     if faults:
         raise stop("; ".join(faults))
 
 
 def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns one message for each fault of a model."""
     faults = missing_files(entry, cache)
     if faults:
         return faults
@@ -210,19 +211,8 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
         does += "`regard models info --toml` prints a manifest with their checksums"
     faults += broken_pins(entry, cache)
     if not faults:
-        _say(f"{entry.reference}: good, {does}")
+        say(f"{entry.reference}: good, {does}")
     return [f"{entry.reference}: {fault}" for fault in faults]
-
-
-def _each(entries: list[ModelEntry], action: Callable[[ModelEntry], list[str]]) -> list[str]:
-    """Returns the faults that an action finds in all models; errors of a model count as faults."""
-    faults = []
-    for entry in entries:
-        try:
-            faults += action(entry)
-        except (RegistryError, ModelError) as error:
-            faults.append(f"{entry.reference}: {error}")
-    return faults
 
 
 @app.command()
@@ -247,7 +237,7 @@ def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
     located = place_of(entry, cache)
     files = files_of(located)
     if as_toml:
-        typer.echo(_to_toml(_fixed(located), {file.name: file.sha256 for file in files}))
+        typer.echo(_to_toml(_fixed(located), {file.name: str(file.sha256) for file in files}))
         return
     revision = "" if located.record is None else f" @ {located.record.revision[:12]}"
     typer.echo(f"{entry.reference}{revision}: {describe(located.place)}, in {located.place}")
@@ -264,7 +254,7 @@ def _fixed(located: LocatedModel) -> ModelEntry:
 
 
 def _to_toml(entry: ModelEntry, sums: dict[str, str]) -> str:
-    """Returns one model of a manifest as TOML. A string in JSON is also a valid string in TOML."""
+    """Returns one model of a manifest. A string in JSON is also a valid string in TOML."""
     options = {"reference": str(entry.reference), "device": entry.device, "dtype": entry.dtype}
     lines = [f"{name} = {_quoted(value)}" for name, value in options.items() if value]
     pins = [f"{_quoted(name)} = {_quoted(value)}" for name, value in sums.items()]
@@ -275,5 +265,15 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _say(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+def take_models(settings: Settings) -> Settings:
+    """Returns settings in which each local model is a complete folder or package on this disk.
+
+    A server calls this once, before any other process starts. Only if REGARD_PULL is true are
+    requests sent to registries.
+    """
+    cache = ModelCache.at(settings.model_cache)
+    if settings.pull:
+        entries = read_entries(settings.models)
+        pull_models([e for e in entries if missing_files(e, cache)], cache, settings)
+    located = locate(settings.models, cache, settings.offline)
+    return settings.with_models([model.place for model in located], placements_of(located))

@@ -1,23 +1,4 @@
-"""Errors of finding, fetching and checking the files of a model.
-
-A reference is a text that names a model, such as `hf:NAME`. A manifest is a file that lists models.
-A file is pinned if a manifest gives the checksum that the file must have.
-
-RegistryError
-├─ UnknownReferenceError   the text is not a valid reference
-├─ ManifestError           a manifest cannot be read; the message lists every fault
-├─ NotPublishedError       the registry has no such model, revision or file
-├─ AccessRefusedError      the registry asks for a token, or refuses the given token
-├─ DownloadError           the network or the registry failed; retries failed or would not help
-├─ DamagedFileError        a file has another size or checksum, or a pinned file is missing
-├─ DiskFullError           the disk has too little free space
-├─ CacheError              the cache cannot be read or written
-├─ OfflineError            the network is needed, but a setting forbids it
-└─ MissingFilesError       files that the server needs are not on disk; the message lists them all
-
-TransientError             one try failed; `HttpClient.retry` tries again or raises
-                           DownloadError
-"""
+"""Errors of finding, fetching and checking the files of a model."""
 
 
 class RegistryError(Exception):
@@ -29,12 +10,7 @@ class UnknownReferenceError(RegistryError):
 
 
 class ManifestError(RegistryError):
-    """A manifest cannot be read.
-
-    Args:
-        name: Path of the manifest.
-        faults: Every fault that was found, not only the first.
-    """
+    """A manifest cannot be read; the message lists every fault."""
 
     def __init__(self, name: str, faults: list[str]) -> None:
         self.faults = faults
@@ -50,14 +26,11 @@ class AccessRefusedError(RegistryError):
 
 
 class DownloadError(RegistryError):
-    """The network or the registry failed, and all retries failed or would not help."""
+    """The network or the registry failed, and retries failed or would not help."""
 
 
 class DamagedFileError(RegistryError):
-    """A file's size or checksum differs from the value in the registry, the manifest or the cache.
-
-    This error is also raised for a missing file whose checksum a manifest pins.
-    """
+    """A file has another size or checksum than expected, or a pinned file is missing."""
 
 
 class DiskFullError(RegistryError):
@@ -76,8 +49,6 @@ class MissingFilesError(RegistryError):
     """Files that the server needs are not on disk.
 
     Args:
-        faults: One message for each file that is missing or has another size than recorded, and
-            one for each model that was never pulled.
         advice: The command that fetches the files.
     """
 
@@ -88,13 +59,10 @@ class MissingFilesError(RegistryError):
 
 
 class TransientError(Exception):
-    """One try failed, but a later try may succeed.
-
-    Args:
-        reason: Description of the failure.
-        retry_after_seconds: Pause that the server asks for; 0 if it asks for none.
+    """One try failed; `HttpClient.retry` tries again or raises DownloadError.
 
     Attributes:
+        retry_after_seconds: Pause that the server asks for; 0 if it asks for none.
         has_progressed: Whether the try received new bytes.
     """
 

@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import TypeGuard
 
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
 from service.models.registry.errors import DamagedFileError, DownloadError, NotPublishedError
@@ -20,11 +21,7 @@ WEIGHTS = (
     ("pytorch_model.bin",),
     ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
 )
-"""Weight files in order of preference.
-
-An entry is one file, or an index and the pattern of its shards. `choose_files` takes the first
-entry whose file or index exists.
-"""
+"""Weight files in order of preference: one file, or an index and the pattern of its shards."""
 
 LOADER_FILES = frozenset(
     (
@@ -38,96 +35,58 @@ LOADER_FILES = frozenset(
 """Files that a loader reads in addition to the weights. All other files are ignored."""
 
 MODULE_FOLDER = re.compile(r"\d+_[A-Za-z]+")
-"""Pattern of the folder names of a sentence-transformers model, such as `1_Pooling`. Each of these
-folders has a module that runs after the encoder."""
+"""Folders of the modules after a sentence-transformers encoder, such as `1_Pooling`."""
 
 
-def is_sha256(value: object) -> bool:
+def is_sha256(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and SHA256.fullmatch(value) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A complete file on disk.
+def published_sum(name: str, value: object) -> str | None:
+    """Checks the sha256 checksum that a registry publishes for a file; None means none.
 
-    Attributes:
-        name: Path inside the model's folder.
-        size: Size in bytes.
-        sha256: Sha256 checksum of the content.
+    Some folders are named after the first digits of a checksum, so it must not contain `/`.
     """
-
-    name: str
-    size: int
-    sha256: str
+    if not (value is None or is_sha256(value)):
+        raise DownloadError(f"{name} is published with {value!r}, which is not a sha256 sum")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedFile:
-    """A published file.
+class ModelFile:
+    """A file of a model, as a registry publishes it, or as it is on disk.
 
     Attributes:
         name: Path inside the model's folder.
-        url: Address of the file.
-        size: Size on disk in bytes; None if the registry does not publish it.
-        sha256: Sha256 checksum of the file on disk; None if the registry does not publish it.
-        git_sha1: Git's blob id, which Hugging Face publishes for small files; None for other files.
+        size: Size on disk in bytes; None if it is not known before the file is fetched.
+        sha256: Sha256 checksum on disk; None if it is not known before the file is fetched.
+        url: Address of a published file.
+        git_sha1: Git's blob id, which Hugging Face publishes for small files.
         is_packed: Whether the registry may store the file packed with gzip.
     """
 
     name: str
-    url: str
     size: int | None = None
     sha256: str | None = None
+    url: str = ""
     git_sha1: str | None = None
     is_packed: bool = False
 
-    def __post_init__(self) -> None:
-        """Checks the form of the checksum.
 
-        Some folders are named after the first digits of a checksum. A checksum with characters such
-        as `/` could lead to a place outside the cache.
-        """
-        if not (self.sha256 is None or is_sha256(self.sha256)):
-            raise DownloadError(
-                f"{self.name} is published with {self.sha256!r}, which is not a sha256 sum"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedModel:
-    """One version of a published model.
-
-    Attributes:
-        name: Name of the model at its registry.
-        folder: Folder of its files inside the cache; the last part is the served name.
-        revision: Version of the model: a commit, or the first digits of the weights' checksum.
-        files: All files that the model needs.
-    """
-
-    name: str
-    folder: PurePosixPath
-    revision: str
-    files: tuple[PublishedFile, ...]
-
-    def with_pins(self, pins: Mapping[str, str]) -> "PublishedModel":
-        """Returns the same model; a file without a published checksum gets its pin as the checksum.
-
-        Args:
-            pins: Maps the names of files to the sha256 checksums that a manifest requires.
-        """
-        unknown = sorted(pins.keys() - {file.name for file in self.files})
-        if unknown:
-            names = ", ".join(file.name for file in self.files)
-            raise NotPublishedError(f"the model has no file {', '.join(unknown)}; it has {names}")
-        wrong = [
-            f"{file.name} is published with the sha256 sum {file.sha256}, but {pin} is pinned"
-            for file in self.files
-            if (pin := pins.get(file.name)) and file.sha256 not in (None, pin)
-        ]
-        if wrong:
-            raise DamagedFileError("; ".join(wrong))
-        files = (replace(file, sha256=pins.get(file.name, file.sha256)) for file in self.files)
-        return replace(self, files=tuple(files))
+def with_pins(files: Sequence[ModelFile], pins: Mapping[str, str]) -> tuple[ModelFile, ...]:
+    """Returns published files with the checksums of a manifest where none is published."""
+    unknown = sorted(pins.keys() - {file.name for file in files})
+    if unknown:
+        names = ", ".join(file.name for file in files)
+        raise NotPublishedError(f"the model has no file {', '.join(unknown)}; it has {names}")
+    wrong = [
+        f"{file.name} is published with the sha256 sum {file.sha256}, but {pin} is pinned"
+        for file in files
+        if (pin := pins.get(file.name)) and file.sha256 not in (None, pin)
+    ]
+    if wrong:
+        raise DamagedFileError("; ".join(wrong))
+    return tuple(replace(file, sha256=pins.get(file.name, file.sha256)) for file in files)
 
 
 def choose_files(names: Iterable[str]) -> list[str]:
@@ -153,26 +112,21 @@ def _weights_of(names: list[str]) -> list[str]:
     return []
 
 
-def measure(name: str, path: Path) -> StoredFile:
-    """Reads a file and returns its size and checksum.
-
-    Args:
-        name: Path inside the model's folder.
-        path: Path on disk.
-    """
+def measure(name: str, path: Path) -> ModelFile:
+    """Reads a file and returns its size and checksum; `name` is the path inside the folder."""
     check_file(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-        return StoredFile(name, content.tell(), digest)
+        return ModelFile(name, content.tell(), digest)
 
 
-def difference(stored: StoredFile, file: PublishedFile, path: Path) -> str | None:
+def difference(stored: ModelFile, file: ModelFile, path: Path) -> str | None:
     """Returns how a file on disk differs from the published one; None if it does not differ."""
     if file.size is not None and stored.size != file.size:
         return f"has {stored.size} bytes, not {file.size}"
     if file.sha256 is not None and stored.sha256 != file.sha256:
         return f"has the sha256 sum {stored.sha256}, not {file.sha256}"
-    if file.git_sha1 is not None and (found := _git_sha1(path, stored.size)) != file.git_sha1:
+    if file.git_sha1 is not None and (found := _git_sha1(path)) != file.git_sha1:
         return f"has the git blob id {found}, not {file.git_sha1}"
     return None
 
@@ -181,8 +135,7 @@ def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
     """Returns one message for each file that cannot be read or has a different sha256 checksum.
 
     Args:
-        folder: Folder that the paths are relative to.
-        sums: Expected sha256 checksum of each file, by its path.
+        sums: Expected sha256 checksum of each file, by its path in the folder.
     """
     faults = []
     for name, expected in sums.items():
@@ -197,12 +150,12 @@ def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
     return faults
 
 
-def _git_sha1(path: Path, size: int) -> str:
-    """Returns git's blob id of a file: the sha1 checksum of a header and the content.
+def _git_sha1(path: Path) -> str:
+    """Returns git's blob id of a file.
 
     Source: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects, "Object Storage".
     """
-    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as content:
         while block := content.read(BLOCK_BYTES):
             digest.update(block)

@@ -1,7 +1,4 @@
-"""Finds the files of the models to serve, without using the network.
-
-If files are missing, one error lists all missing files and the command that fetches them.
-"""
+"""Finds the models to serve on disk, without using the network, and describes them."""
 
 import base64
 import shlex
@@ -10,21 +7,32 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from model.checkpoints.families.cross_encoders import (
+    CrossEncoderFiles,
+    by_architecture,
+    read_cross_encoder,
+)
+from model.checkpoints.families.sentence_transformers import (
+    MODULES,
+    EmbeddingFiles,
+    find_embedding_models,
+    read_config,
+)
+from model.checkpoints.load import find_models
+from model.errors import CheckpointError, CheckpointNotFoundError
+from service.models.catalog import NAMES
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
-from service.models.registry.files import differing
-from service.models.registry.manifest import ModelEntry, read_entries
-from service.models.registry.references import Source
+from service.models.registry.files import PARTIAL, ModelFile, differing, measure
+from service.models.registry.references import ModelEntry, Source, read_entries
+from service.models.remote import find_remote
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedModel:
     """A model that can be loaded without a download.
 
-    Its files are on disk, or it is a model of an endpoint (an `openai:` reference) without files.
-
     Attributes:
-        entry: Entry that names the model.
         place: A folder, or a `package:` or `openai:` reference.
         record: Record of the model in the cache; None for a model that is not pulled.
     """
@@ -49,8 +57,7 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
     """Returns one message for each pulled file that is missing or has another size than recorded.
 
-    If the model was never pulled, a single message covers all its files. For a model that needs no
-    pull, such as a folder, the list is empty.
+    If the model was never pulled, a single message covers all its files.
     """
     if not entry.reference.is_pulled:
         return []
@@ -62,7 +69,6 @@ def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
 
 def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
-    """Returns a model with the folder or reference from which it is loaded."""
     if not entry.reference.is_pulled:
         return LocatedModel(entry, str(entry.reference))
     record = cache.record(entry.reference)
@@ -90,10 +96,7 @@ def root_of(place: str) -> Path:
 
 
 def installed_sums(package: str) -> dict[str, str]:
-    """Maps each file of an installed package to the sha256 checksum that pip recorded for it.
-
-    Files without a recorded checksum are left out.
-    """
+    """Maps the files of an installed package to the sha256 checksums that pip recorded."""
     sums = {str(file): file.hash for file in metadata.files(package) or []}
     return {
         name: base64.urlsafe_b64decode(each.value + "=").hex()
@@ -103,7 +106,9 @@ def installed_sums(package: str) -> dict[str, str]:
 
 
 def _advice(references: Iterable[str], cache: ModelCache, is_offline: bool) -> str:
-    needed = [text for text in references if _is_incomplete(text, cache)]
+    needed = [
+        text for text in references if any(missing_files(e, cache) for e in read_entries([text]))
+    ]
     command = shlex.join(["regard", "models", "pull", *needed])
     if is_offline:
         return (
@@ -113,5 +118,64 @@ def _advice(references: Iterable[str], cache: ModelCache, is_offline: bool) -> s
     return f"fetch them with `{command}`, or start the server with REGARD_PULL=true"
 
 
-def _is_incomplete(text: str, cache: ModelCache) -> bool:
-    return any(missing_files(entry, cache) for entry in read_entries([text]))
+def describe(place: str) -> str:
+    """Returns a short description of the models at a place, such as `translates en-de`."""
+    if remote := find_remote(place):
+        return "translates " + ", ".join(files.name for files in remote) + " at its endpoint"
+    try:
+        return "translates " + ", ".join(files.name for files in find_models(place))
+    except CheckpointError as translation:
+        try:
+            return "; ".join(map(_describe_texts, find_embedding_models(place)))
+        except CheckpointError as embedding:
+            is_embedding = any(Path(place).rglob(MODULES))
+            raise (embedding if is_embedding else translation) from embedding
+
+
+def _describe_texts(files: EmbeddingFiles) -> str:
+    found = by_architecture(files)
+    name = NAMES.get(files.name, files.name)
+    if isinstance(found, CrossEncoderFiles):
+        read_cross_encoder(found)
+        return f"reranks as {name}"
+    read_config(found)
+    return f"embeds as {name}"
+
+
+def folders_of(place: str) -> list[Path]:
+    try:
+        return [files.weights.parent for files in find_models(place)]
+    except CheckpointNotFoundError:
+        return [files.folder for files in find_embedding_models(place)]
+
+
+def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
+    """Maps the folder of each model to the device and dtype that a manifest sets for the model.
+
+    A value that the manifest does not set is "". A folder without both values is left out.
+    """
+    return {
+        str(folder): (model.entry.device, model.entry.dtype)
+        for model in located
+        if model.entry.device or model.entry.dtype
+        for folder in folders_of(model.place)
+    }
+
+
+def files_of(located: LocatedModel) -> list[ModelFile]:
+    """Returns the files of a model with their sizes and checksums.
+
+    These are the recorded files of a pulled model, the files in the folders of a package's models,
+    or all complete files of a folder.
+    """
+    place, record = located.place, located.record
+    root = root_of(place)
+    if record is not None:
+        names = [file.name for file in record.files]
+    else:
+        is_package = place.startswith(Source.PACKAGE)
+        folders = folders_of(place) if is_package else [root]
+        found = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        paths = [path for path in sorted(found) if is_package or path.suffix != PARTIAL]
+        names = [*dict.fromkeys(path.relative_to(root).as_posix() for path in paths)]
+    return [measure(name, root / name) for name in names]

@@ -1,21 +1,35 @@
-"""References: texts that name a model by a source, a name and sometimes a revision.
+"""References, the names of models; and manifests, TOML files that list models to serve.
 
-An endpoint is another server with OpenAI's API. Regard sends it texts over the network, and models
-of the endpoint translate them.
+[[model]]
+reference = "firefox:en-de"
+dtype = "int8"
+
+[model.sha256]
+"model.ende.intgemm.alphas.bin" = "9c1…"
 """
 
 import re
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from service.models.registry.errors import UnknownReferenceError
+from service.models.registry.errors import ManifestError, UnknownReferenceError
+from service.models.registry.files import is_sha256
 from service.models.remote import find_remote
+from service.settings import DEVICE
 
 HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*", re.ASCII)
 REVISION = re.compile(r"[A-Za-z0-9][\w./-]*", re.ASCII)
 PAIR = re.compile(r"[a-z]{2,3}(?:_[a-z]{2,4})?-[a-z]{2,3}(?:_[a-z]{2,4})?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+SUFFIX = ".toml"
+DTYPES = ("auto", "float32", "bfloat16", "float16", "int8")
+KEYS = ("reference", "device", "dtype", "sha256")
 
 
 class Source(StrEnum):
@@ -36,7 +50,6 @@ class Reference:
     """The name of a model.
 
     Attributes:
-        source: Source of the model.
         name: A folder, a package, `owner/name`, a language pair, or a model's name at an endpoint.
         revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if
             empty, the source's default is used. For the source OPENAI, it is the address of the
@@ -56,13 +69,17 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Parses a reference."""
     require_one_line(text)
-    for source in (Source.HUB, Source.FIREFOX):
+    for source in PULLED:
         if text.startswith(source):
             return _parse_pulled(source, text)
     if text.startswith(Source.OPENAI):
-        return _parse_endpoint(text)
+        if not find_remote(text):
+            raise UnknownReferenceError(
+                "an openai: reference is not valid; write openai:MODEL@http://HOST:PORT/v1#en-de"
+            )
+        name, _, address = text.removeprefix(Source.OPENAI).partition("@")
+        return Reference(Source.OPENAI, name, address)
     if text.startswith(Source.PACKAGE):
         return Reference(Source.PACKAGE, text.removeprefix(Source.PACKAGE))
     return Reference(Source.FOLDER, text)
@@ -72,15 +89,6 @@ def require_one_line(text: str) -> None:
     """Refuses control characters, because a line break could forge lines of the log."""
     if CONTROL.search(text):
         raise UnknownReferenceError(f"{text!r} contains control characters; remove them")
-
-
-def _parse_endpoint(text: str) -> Reference:
-    if not find_remote(text):
-        raise UnknownReferenceError(
-            "an openai: reference is not valid; write openai:MODEL@http://HOST:PORT/v1#en-de"
-        )
-    name, _, address = text.removeprefix(Source.OPENAI).partition("@")
-    return Reference(Source.OPENAI, name, address)
 
 
 def _parse_pulled(source: Source, text: str) -> Reference:
@@ -94,3 +102,99 @@ def _parse_pulled(source: Source, text: str) -> Reference:
     if not pattern.fullmatch(name) or ".." in name or not is_revision:
         raise UnknownReferenceError(f"{text!r} is not a valid reference; write {shape}")
     return Reference(source, name, revision)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One model to serve.
+
+    Attributes:
+        device: Device that computes the model; if empty, the server's setting is used.
+        dtype: Precision of the model; if empty, the server's setting is used.
+        pins: Maps the path of each pinned file, inside the model's folder, to the sha256 checksum
+            that the file must have.
+    """
+
+    reference: Reference
+    device: str = ""
+    dtype: str = ""
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
+    entries: list[ModelEntry] = []
+    for text in texts:
+        if text.endswith(SUFFIX):
+            require_one_line(text)
+            entries += read_manifest(Path(text))
+        else:
+            entries.append(ModelEntry(parse_reference(text)))
+    return entries
+
+
+def read_manifest(path: Path) -> list[ModelEntry]:
+    """Reads the models of a manifest; folders of models are relative to the manifest's folder."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ManifestError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ManifestError(str(path), [f"is not TOML: {error}"]) from error
+    faults = [
+        f"{key!r} is not a known key; only [[model]] is known" for key in content if key != "model"
+    ]
+    tables = content.get("model")
+    if not isinstance(tables, list) or not tables:
+        raise ManifestError(str(path), [*faults, "it has no [[model]] table"])
+    entries = [_read_model(table, n, path.parent, faults) for n, table in enumerate(tables, 1)]
+    if faults:
+        raise ManifestError(str(path), faults)
+    return entries
+
+
+def _read_model(table: Any, number: int, folder: Path, faults: list[str]) -> ModelEntry:
+    """Reads one model and appends its faults to the list."""
+    if not isinstance(table, dict):
+        faults.append(f"model {number} is not a table")
+        table = {}
+    name = f"model {number}"
+    faults += [
+        f"{name}: {key!r} is not a known key; the keys are {', '.join(KEYS)}"
+        for key in table
+        if key not in KEYS
+    ]
+    reference = _read_reference(table.get("reference"), name, folder, faults)
+    device, dtype = table.get("device", ""), table.get("dtype", "")
+    if device != "" and not (isinstance(device, str) and DEVICE.fullmatch(device)):
+        faults.append(f"{name}: device is {device!r}, must be auto, cpu, cuda or cuda:N")
+    if dtype != "" and dtype not in DTYPES:
+        faults.append(f"{name}: dtype is {dtype!r}, must be one of {', '.join(DTYPES)}")
+    return ModelEntry(reference, device, dtype, _read_pins(table, name, faults))
+
+
+def _read_reference(text: Any, name: str, folder: Path, faults: list[str]) -> Reference:
+    reference = Reference(Source.FOLDER, "")
+    if not isinstance(text, str) or not text:
+        faults.append(f"{name} has no reference")
+        return reference
+    try:
+        reference = parse_reference(text)
+    except UnknownReferenceError as error:
+        faults.append(f"{name}: {error}")
+    if reference.source is Source.FOLDER:
+        return Reference(Source.FOLDER, str(folder / reference.name))
+    return reference
+
+
+def _read_pins(table: Mapping[str, Any], name: str, faults: list[str]) -> dict[str, str]:
+    pins = table.get("sha256", {})
+    if not isinstance(pins, dict):
+        faults.append(f"{name}: sha256 is not a table of files")
+        return {}
+    for file, value in pins.items():
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or str(path) != file:
+            faults.append(f"{name}: {file!r} is not a path inside the model's folder")
+        if not is_sha256(value):
+            faults.append(f"{name}: the sha256 of {file} is {value!r}, must be 64 hex digits")
+    return pins

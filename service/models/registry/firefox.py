@@ -1,8 +1,7 @@
 """Mozilla's registry of the translation models of Firefox.
 
-The index is `db/models.json` in Mozilla's storage bucket. It lists the models of each language pair
-with architecture, release status and files. For weights, the index gives size and sha256 checksum
-of the unpacked file. All files are packed with gzip.
+The index `db/models.json` lists the models of each language pair. For weights alone, it gives size
+and sha256 checksum of the unpacked file. All files are packed with gzip.
 
 Source: https://github.com/mozilla/translations, folders `inference` and `db`.
 """
@@ -14,11 +13,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from service.models.registry.cache import Record
+from service.models.registry.download import HttpClient, Report, download, require_space, shown
 from service.models.registry.errors import DownloadError, NotPublishedError, OfflineError
-from service.models.registry.files import PARTIAL, PublishedFile, PublishedModel, StoredFile
+from service.models.registry.files import PARTIAL, ModelFile, published_sum
 from service.models.registry.references import Reference
-from service.models.registry.sources.download import Report, download, require_space
-from service.models.registry.sources.http_client import HttpClient, shown
 
 INDEX = "db/models.json"
 PACKED = ".gz"
@@ -29,8 +28,7 @@ NAME = re.compile(r"(?:model|lex|vocab|srcvocab|trgvocab)\.[\w.-]+\.(?:bin|spm)"
 
 STATUSES = ("Release Desktop", "Release", "Release Android")
 ARCHITECTURES = ("base", "base-memory", "tiny")
-"""STATUSES and ARCHITECTURES list values from the best to the worst. All other values, such as the
-status of an experimental model, are worse than all listed values."""
+"""STATUSES and ARCHITECTURES list values from the best to the worst. Other values are worse."""
 
 REVISION_DIGITS = 12
 
@@ -44,9 +42,6 @@ class Firefox:
     Args:
         base_url: Address of Mozilla's storage bucket or of a mirror. The address that the index
             contains is not used.
-        http: Client that sends the requests.
-        open_bar: Opens the display of one file's progress.
-        is_offline: Whether requests are forbidden.
     """
 
     def __init__(
@@ -55,11 +50,8 @@ class Firefox:
         self.base_url, self.http = base_url, http
         self.open_bar, self.is_offline = open_bar, is_offline
 
-    def find(self, reference: Reference) -> PublishedModel:
-        """Returns the files of the best model of a language pair.
-
-        If the reference names an architecture, only models of this architecture count.
-        """
+    def find(self, reference: Reference) -> Record:
+        """Returns the best model of a language pair, or of the pair and an architecture."""
         if self.is_offline:
             raise OfflineError(
                 f"{reference} has to be fetched, and REGARD_OFFLINE forbids it; pull it on a "
@@ -75,26 +67,19 @@ class Firefox:
                 f"{where}: the entry of {reference} is incomplete: {error!r}"
             ) from error
         revision = (chosen[0].sha256 or "unknown")[:REVISION_DIGITS]
-        folder = PurePosixPath("firefox", revision, reference.name)
-        return PublishedModel(reference.name, folder, revision, tuple(chosen))
+        folder = str(PurePosixPath("firefox", revision, reference.name))
+        return Record(str(reference), folder, revision, tuple(chosen))
 
-    def require_space(
-        self, files: Iterable[PublishedFile], model: PublishedModel, folder: Path
-    ) -> None:
-        """Checks that files fit on the disk before they are downloaded.
-
-        Files of unknown size count as 0 bytes. A packed file counts with its unpacked size.
-        """
+    def require_space(self, files: Iterable[ModelFile], model: Record, folder: Path) -> None:
+        """Checks that files fit on the disk. Files of unknown size count as 0 bytes."""
         require_space(folder, sum(_still_needed(file, folder) for file in files))
 
-    def fetch(self, file: PublishedFile, model: PublishedModel, folder: Path) -> StoredFile:
-        """Downloads a file into a folder."""
+    def fetch(self, file: ModelFile, model: Record, folder: Path) -> ModelFile:
         with self.open_bar(file.name, file.size) as report:
             return download(file, folder, self.http, report)
 
 
 def read_index(http: HttpClient, base_url: str) -> Mapping[str, list[Mapping[str, Any]]]:
-    """Returns the published models of each language pair."""
     url = f"{base_url}/{INDEX}"
     index = http.read_json(url)
     models = index.get("models") if isinstance(index, dict) else None
@@ -108,23 +93,15 @@ def _is_list_of_models(value: Any) -> bool:
 
 
 def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:
-    """Returns the best entry of the index for a reference.
-
-    The entry with the best release status is chosen. Among entries of equal status, the entry with
-    the best architecture is chosen.
-    """
+    """Returns the entry with the best release status, and of these with the best architecture."""
     entries = models.get(reference.name)
     if not entries:
         source = reference.name.partition("-")[0]
         known = sorted(pair for pair in models if pair.partition("-")[0] == source)
-        raise NotPublishedError(
-            f"Mozilla has published no model for {reference.name}; "
-            + (
-                f"from {source} there are {', '.join(known)}"
-                if known
-                else f"it has none from {source}"
-            )
+        others = (
+            f"from {source} there are {', '.join(known)}" if known else f"it has none from {source}"
         )
+        raise NotPublishedError(f"Mozilla has published no model for {reference.name}; {others}")
     wanted = [e for e in entries if reference.revision in ("", e.get("architecture"))]
     if not wanted:
         known = sorted(str(entry.get("architecture")) for entry in entries)
@@ -147,33 +124,29 @@ def _rank(value: Any, order: Sequence[str]) -> int:
 
 
 def _roles(files: Mapping[str, Any]) -> list[str]:
-    """Returns the keys of the needed files: weights, vocabularies, and the shortlist if present."""
     needed = next((roles for roles in NEEDED if all(role in files for role in roles)), None)
     if needed is None:
         raise KeyError("model and vocab")
     return [*needed, *([SHORTLIST] if SHORTLIST in files else [])]
 
 
-def _to_file(entry: Mapping[str, Any], base_url: str) -> PublishedFile:
+def _to_file(entry: Mapping[str, Any], base_url: str) -> ModelFile:
     path = str(entry["path"])
     name = PurePosixPath(path).name.removesuffix(PACKED)
     if not NAME.fullmatch(name):
         raise DownloadError(f"{path!r} in the registry is not a file of a model")
     size = entry.get("uncompressedSize")
-    return PublishedFile(
+    return ModelFile(
         name,
-        f"{base_url}/{quote(path)}",
         size if isinstance(size, int) else None,
-        entry.get("uncompressedHash"),
+        published_sum(name, entry.get("uncompressedHash")),
+        f"{base_url}/{quote(path)}",
         is_packed=path.endswith(PACKED),
     )
 
 
-def _still_needed(file: PublishedFile, folder: Path) -> int:
-    """Returns the number of bytes of a file that are not on disk yet; 0 if its size is unknown.
-
-    A packed file counts with its full unpacked size, even if a part has been fetched.
-    """
+def _still_needed(file: ModelFile, folder: Path) -> int:
+    """Returns the number of bytes of a file that are not on disk yet; 0 if its size is unknown."""
     part = folder / (file.name + PARTIAL)
     begun = part.stat().st_size if part.is_file() and not file.is_packed else 0
     return max(0, (file.size or 0) - begun)

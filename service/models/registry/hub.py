@@ -1,9 +1,7 @@
 """Hugging Face's registry: the files of a repository that make up a model.
 
-huggingface_hub downloads the files into Hugging Face's cache, which other programs share. The
-variable HF_HOME or HF_HUB_CACHE sets the folder of that cache. Regard's cache of models
-(`cache.py`) then gets a link to each file that the model needs. It gets no link to code and other
-files of the repository.
+huggingface_hub downloads the files into Hugging Face's cache, which other programs share. Regard's
+cache of models (`cache.py`) then gets a link to each file that the model needs.
 """
 
 import logging
@@ -19,6 +17,18 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, XetDownloadError
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
+from service.models.registry.cache import Record
+from service.models.registry.download import (
+    HttpClient,
+    causes,
+    damaged_download,
+    disk_errors,
+    open_client,
+    request_error,
+    require_space,
+    shown,
+    status_error,
+)
 from service.models.registry.errors import (
     AccessRefusedError,
     DamagedFileError,
@@ -29,24 +39,14 @@ from service.models.registry.errors import (
 )
 from service.models.registry.files import (
     WEIGHTS,
-    PublishedFile,
-    PublishedModel,
-    StoredFile,
+    ModelFile,
     choose_files,
     difference,
     is_sha256,
     measure,
+    published_sum,
 )
-from service.models.registry.references import COMMIT, Reference
-from service.models.registry.sources.download import damaged_download, disk_errors, require_space
-from service.models.registry.sources.http_client import (
-    HttpClient,
-    causes,
-    open_client,
-    request_error,
-    shown,
-    status_error,
-)
+from service.models.registry.references import COMMIT, Reference, parse_reference
 
 T = TypeVar("T")
 
@@ -61,12 +61,7 @@ class Hub:
     """The registry of Hugging Face, or a mirror of it.
 
     The token comes from HF_TOKEN or `hf auth login`. It is sent only over https or to this machine.
-
-    Args:
-        endpoint: Address of the registry.
-        http: Client that repeats failed calls.
-        is_offline: Whether requests are forbidden, so that all files come from Hugging Face's
-            cache. The variable HF_HUB_OFFLINE also forbids requests.
+    HF_HUB_OFFLINE forbids requests too, so that all files come from Hugging Face's cache.
     """
 
     def __init__(self, endpoint: str, http: HttpClient, is_offline: bool = False) -> None:
@@ -74,12 +69,10 @@ class Hub:
         self.is_offline = is_offline or constants.is_offline_mode()
         self._token = None if _is_private(endpoint) else False
         hf.set_client_factory(open_client)
-        # This hides warnings, because warnings about retries contain signed addresses. These
-        # addresses must stay secret.
+        # Warnings about retries contain signed addresses, which must stay secret.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
-    def find(self, reference: Reference) -> PublishedModel:
-        """Returns the files of a model at the commit that the revision in the reference names."""
+    def find(self, reference: Reference) -> Record:
         if self.is_offline:
             return self._find_cached(reference)
         revision = reference.revision or DEFAULT_REVISION
@@ -91,14 +84,12 @@ class Hub:
         files = [_to_file(siblings[path], base) for path in choose_files(siblings)]
         return _to_model(reference, str(info.sha), files)
 
-    def _find_cached(self, reference: Reference) -> PublishedModel:
+    def _find_cached(self, reference: Reference) -> Record:
         """Returns the files of a model in Hugging Face's cache, without sending a request."""
         revision = reference.revision or DEFAULT_REVISION
         try:
-            root = Path(
-                hf.snapshot_download(
-                    reference.name, revision=revision, local_files_only=True, allow_patterns=[]
-                )
+            found = hf.snapshot_download(
+                reference.name, revision=revision, local_files_only=True, allow_patterns=[]
             )
         except (LocalEntryNotFoundError, ValueError) as error:
             raise OfflineError(
@@ -106,39 +97,35 @@ class Hub:
                 "pull it on a machine with a network, and copy the folder REGARD_MODEL_CACHE from "
                 "there"
             ) from error
+        root = Path(found)
         paths = (path for path in root.rglob("*") if path.is_file())
         names = choose_files(path.relative_to(root).as_posix() for path in paths)
         return _to_model(reference, root.name, [_to_cached_file(name, root) for name in names])
 
-    def require_space(
-        self, files: Iterable[PublishedFile], model: PublishedModel, folder: Path
-    ) -> None:
-        """Checks that the disk of Hugging Face's cache has room for the files missing in it."""
+    def require_space(self, files: Iterable[ModelFile], model: Record, folder: Path) -> None:
         missing = [file for file in files if _cached_path(file, model) is None]
         needed = sum(file.size or 0 for file in missing)
         require_space(Path(constants.HF_HUB_CACHE), needed, CACHE_SETTING)
 
-    def fetch(self, file: PublishedFile, model: PublishedModel, folder: Path) -> StoredFile:
-        """Downloads a file, unless Hugging Face's cache has it, and links it into a folder."""
+    def fetch(self, file: ModelFile, model: Record, folder: Path) -> ModelFile:
         cached = _cached_path(file, model)
-        if cached is not None and _difference(file, cached) is not None:
+        if cached and difference(measure(file.name, cached), file, cached):
             _delete(cached)
         with disk_errors(Path(constants.HF_HUB_CACHE, file.name), CACHE_SETTING):
             path = Path(self._call(file.url, lambda: self._download(file, model)))
         target = folder / file.name
-        reason = _difference(file, path)
-        if reason is not None:
+        stored = measure(file.name, path)
+        if reason := difference(stored, file, path):
             _delete(path)
             raise damaged_download(file, target, reason)
         with disk_errors(target):
             _link(path, target)
-        return measure(file.name, target)
+        return stored
 
     def _read_info(self, name: str, revision: str, url: str) -> ModelInfo:
         """Asks for the commit and the files of a repository.
 
-        Source: https://huggingface.co/docs/hub/api; `?blobs=true` adds sizes, sha256 sums of large
-        files and git's blob ids of small files.
+        Source: https://huggingface.co/docs/hub/api.
         """
         api = hf.HfApi(self.endpoint, token=self._token, library_name="regard")
         try:
@@ -151,9 +138,9 @@ class Hub:
             raise DownloadError(f"{shown(url)} names {info.sha!r}, which is not a commit")
         return info
 
-    def _download(self, file: PublishedFile, model: PublishedModel) -> str:
+    def _download(self, file: ModelFile, model: Record) -> str:
         return hf.hf_hub_download(
-            model.name,
+            parse_reference(model.reference).name,
             file.name,
             revision=model.revision,
             endpoint=self.endpoint,
@@ -165,8 +152,7 @@ class Hub:
     def _call(self, url: str, action: Callable[[], T]) -> T:
         """Calls huggingface_hub, and replaces its errors by errors of this package.
 
-        huggingface_hub itself retries broken downloads and requests for a file's metadata. This
-        method retries all other calls that fail temporarily.
+        huggingface_hub retries broken downloads and requests for a file's metadata itself.
         """
 
         def attempt() -> T:
@@ -184,51 +170,48 @@ class Hub:
         return self.http.retry(url, attempt)
 
 
-def _to_model(reference: Reference, commit: str, files: list[PublishedFile]) -> PublishedModel:
+def _to_model(reference: Reference, commit: str, files: list[ModelFile]) -> Record:
     if not files:
         raise NotPublishedError(
             f"{reference} has no supported weights; it needs one of "
             + ", ".join(str(weights[0]) for weights in WEIGHTS)
         )
     owner, _, name = reference.name.rpartition("/")
-    folder = PurePosixPath("hf", owner or "_", commit, name)
-    return PublishedModel(reference.name, folder, commit, tuple(files))
+    folder = str(PurePosixPath("hf", owner or "_", commit, name))
+    return Record(str(reference), folder, commit, tuple(files))
 
 
-def _to_file(sibling: RepoSibling, base: str) -> PublishedFile:
+def _to_file(sibling: RepoSibling, base: str) -> ModelFile:
     name, large = sibling.rfilename, sibling.lfs
     size = sibling.size if large is None else large.size
-    return PublishedFile(
+    return ModelFile(
         name,
-        f"{base}/{quote(name)}",
         size if isinstance(size, int) else None,
-        None if large is None else large.sha256,
+        None if large is None else published_sum(name, large.sha256),
+        f"{base}/{quote(name)}",
         sibling.blob_id if large is None else None,
     )
 
 
-def _to_cached_file(name: str, root: Path) -> PublishedFile:
-    """Describes a file of Hugging Face's cache.
-
-    In this cache, a file is a link, and the name of the linked file is the published checksum.
-    """
+def _to_cached_file(name: str, root: Path) -> ModelFile:
+    """Describes a file of Hugging Face's cache: a link to a file named after its checksum."""
     path = root / name
     digest = path.resolve().name
-    return PublishedFile(
+    return ModelFile(
         name,
-        path.as_uri(),
         sha256=digest if is_sha256(digest) else None,
+        url=path.as_uri(),
         git_sha1=digest if COMMIT.fullmatch(digest) else None,
     )
 
 
-def _cached_path(file: PublishedFile, model: PublishedModel) -> Path | None:
-    path = hf.try_to_load_from_cache(model.name, file.name, revision=model.revision)
+def _cached_path(file: ModelFile, model: Record) -> Path | None:
+    name = parse_reference(model.reference).name
+    path = hf.try_to_load_from_cache(name, file.name, revision=model.revision)
     return Path(path) if isinstance(path, str) else None
 
 
 def _translated(url: str, error: Exception) -> Exception:
-    """Returns this package's error for an error of huggingface_hub."""
     found: Exception = DownloadError(f"{shown(url)} cannot be fetched: {error}")
     for each in causes(error):
         if isinstance(each, HfHubHTTPError):
@@ -242,10 +225,6 @@ def _translated(url: str, error: Exception) -> Exception:
     return found
 
 
-def _difference(file: PublishedFile, path: Path) -> str | None:
-    return difference(measure(file.name, path), file, path)
-
-
 def _delete(path: Path) -> None:
     """Deletes a damaged file from Hugging Face's cache: the content, and the link to the content.
 
@@ -256,11 +235,7 @@ def _delete(path: Path) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Makes `target` a link to a file of Hugging Face's cache.
-
-    The link is hard. If a hard link fails, for example because `target` is on another disk, the
-    link is symbolic.
-    """
+    """Makes `target` a hard link, or else a symbolic link, to a file of Hugging Face's cache."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
@@ -270,6 +245,5 @@ def _link(path: Path, target: Path) -> None:
 
 
 def _is_private(url: str) -> bool:
-    """Returns whether requests to an address are encrypted or stay on this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")

@@ -1,1 +1,0 @@
-"""The command `regard doctor`, which prints facts for a bug report."""
