@@ -178,8 +178,8 @@ def _write_rows(
 class NpyFile:
     """A `.npy` file with one array: N rows of D little-endian float32, without the texts.
 
-    The number of rows is known only at the end, so `finish` writes the header again. numpy leaves
-    room in the header for a larger number.
+    The number of rows is known only at the end, so `finish` writes the header again. The header of
+    numpy has room for a larger number.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

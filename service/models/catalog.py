@@ -38,7 +38,7 @@ class Catalog:
 
     Args:
         served: Models with distinct names. The first embedding model is the default.
-        offered: Codes of the languages to offer; those that no model has are left out. If it is
+        offered: Codes of the languages to offer. Languages without a model are left out. If it is
             empty, all languages of the models are offered.
         aliases: Maps each alias to a served name. A name that is both a model's name and an alias
             means the model.

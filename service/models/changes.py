@@ -54,7 +54,7 @@ LOAD_SECONDS = 600.0
 
 
 async def announce_to_none(_files: ModelSet) -> None:
-    """`ModelChanges` calls this until the server sets `announce`."""
+    """Ignores the announcement, until the server sets `announce`."""
 
 
 class ModelChanges:
