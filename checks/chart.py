@@ -2,18 +2,20 @@
 
 The chart passes the values below `settings` to the server as environment variables. Their names,
 types and limits are taken from the settings of the server, so a wrong value is refused when the
-chart is installed. With `--check` the command writes nothing, and exits with status 1 if the schema
-differs from the settings.
+chart is installed. Their descriptions are taken from docs/settings.md. With `--check` the command
+writes nothing, and exits with status 1 if the schema differs from the settings.
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from service.settings import Settings
 
-CHART = Path(__file__).resolve().parents[1] / "deploy" / "helm" / "regard"
+ROOT = Path(__file__).resolve().parents[1]
+CHART = ROOT / "deploy" / "helm" / "regard"
 SCHEMA = CHART / "values.schema.json"
 
 FIXED = {
@@ -28,6 +30,11 @@ KEPT = (
     *("minLength", "pattern"),
 )
 """JSON Schema keywords that the chart copies from the schema of a setting."""
+
+ROW = re.compile(r"^\| `(REGARD_\w+)` \|[^|]*\| (.+) \|$", re.MULTILINE)
+"""Matches the name and the meaning of a setting in docs/settings.md."""
+
+LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 Json = dict[str, Any]
 
@@ -48,10 +55,15 @@ def settings() -> Json:
     """Returns the schema of each setting that the values of the chart may have."""
     fields = Settings.model_json_schema()["properties"]
     named = {f"REGARD_{field.upper()}": schema for field, schema in fields.items()}
-    return {name: variable(schema) for name, schema in named.items() if name not in FIXED}
+    meanings = dict(ROW.findall((ROOT / "docs" / "settings.md").read_text("utf-8")))
+    return {
+        name: variable(schema, LINK.sub(r"\1", meanings[name]))
+        for name, schema in named.items()
+        if name not in FIXED
+    }
 
 
-def variable(schema: Json) -> Json:
+def variable(schema: Json, description: str) -> Json:
     """Returns the schema of a variable from the schema of its setting.
 
     An environment variable holds a list as one string, in which commas separate the names.
@@ -59,7 +71,7 @@ def variable(schema: Json) -> Json:
     kept = {word: schema[word] for word in KEPT if word in schema}
     if schema.get("type") == "array":
         kept = {"type": "string"}
-    return {**kept, "description": schema["description"]}
+    return {**kept, "description": description}
 
 
 if __name__ == "__main__":
