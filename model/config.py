@@ -2,16 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from model.errors import UnsupportedModelError
 
 
 class DecoderKind(StrEnum):
-    """The kinds of token mixer, the first sublayer of a decoder layer.
-
-    SSRU stands for "simpler simple recurrent unit", the name in Kim et al. 2019.
-    """
+    """The first sublayer of a decoder layer; SSRU is the unit of Kim et al. 2019."""
 
     SSRU = "ssru"
     SELF_ATTENTION = "self-attention"
@@ -27,7 +23,7 @@ class NormPosition(StrEnum):
 class Activation(StrEnum):
     """The nonlinearity between the two feed-forward layers.
 
-    GELU_TANH and GELU_SIGMOID are the two approximations of GELU by Hendrycks and Gimpel (2016).
+    GELU_TANH and GELU_SIGMOID are the approximations of GELU by Hendrycks and Gimpel (2016).
     Marian uses GELU_SIGMOID, which is x · sigmoid(1.702 x).
     """
 
@@ -42,31 +38,12 @@ class Sinusoids(StrEnum):
     """The conventions for the frequencies of the position table.
 
     With n = d_model / 2, frequency k is 10000^(-k/(n-1)) in Marian. It is 10000^(-k/n) in the
-    Hugging Face port of Marian. Both conventions put all sines in the first half of a position's
-    vector, and all cosines in the second half.
+    Hugging Face port of Marian. Both put all sines in the first half of a position's vector, and
+    all cosines in the second half.
     """
 
     MARIAN = "marian"
     HUGGING_FACE = "hugging-face"
-
-
-class LayerConfig(Protocol):
-    """The config attributes that a Transformer layer reads; `ModelConfig` documents them."""
-
-    @property
-    def d_model(self) -> int: ...
-    @property
-    def num_heads(self) -> int: ...
-    @property
-    def ffn_dim(self) -> int: ...
-    @property
-    def norm(self) -> NormPosition: ...
-    @property
-    def norms_keys(self) -> bool: ...
-    @property
-    def activation(self) -> Activation: ...
-    @property
-    def layer_norm_eps(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,36 +54,22 @@ class ModelConfig:
         d_model: Width of the residual stream (D).
         num_heads: Number of attention heads (H). `d_model` must be a multiple of 2 H.
         ffn_dim: Width between the two feed-forward layers (F).
-        encoder_layers: Number of encoder layers.
-        decoder_layers: Number of decoder layers.
-        source_vocab_size: Number of ids in the encoder's vocabulary.
         target_vocab_size: Number of ids in the decoder's vocabulary (V).
-        eos_id: Id that ends every source and every target.
         unk_id: Id of the unknown token, which is never generated.
-        pad_id: Id of the padding token, which is never generated; None if the vocabulary has
-            no such id.
-        start_id: Id of the decoder's first input; None if this input has a token vector of zeros
-            (Marian).
-        forces_first: Whether a sequence may prescribe the first token of its target. The logits
-            then do not choose this token. In M2M100 and NLLB this token names the target
-            language.
-        shared_embeddings: Whether encoder and decoder share one embedding table.
+        pad_id: Id of the padding token, which is never generated; None if there is no such id.
+        start_id: Id of the decoder's first input; None for a token vector of zeros (Marian).
+        forces_first: Whether a sequence may prescribe the first token of its target, which names
+            the target language in M2M100 and NLLB.
         tied_output: Whether the output layer uses the decoder's embedding table.
-        decoder: Token mixer of the decoder layers.
-        norm: Place of layer norm.
         norms_keys: Whether pre-norm self-attention takes keys and values from the normalized
             stream. Marian normalizes only the queries' input.
-        activation: Nonlinearity of the feed-forward layers.
-        sinusoids: Convention of the position table.
         position_offset: Row of the position table for the first token.
         scales_embeddings: Whether token embeddings are multiplied by sqrt(D).
-        has_output_bias: Whether the output layer has a bias.
         layer_norm_eps: Number added to the variance in layer norm.
         max_length_factor: Maximum ratio of target tokens to source tokens.
         alignment_layer: Decoder layer, counted from 0, whose cross-attention was trained to
             align tokens; None if the checkpoint names no such layer.
-        alignment_head: Head of `alignment_layer`, counted from 0, that was trained to align
-            tokens.
+        alignment_head: Head of `alignment_layer` that was trained to align tokens.
 
     Raises:
         UnsupportedModelError: A size is below 1, or sizes do not fit together.
@@ -159,35 +122,22 @@ class ModelConfig:
 
     @property
     def forbidden_ids(self) -> list[int]:
-        """Returns the ids that are never generated."""
         return [i for i in (self.unk_id, self.pad_id) if i is not None]
 
     @property
     def aligning_layer(self) -> int:
-        """Returns the decoder layer whose cross-attention aligns tokens best.
-
-        This is the layer that was trained to align. A model without such a layer uses its first
-        layer, which usually aligns best.
-        """
+        """Returns the decoder layer that was trained to align; the first usually aligns best."""
         return 0 if self.alignment_layer is None else self.alignment_layer
 
     @property
     def aligning_head(self) -> int | None:
-        """Returns the head of `aligning_layer` that aligns tokens.
-
-        None means that the mean of all heads aligns them.
-        """
+        """Returns the head of `aligning_layer` that aligns tokens; None for the mean of heads."""
         return None if self.alignment_layer is None else self.alignment_head
 
     @property
     def head_dim(self) -> int:
-        """Returns K, the width of one head."""
         return self.d_model // self.num_heads
 
     def max_target_tokens(self, source_tokens: int) -> int:
-        """Returns the maximum number of tokens of a target, EOS included.
-
-        This limit depends only on the sentence. Marian computes the limit from the longest source
-        of the batch, so in Marian the translation of a sentence depends on the batch.
-        """
+        """Returns the maximum number of tokens of a target, EOS included."""
         return max(1, -int(-self.max_length_factor * source_tokens // 1))

@@ -8,8 +8,7 @@ from model.errors import DeviceError
 def select_device(name: str) -> torch.device:
     """Returns the device of that name; `auto` selects a CUDA device if there is one, else the CPU.
 
-    For a CUDA device, `choose_kernels` chooses the attention kernels of the process. If the name
-    has an index, such as `cuda:1`, the device becomes the current device of the thread.
+    A CUDA device with an index, such as `cuda:1`, becomes the current device of the thread.
 
     Raises:
         DeviceError: The name is unknown, or the machine has no such device.
@@ -28,16 +27,9 @@ def select_device(name: str) -> torch.device:
             f"device {name!r} does not exist: {count} CUDA devices found; use {usable}"
         )
     if device.type == "cuda":
-        choose_kernels()
+        # For the whole process: cuDNN's attention would compile a kernel for every shape.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         # Without `set_device`, CUDA events and memory sizes would be those of GPU 0.
         if device.index is not None:
             torch.cuda.set_device(device)
     return device
-
-
-def choose_kernels() -> None:
-    """Excludes cuDNN's attention, which would compile a kernel for every shape.
-
-    The setting holds for the whole process. After the first call, further calls change nothing.
-    """
-    torch.backends.cuda.enable_cudnn_sdp(False)

@@ -1,24 +1,19 @@
-"""Defines EmbeddingConfig: the sizes and switches of an embedding model, for all families.
-
-The module does not import torch.
-"""
+"""Defines EmbeddingConfig: sizes and switches of an embedding model. Does not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from model.config import Activation, NormPosition
+from model.config import Activation, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True, slots=True)
 class Rotary:
-    """The settings of one layer with rotary positions, which rotate queries and keys (ModernBERT).
+    """The rotary positions of one layer, which rotate queries and keys (ModernBERT).
 
-    Attributes:
-        theta: Base of the frequencies.
-        window: Number of tokens to which a token attends on each of its sides; None if it attends
-            to all tokens of the text.
+    `theta` is the base of the frequencies. A token attends to `window` tokens on each of its sides,
+    or to all tokens if `window` is None.
     """
 
     theta: float
@@ -33,21 +28,15 @@ class TextEncoderConfig:
         d_model: Width of the residual stream (D).
         num_heads: Number of attention heads (H); divides d_model.
         ffn_dim: Width between the two feed-forward layers (F).
-        layers: Number of layers.
-        vocab_size: Number of ids in the vocabulary.
         max_positions: Number of rows of the position table; with rotary positions, the largest
             number of tokens of a text.
         position_offset: Row of the position table for a text's first token. RoBERTa and its
             descendants leave the rows up to the padding id unused.
-        token_types: Number of rows of the token type table; 0 if the model has no such table. All
-            tokens of a single text use row 0. In a pair of texts, the tokens of the second text
-            use row 1 (cross-encoders).
-        relative_buckets: Number of buckets of the relative position bias (MPNet). 0 means that the
-            model has no such bias.
-        rotary: Rotary positions of each layer (ModernBERT). It is empty if the model has a position
-            table. Layers with rotary positions are pre-norm. They have no biases. Their
-            feed-forward sublayer has a gate.
-        activation: Nonlinearity of the feed-forward layers.
+        token_types: Number of rows of the token type table; 0 if the model has no such table. The
+            tokens of the second text of a pair use row 1 (cross-encoders); all others use row 0.
+        relative_buckets: Number of buckets of the relative position bias (MPNet); 0 for no bias.
+        rotary: Rotary positions of each layer (ModernBERT); empty if there is a position table.
+            Layers with rotary positions are pre-norm, without biases, with a feed-forward gate.
         layer_norm_eps: Number added to the variance in layer norm.
 
     Raises:
@@ -91,15 +80,10 @@ class TextEncoderConfig:
 
     @property
     def norm(self) -> NormPosition:
-        """Returns the place of layer norm: after the residual sum, except with rotary positions."""
         return NormPosition.PRE if self.rotary else NormPosition.POST
 
     @property
     def norms_keys(self) -> bool:
-        """Returns whether keys and values come from normalised input.
-
-        Layers with `NormPosition.POST` do not use this value.
-        """
         return True
 
     @property
@@ -108,11 +92,11 @@ class TextEncoderConfig:
         return self.max_positions - self.position_offset
 
 
-class Pooling(StrEnum):
-    """The ways to reduce the vectors of a text's tokens to one vector.
+LayerConfig = ModelConfig | TextEncoderConfig
 
-    Source: sentence-transformers, models/Pooling.py.
-    """
+
+class Pooling(StrEnum):
+    """The ways to reduce the vectors of a text's tokens to one (sentence-transformers, Pooling)."""
 
     CLS = "cls"
     MAX = "max"
@@ -124,14 +108,7 @@ class Pooling(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DenseConfig:
-    """A linear layer after pooling.
-
-    Attributes:
-        inputs: Width of the input.
-        outputs: Width of the output.
-        has_bias: Whether the layer has a bias.
-        is_tanh: Whether tanh is applied to the output.
-    """
+    """A linear layer after pooling, with or without a bias and tanh."""
 
     inputs: int
     outputs: int
@@ -141,7 +118,7 @@ class DenseConfig:
 
 @dataclass(frozen=True, slots=True)
 class NormalizeConfig:
-    """The module Normalize: division of a vector by its Euclidean norm."""
+    """Division of a vector by its Euclidean norm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +126,13 @@ class EmbeddingConfig:
     """An encoder, its pooling and the modules after pooling.
 
     Attributes:
-        encoder: Config of the Transformer encoder.
         pooling: At least one way of pooling; the results are concatenated in this order.
-        modules: Modules after pooling, in order.
         max_tokens: Maximum number of tokens of a text, special tokens included.
         prompts: Named prefixes that can be put before a text.
-        default_prompt: Name of the prefix for requests that name no prefix; None if such requests
-            get no prefix.
+        default_prompt: Name of the prefix for requests that name no prefix, if they get one.
 
     Raises:
-        UnsupportedModelError: There is no pooling, `max_tokens` is outside the encoder's limits, a
-            Dense has the wrong width, or the default prompt is unknown.
+        UnsupportedModelError: The parts do not fit together, or the default prompt is unknown.
     """
 
     encoder: TextEncoderConfig
@@ -191,7 +164,6 @@ class EmbeddingConfig:
 
     @property
     def pooled_size(self) -> int:
-        """Returns the width of the pooled vector."""
         return self.encoder.d_model * len(self.pooling)
 
     @property
@@ -202,5 +174,4 @@ class EmbeddingConfig:
 
     @property
     def is_normalized(self) -> bool:
-        """Returns whether every output vector has Euclidean length 1."""
         return bool(self.modules) and isinstance(self.modules[-1], NormalizeConfig)

@@ -17,28 +17,22 @@ ModelError
 """
 
 
-class ModelError(Exception):
-    """The base class of every error in this package."""
+class ModelError(Exception): ...
 
 
-class CheckpointError(ModelError):
-    """The model's files cannot be used."""
+class CheckpointError(ModelError): ...
 
 
-class CheckpointNotFoundError(CheckpointError):
-    """A file, folder or package of the model does not exist."""
+class CheckpointNotFoundError(CheckpointError): ...
 
 
-class CheckpointFormatError(CheckpointError):
-    """A file is damaged or is not of the format that its name says, or a model is incomplete."""
+class CheckpointFormatError(CheckpointError): ...
 
 
 class UnsupportedModelError(CheckpointError):
-    """The checkpoint uses options that are not implemented, or its languages are unknown.
+    """The error of all unsupported options, or of unknown languages.
 
-    Args:
-        name: Name of the file or folder, or a phrase such as "this configuration".
-        reasons: All reasons found, not only the first.
+    `name` is a file or folder, or a phrase such as "this configuration"; `reasons` are all found.
     """
 
     def __init__(self, name: str, reasons: list[str]) -> None:
@@ -47,14 +41,10 @@ class UnsupportedModelError(CheckpointError):
 
 
 class WeightMismatchError(CheckpointError):
-    """The tensors of the file do not match the parameters of the model.
+    """The error of all tensors that do not match the parameters of the model.
 
-    Args:
-        missing: Expected tensors that are not in the file, and parameters that the name table does
-            not contain.
-        unexpected: Tensors without a parameter.
-        shapes: Tensors whose shape differs from their parameter's shape, with both shapes.
-        name: Name of the file, if known.
+    `missing` are tensors and parameters without a partner, `unexpected` are tensors without a
+    parameter, and `shapes` have both shapes.
     """
 
     def __init__(
@@ -65,33 +55,25 @@ class WeightMismatchError(CheckpointError):
         super().__init__(f"{name} does not fit the model: {reasons}" if name else reasons)
 
 
-class DeviceError(ModelError):
-    """The requested device or precision is unknown, or the machine does not have it."""
+class DeviceError(ModelError): ...
 
 
-class InputError(ModelError):
-    """The model cannot process this input."""
+class InputError(ModelError): ...
 
 
-class EmptySourceError(InputError):
-    """The source has no tokens."""
+class EmptySourceError(InputError): ...
 
 
-class SourceTooLongError(InputError):
-    """The source has more tokens than the model's limit."""
+class SourceTooLongError(InputError): ...
 
 
-class UnknownTokenError(InputError):
-    """A token id is outside the vocabulary."""
+class UnknownTokenError(InputError): ...
 
 
-class BeamSizeError(InputError):
-    """The beam size is below 1, or more rows are needed than are free in the batch."""
+class BeamSizeError(InputError): ...
 
 
-class FirstTokenError(InputError):
-    """The model never generates the given first token, or accepts no first token at all."""
+class FirstTokenError(InputError): ...
 
 
-class AttentionQueryError(InputError):
-    """The model cannot answer the attention query, or the query's options exclude each other."""
+class AttentionQueryError(InputError): ...

@@ -7,24 +7,6 @@ import torch
 
 from model.errors import DeviceError
 
-MIN_COSINE = 0.998
-"""Lower limit of the mean cosine between rounded and float32 vectors of sample sentences.
-
-Rounded vectors come from an encoder in int8 or float16. The loader of an embedding model embeds the
-samples before and after it rounds the encoder. If the mean cosine is below this limit, `auto` does
-not select int8 or float16. For all-MiniLM-L6-v2 the mean cosine is 0.9990 on the samples, and
-0.9992 on 2,000 real sentences. Rounding changes the correlation of the model's similarities with
-human judgements by less than 0.0005.
-"""
-
-MIN_DEGENERATE_COSINE = 0.98
-"""Lower limit of the cosine between the rounded and the float32 vector of a degenerate text.
-
-A degenerate text is not a sentence: for example, one word a hundred times. For all-MiniLM-L6-v2 in
-int8, the smallest measured cosine is 0.994. If a cosine is below the limit, `auto` does not select
-int8 or float16.
-"""
-
 
 class Precision(StrEnum):
     """The number format of the weights, and of the values that are multiplied by weights."""
@@ -36,36 +18,17 @@ class Precision(StrEnum):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Returns the type of the activations.
-
-        It is float32 for int8, because activations are quantised only where weights multiply them.
-        """
         return torch.float32 if self is Precision.INT8 else getattr(torch, self.value)
 
 
-SHORT_NAMES = {
-    "fp32": Precision.FLOAT32,
-    "bf16": Precision.BFLOAT16,
-    "fp16": Precision.FLOAT16,
-}
+SHORT_NAMES = {"fp32": Precision.FLOAT32, "bf16": Precision.BFLOAT16, "fp16": Precision.FLOAT16}
 
 
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
-    """Returns the precision that the name selects.
+    """Returns the precision that the name selects; `is_int8` is for native code on a CPU.
 
-    On a CPU, `auto` selects int8 if `is_int8` is true. Otherwise `auto` selects bfloat16 on a
-    device with matrix units for bfloat16. For a GPU with matrix units for float16, but not for
-    bfloat16, `auto` selects float16. For all other devices, `auto` selects float32.
-
-    With `auto`, the loaders of translation and embedding models compare a model in int8 or float16
-    with its float32 form. If the two differ too much, the loader takes another precision instead
-    (`model/checkpoints/build.py` and `embedding.py`). Int8 is not compared if the files already
-    have int8 matrices. The loader of cross-encoders never takes int8 or float16 for `auto`.
-
-    Args:
-        name: A precision, or `auto`.
-        device: Device that computes.
-        is_int8: Whether native code can compute the model in int8 on a CPU.
+    `auto` selects int8 if `is_int8` is true on a CPU, and else bfloat16 or float16 if the device
+    has matrix units for it. The loaders then check that int8 and float16 hardly change results.
 
     Raises:
         DeviceError: The name is unknown, or the device does not support the precision.
@@ -73,9 +36,7 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
     if name == "auto" and is_int8 and device.type == "cpu":
         return Precision.INT8
     if name == "auto":
-        if has_fast_bfloat16(device):
-            return Precision.BFLOAT16
-        return Precision.FLOAT16 if has_fast_float16(device) else Precision.FLOAT32
+        return fastest_float(device)
     try:
         precision = SHORT_NAMES.get(name) or Precision(name)
     except ValueError as error:
@@ -88,23 +49,19 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
     return precision
 
 
-def has_fast_bfloat16(device: torch.device) -> bool:
-    """Returns whether the device has matrix units for bfloat16.
+def fastest_float(device: torch.device) -> Precision:
+    """Returns bfloat16 or float16 if the device has matrix units for it, and else float32.
 
-    Such units are tensor cores (Ampere or later) on a GPU, and AMX tiles on a CPU. The instructions
-    AVX-512 BF16 do not count. With these instructions, 64 rows ran 1.7 times as fast in bfloat16 as
-    in float32. But a single sentence ran a quarter slower than in float32. Its result was not
-    bit-identical to the result of the same sentence in a batch.
+    On a CPU, AMX tiles count, but AVX-512 BF16 does not. With it, a sentence alone ran a quarter
+    slower than in float32. Its result was not bit-identical to its result in a batch.
     """
     if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
+        capability = torch.cuda.get_device_capability(device)
+        if capability < (7, 0):  # before Volta
+            return Precision.FLOAT32
+        return Precision.BFLOAT16 if capability >= (8, 0) else Precision.FLOAT16
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    return "amx_bf16" in flags
-
-
-def has_fast_float16(device: torch.device) -> bool:
-    """Returns whether the device is a GPU with matrix units for float16 (Volta or later)."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
+        return Precision.FLOAT32
+    return Precision.BFLOAT16 if "amx_bf16" in flags else Precision.FLOAT32

@@ -1,8 +1,4 @@
-"""Checks the type and the size of a file before it is read.
-
-A model's folder may hold anything. A named pipe would block its reader forever. Reading a
-link to /dev/zero would never end.
-"""
+"""Refuses files that block or fill the memory: pipes, devices, and files that are too large."""
 
 import stat
 from pathlib import Path
@@ -10,10 +6,9 @@ from pathlib import Path
 from model.errors import CheckpointFormatError
 
 MAX_TEXT_BYTES = 2**27
-"""Largest size, in bytes, of a JSON, YAML or tokenizer file. The whole file is read into memory."""
+"""Largest size of a JSON, YAML or tokenizer file. The whole file is read into memory."""
 
 MAX_WEIGHT_BYTES = 2**36
-"""Largest size, in bytes, of a file of tensors."""
 
 
 def check_file(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> None:
@@ -22,8 +17,7 @@ def check_file(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> None:
     A folder passes, because the code that opens it reports a more precise error.
 
     Raises:
-        CheckpointFormatError: The path leads to a pipe, a socket or a device, or to a file that is
-            too large.
+        CheckpointFormatError: The file is refused.
         OSError: The file does not exist, or the permissions of its folder forbid access to it.
     """
     found = path.stat()

@@ -1,10 +1,10 @@
-"""Defines the inputs and outputs of an engine: sequences, options, hypotheses, limits.
+"""Defines the inputs and outputs of an engine. Does not import torch."""
 
-The module does not import torch, so that processes without a model stay small.
-"""
-
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from model.errors import EmptySourceError, SourceTooLongError, UnknownTokenError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,11 +19,9 @@ class DecodingOptions:
         beam_size: Number of hypotheses kept at each decode step; 1 means greedy search.
         num_hypotheses: Number of hypotheses returned, at most beam_size.
         length_penalty: Exponent p; a score is (sum of log-probabilities) / length ** p.
-        return_scores: Whether a greedy search computes log-probabilities and a score. A beam search
-            always computes them.
+        return_scores: Whether a greedy search computes log-probabilities, as a beam search does.
         return_attention: Whether a hypothesis has its cross-attention, from which words are
-            aligned. Only a greedy search without scores returns the attention, and only if the
-            runner records it.
+            aligned: only in a greedy search without scores, and only if the runner records it.
     """
 
     beam_size: int = 1
@@ -34,7 +32,6 @@ class DecodingOptions:
 
     @property
     def needs_log_probs(self) -> bool:
-        """Returns whether a decode step must return log-probabilities, not only tokens."""
         return self.return_scores or self.beam_size > 1
 
 
@@ -63,9 +60,8 @@ class Sequence:
     Attributes:
         id: Number that the caller gives to the sequence, unique in the batch.
         source: Ids, EOS included.
-        options: Search options.
-        first_id: Id of the target's first token; None if the logits choose this token. Only models
-            with `forces_first` in their config accept an id.
+        first_id: Id of the target's first token, for models with `forces_first` in their config;
+            None if the logits choose this token.
     """
 
     id: int
@@ -76,23 +72,14 @@ class Sequence:
 
 @dataclass(slots=True)
 class Finished:
-    """The result of one sequence: its hypotheses, best first."""
-
     id: int
     hypotheses: list[Hypothesis]
 
 
 class BatchStats(NamedTuple):
-    """The amount of work of one model call, such as a decode step.
+    """The amount of work of one model call: `phase` is `encode`, `decode`, `embed` and so on.
 
-    Each model call makes one object, and the worker counts equal objects. A named tuple is made
-    and hashed several times as fast as a frozen dataclass.
-
-    Attributes:
-        phase: Kind of the call, such as `encode`, `decode` or `embed`.
-        rows: Number of sentences, texts or rows computed.
-        tokens: Number of tokens computed, without padding.
-        padding_tokens: Number of padding positions computed in addition.
+    A named tuple is made and hashed several times as fast as a frozen dataclass.
     """
 
     phase: str
@@ -103,13 +90,11 @@ class BatchStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """The limits of the in-flight batch.
-
-    Sequences enter and leave this batch between decode steps.
+    """The limits of the batch, which sequences enter and leave between decode steps.
 
     Attributes:
         max_rows: Maximum number of rows decoded together; a beam search takes beam_size rows. If
-            `max_rows` is 0, `model.checkpoints.build.load_engine` chooses the number.
+            it is 0, `model.checkpoints.build.load_engine` chooses the number.
         max_source_tokens: Maximum number of tokens of one source, EOS included.
         max_batch_tokens: Maximum number of tokens encoded together, padding included.
     """
@@ -117,3 +102,23 @@ class EngineLimits:
     max_rows: int = 64
     max_source_tokens: int = 128
     max_batch_tokens: int = 4096
+
+
+def check_ids(
+    name: str, ids: SequenceOf[int], vocab_size: int, max_tokens: int | None = None
+) -> None:
+    """Refuses ids (special tokens included) that a model cannot read; `name` is for the message.
+
+    Raises:
+        InputError: There are no ids, too many, or one that is not in the vocabulary.
+    """
+    if not ids:
+        raise EmptySourceError(f"the {name} has no tokens")
+    if max_tokens is not None and len(ids) > max_tokens:
+        raise SourceTooLongError(
+            f"the {name} has {len(ids)} tokens; the limit is {max_tokens}. Split or cut it"
+        )
+    if not 0 <= min(ids) <= max(ids) < vocab_size:
+        raise UnknownTokenError(
+            f"the {name} has ids from {min(ids)} to {max(ids)}; the vocabulary has {vocab_size}"
+        )

@@ -1,7 +1,7 @@
 """Writes the smallest folder of every kind of checkpoint, and damages its tensors."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ from tests.hf_files import (
 )
 from tests.marian_writer import (
     Array,
-    container,
+    Item,
     float32_item,
     int8_item,
-    options_item,
     tiny_options,
     tiny_tensors,
+    write_bin,
 )
 from tests.tiny_text import write_model
 
@@ -41,52 +41,56 @@ def unchanged(_tensors: dict[str, Array]) -> None:
     """Leaves the tensors undamaged."""
 
 
-def marian_pieces(sentences: list[str]) -> bytes:
+def marian_pieces(sentences: Sequence[str]) -> bytes:
     """Trains a vocabulary whose special tokens have Marian's ids."""
     return pieces_model(tuple(sentences), bos_id=-1, eos_id=0, unk_id=1, pad_id=-1)
 
 
 def write_student(folder: Path, change: Change = unchanged, **changes: Any) -> None:
-    """Writes a Bergamot model with one vocabulary, in int8."""
     path = folder / "vocab.ende.spm"
     path.write_bytes(marian_pieces(SOURCE_TEXT))
     options = tiny_options(dim_vocabs=[Tokenizer(path).vocab_size] * 2, **changes)
-    write_bin(folder / "model.ende.bin", options, change)
+    write_int8(folder / "model.ende.bin", options, change)
 
 
-def write_split(folder: Path, change: Change = unchanged, **changes: Any) -> None:
+def write_split(
+    folder: Path,
+    change: Change = unchanged,
+    target_text: Sequence[str] = (*SOURCE_TEXT, *TARGET_TEXT),
+    seed: int = 0,
+    **changes: Any,
+) -> None:
     """Writes a Bergamot model with two vocabularies of different sizes."""
     paths = folder / "srcvocab.enja.spm", folder / "trgvocab.enja.spm"
-    for path, sentences in zip(paths, (SOURCE_TEXT, [*SOURCE_TEXT, *TARGET_TEXT]), strict=True):
+    for path, sentences in zip(paths, (SOURCE_TEXT, target_text), strict=True):
         path.write_bytes(marian_pieces(sentences))
     vocabs = [Tokenizer(path).vocab_size for path in paths]
-    write_bin(
-        folder / "model.enja.bin", tiny_options(dim_vocabs=vocabs, **SPLIT, **changes), change
-    )
+    options = tiny_options(dim_vocabs=vocabs, **SPLIT, **changes)
+    write_int8(folder / "model.enja.bin", options, change, seed)
 
 
-def write_bin(path: Path, options: dict[str, Any], change: Change) -> None:
-    """Writes weights in int8 and biases in float32."""
-    tensors = tiny_tensors(options)
+def write_int8(path: Path, options: dict[str, Any], change: Change, seed: int = 0) -> None:
+    tensors = tiny_tensors(options, seed)
     change(tensors)
-    items = [
-        (int8_item if MATRIX.search(name) else float32_item)(name, values)
-        for name, values in tensors.items()
-    ]
-    path.write_bytes(container([*items, options_item(options)]))
+    write_bin(path, options, tensors, mixed_item)
+
+
+def mixed_item(name: str, values: Array) -> Item:
+    return (int8_item if MATRIX.search(name) else float32_item)(name, values)
 
 
 def write_teacher(folder: Path, change: Change = unchanged, **changes: Any) -> None:
-    """Writes an `.npz` and one vocabulary."""
     path = folder / "vocab.ende.spm"
     path.write_bytes(marian_pieces(SOURCE_TEXT))
     sizes = [Tokenizer(path).vocab_size] * 2
     write_npz(folder / "model.npz", tiny_options(dim_vocabs=sizes, **TEACHER, **changes), change)
 
 
-def write_opus(folder: Path, change: Change = unchanged, **changes: Any) -> None:
+def write_opus(
+    folder: Path, change: Change = unchanged, tokens: Sequence[str] = (), **changes: Any
+) -> None:
     """Writes a folder like that of an unpacked archive of OPUS-MT."""
-    ids = write_pieces(folder, [])
+    ids = write_pieces(folder, [*tokens])
     (folder / "vocab.json").unlink()
     del ids["<pad>"]
     text = yaml.safe_dump(ids, allow_unicode=True)
@@ -95,7 +99,6 @@ def write_opus(folder: Path, change: Change = unchanged, **changes: Any) -> None
 
 
 def write_npz(path: Path, options: dict[str, Any], change: Change) -> None:
-    """Writes weights and options."""
     tensors = tiny_tensors(options)
     change(tensors)
     text = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
@@ -104,14 +107,11 @@ def write_npz(path: Path, options: dict[str, Any], change: Change) -> None:
 
 
 def write_hugging_face(folder: Path, change: Change = unchanged, **changes: Any) -> None:
-    """Writes a folder of a MarianMT model."""
     write_marian(folder, **changes)
     change_tensors(folder, change)
 
 
 def multilingual(kind: str, languages: list[str]) -> Callable[..., None]:
-    """Returns a function that writes a folder of M2M100, NLLB-200 or SMaLL-100."""
-
     def write(folder: Path, change: Change = unchanged, **changes: Any) -> None:
         folder.rmdir()
         write_multilingual(folder, kind, languages, **changes)
@@ -121,8 +121,6 @@ def multilingual(kind: str, languages: list[str]) -> Callable[..., None]:
 
 
 def encoder(model_type: str) -> Callable[..., None]:
-    """Returns a function that writes a sentence-transformers folder with an encoder."""
-
     def write(folder: Path, change: Change = unchanged, **changes: Any) -> None:
         write_model(folder, **{"model_type": model_type, **changes})
         change_tensors(folder, change)
@@ -131,7 +129,6 @@ def encoder(model_type: str) -> Callable[..., None]:
 
 
 def change_tensors(folder: Path, change: Change) -> None:
-    """Changes the tensors of a safetensors file."""
     path = folder / "model.safetensors"
     tensors = load_file(path)
     change(tensors)

@@ -70,10 +70,10 @@ def _float32_on_every_cpu() -> Iterator[None]:
     """
     from model import precision  # only test processes import torch
 
-    on_device = precision.has_fast_bfloat16
+    fastest, float32 = precision.fastest_float, precision.Precision.FLOAT32
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            precision, "has_fast_bfloat16", lambda it: it.type == "cuda" and on_device(it)
+            precision, "fastest_float", lambda it: fastest(it) if it.type == "cuda" else float32
         )
         yield
 

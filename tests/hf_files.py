@@ -8,12 +8,7 @@ from typing import Any
 
 import sentencepiece
 import torch
-from transformers import (
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    MarianConfig,
-    MarianMTModel,
-)
+from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
 
 SOURCE_TEXT = ["the house is small", "a small house stands there", "is the big tree here"]
 TARGET_TEXT = ["das Haus ist klein", "ein kleines Haus steht dort", "ist der große Baum hier"]
@@ -23,7 +18,6 @@ SENTENCE = "the small tree is here"
 
 @cache
 def pieces_model(sentences: tuple[str, ...], vocab_size: int = 45, **options: Any) -> bytes:
-    """Writes a `.spm` file trained on a few sentences."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences * 30),
@@ -117,7 +111,6 @@ def write_multilingual(
 
 
 def randomize(model: Any, seed: int) -> None:
-    """Sets weights that are large enough for different targets."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():

@@ -5,7 +5,9 @@ Nothing here is shared with what reads them.
 """
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +72,19 @@ def container(items: list[Item], version: int = 1) -> bytes:
     head += b"".join(struct.pack(f"<{len(item.shape)}i", *item.shape) for item in items)
     padding = -(len(head) + 8) % ALIGNMENT
     return head + struct.pack("<Q", padding) + bytes(padding) + b"".join(blobs)
+
+
+def write_bin(
+    path: Path,
+    options: dict[str, Any],
+    tensors: dict[str, Array] | None = None,
+    kind: Callable[[str, Array], Item] | None = None,
+) -> Path:
+    """Writes a file of a model: by default the tensors of `tiny_tensors`, in float32."""
+    found = tiny_tensors(options) if tensors is None else tensors
+    items = [(kind or float32_item)(name, values) for name, values in found.items()]
+    path.write_bytes(container([*items, options_item(options)]))
+    return path
 
 
 def _padded(data: bytes) -> bytes:

@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
-from tokenizers import (
-    Tokenizer,
-    models,
-    normalizers,
-    pre_tokenizers,
-    trainers,
-)
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from tests.tiny_text import tokenizer
 
@@ -45,7 +39,6 @@ def lines() -> list[str]:
 
 
 def byte_level_bpe(use_regex: bool = True, prefix_space: bool = False) -> Tokenizer:
-    """Trains a byte-level BPE tokenizer, as RoBERTa has."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(prefix_space, use_regex=use_regex)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -57,7 +50,6 @@ def byte_level_bpe(use_regex: bool = True, prefix_space: bool = False) -> Tokeni
 
 
 def unigram(is_split: bool = True) -> Tokenizer:
-    """Trains a Unigram tokenizer, as XLM-RoBERTa has."""
     made = Tokenizer(models.Unigram())
     made.normalizer = normalizers.NFKC()
     made.pre_tokenizer = pre_tokenizers.Metaspace(split=is_split)
@@ -94,20 +86,17 @@ KINDS: dict[str, Callable[[], Tokenizer]] = {
 
 @cache
 def trained(kind: str) -> str:
-    """Returns the content of the `tokenizer.json` of a kind."""
     content: str = KINDS[kind]().to_str()
     return content
 
 
 def write_tokenizer(kind: str, folder: Path) -> Path:
-    """Writes the `tokenizer.json` of a kind into a folder and returns its path."""
     path = folder / "tokenizer.json"
     path.write_text(trained(kind), encoding="utf-8")
     return path
 
 
 def repeated(units: list[str], num_chars: int) -> str:
-    """Repeats the same units up to a number of characters."""
     unit = "".join(units)
     return (unit * (num_chars // len(unit) + 1))[:num_chars]
 

@@ -53,7 +53,6 @@ def tokenizer(family: str) -> Tokenizer:
 
 
 def write_cross_encoder(folder: Path, family: str = "bert", **changes: Any) -> Any:
-    """Writes a folder; returns transformers' model."""
     kind, config, own = FAMILIES[family]
     torch.manual_seed(5)
     model = kind(config(**SIZES | own | changes)).eval()

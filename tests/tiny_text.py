@@ -1,6 +1,7 @@
 """Folders of embedding models small enough to be made in every test, with weights from a seed."""
 
 import json
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from model.architectures.text_encoder import TextEncoder
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
-from model.checkpoints.text_weights import name_pairs
+from model.checkpoints.names import name_pairs
 
 WORDS = "[PAD] [CLS] [SEP] [UNK] un ##believ ##able hello world a b c . query :".split()
 OPTIONS: dict[str, Any] = {
@@ -49,7 +50,6 @@ def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
 
 
 def tokenizer() -> Tokenizer:
-    """Returns BERT's tokenizer with a few words."""
     vocabulary = {word: number for number, word in enumerate(WORDS)}
     made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=True)
@@ -64,8 +64,25 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def change_json(path: Path, **changes: Any) -> None:
-    """Changes values of a JSON file."""
     write_json(path, json.loads(path.read_text(encoding="utf-8")) | changes)
+
+
+def save_shards(
+    folder: Path,
+    state: dict[str, torch.Tensor],
+    whole: str = "model.safetensors",
+    save: Callable[[Any, Path], None] = save_file,
+) -> None:
+    names, suffix = sorted(state), Path(whole).suffix
+    shards = {f"one{suffix}": names[::2], f"two{suffix}": names[1::2]}
+    for shard, inside in shards.items():
+        save({name: state[name] for name in inside}, folder / shard)
+    weight_map = {name: shard for shard, inside in shards.items() for name in inside}
+    write_json(folder / f"{whole}.index.json", {"weight_map": weight_map})
+
+
+def save_pickled_shards(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    save_shards(folder, state, "pytorch_model.bin", torch.save)
 
 
 def write_encoder(folder: Path, **changes: Any) -> Path:

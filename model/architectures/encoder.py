@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, TokenParts
-from model.config import LayerConfig, ModelConfig
+from model.config import ModelConfig
+from model.embedding_config import LayerConfig
 from model.layers.attention import Heads, MultiHeadAttention
 from model.layers.feed_forward import FeedForward
 from model.layers.residual import Residual, final_norm

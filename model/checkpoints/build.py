@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -14,10 +14,8 @@ from model.backends.cuda.runner import CudaRunner, fitting_rows
 from model.backends.native.library import warn_without_build
 from model.backends.native.runner import NativeRunner, can_serve, is_supported
 from model.backends.torch_runner import TorchRunner
-from model.checkpoints.calibration import MAX_CHANGE, ForcedPair, forced_pairs, mean_change
 from model.checkpoints.families import hf_config, hf_weights, marian
-from model.checkpoints.formats.marian_bin import MarianFile
-from model.checkpoints.formats.marian_npz import MarianNpz
+from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.load import (
     NPZ,
@@ -26,66 +24,83 @@ from model.checkpoints.load import (
     check_vocabularies,
     load_vocabularies,
 )
-from model.checkpoints.quantize import quantize_floats
+from model.checkpoints.quantize import SAMPLES, all_samples, quantize_floats
 from model.config import ModelConfig
+from model.encoding.forced_pass import forced_pass
 from model.engine.engine import Engine
 from model.errors import UnsupportedModelError
 from model.precision import Precision, select_precision
-from model.sequence import EngineLimits
+from model.sequence import EngineLimits, Sequence
 
 logger = logging.getLogger("regard.models")
 
 CPU_ROWS = 64
 
+MAX_CHANGE = 0.025
+"""Largest mean change of a log-probability at which `auto` selects int8 or float16.
+
+The built-in models change by 0.004 to 0.007 in int8, and by 0.032 with 31 steps instead of 255."""
+
+MAX_TOKENS = 48
+"""Largest number of tokens of a sample, so that samples do not slow loading."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedPair:
+    """Ids of a sample and of its translation, with the log-probability of each target token (T)."""
+
+    source: list[int]
+    target: list[int]
+    log_probs: torch.Tensor
+
 
 def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDecoder:
     """Returns the model, filled with its weights, on its device and in its precision.
-
-    Args:
-        files: The files of the model.
-        device: The device of the model.
-        dtype: A precision, or `auto`.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
         DeviceError: The precision is unknown, or the device does not compute in it.
     """
-    load = _load_marian if files.is_marian else _load_hugging_face
     vocabularies = load_vocabularies(files)
-    model = load(files, vocabularies, device, dtype)
-    if dtype != "auto" or model.precision is not Precision.FLOAT16:
-        return model.to(device, model.precision.dtype)
-    pairs = forced_pairs(model, files, vocabularies)
-    model = model.to(device, torch.float16)
-    if _is_faithful(model, pairs, files.name):
-        return model
-    del model  # frees its memory for the second model
-    return load(files, vocabularies, device, Precision.FLOAT32).to(device)
+    read = _read_marian if files.is_marian else _read_hugging_face
+    config, load, is_quantized = read(files, vocabularies)
+    if is_supported(config):
+        warn_without_build(dtype, device)
+    precision = select_precision(dtype, device, can_serve(config))
+    if is_quantized and precision is Precision.INT8:
+        return load(is_quantized=True)
+    model = load()
+    if precision is Precision.INT8 or (precision is Precision.FLOAT16 and dtype == "auto"):
+        pairs = forced_pairs(model, files, vocabularies) if dtype == "auto" else []
+        if precision is Precision.INT8:
+            quantize_floats(model)
+        model = model.to(device, precision.dtype)
+        model.precision = precision
+        if _is_faithful(model, pairs, files.name):
+            return model
+        del model  # frees its memory for the second model
+        is_half = precision is Precision.FLOAT16
+        precision = Precision.FLOAT32 if is_half else select_precision(dtype, device)
+        model = load()
+    model.precision = precision
+    return model.to(device, precision.dtype)
 
 
-def _load_marian(
-    files: ModelFiles, vocabularies: Vocabularies, device: torch.device, dtype: str
-) -> EncoderDecoder:
+Read = tuple[ModelConfig, Callable[..., EncoderDecoder], bool]
+"""A config, a function that loads the weights, and whether the file has int8 weights."""
+
+
+def _read_marian(files: ModelFiles, vocabularies: Vocabularies) -> Read:
     file = (MarianNpz if files.weights.suffix == NPZ else MarianFile)(files.weights)
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
     check_vocabularies(config, vocabularies, files)
-    load = partial(marian.load_weights, file, config)
-    if file.is_quantized:
-        if is_supported(config):
-            warn_without_build(dtype, device)
-        precision = select_precision(dtype, device, can_serve(config))
-        return _computing_in(precision, load(precision is Precision.INT8))
-    return _load_floats(load, config, files, vocabularies, device, dtype)
+    return config, partial(marian.load_weights, file, config), file.is_quantized
 
 
-def _load_hugging_face(
-    files: ModelFiles, vocabularies: Vocabularies, device: torch.device, dtype: str
-) -> EncoderDecoder:
+def _read_hugging_face(files: ModelFiles, vocabularies: Vocabularies) -> Read:
     try:
-        config = hf_config.read_config(
-            files.weights.parent, files.num_bytes, vocabularies.target.unk_id
-        )
+        config = hf_config.read_config(files.folder, files.num_bytes, vocabularies.target.unk_id)
     except UnsupportedModelError:
         # A truncated file is too small for the sizes in its config, so the config is refused. In
         # that case, `read_tensors` raises an error that names the damaged file.
@@ -94,40 +109,11 @@ def _load_hugging_face(
     check_vocabularies(config, vocabularies, files)
     if files.tokens is not None:
         config = replace(config, forces_first=files.tokens.begins_target)
-    load = partial(hf_weights.load_weights, files.weights, config)
-    return _load_floats(load, config, files, vocabularies, device, dtype)
-
-
-def _load_floats(
-    load: Callable[[], EncoderDecoder],
-    config: ModelConfig,
-    files: ModelFiles,
-    vocabularies: Vocabularies,
-    device: torch.device,
-    dtype: str,
-) -> EncoderDecoder:
-    """Returns a model whose file has float weights.
-
-    `auto` selects int8 only if `_is_faithful` accepts the int8 model.
-    """
-    if is_supported(config):
-        warn_without_build(dtype, device)
-    precision, model = select_precision(dtype, device, can_serve(config)), load()
-    if precision is not Precision.INT8:
-        return _computing_in(precision, model)
-    pairs = forced_pairs(model, files, vocabularies) if dtype == "auto" else []
-    quantize_floats(model)
-    if _is_faithful(model, pairs, files.name):
-        return model
-    return _computing_in(select_precision(dtype, device), load())
+    return config, partial(hf_weights.load_weights, files.weights, config), False
 
 
 def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str) -> bool:
-    """Returns whether a rounded model hardly changes the probabilities of sample translations.
-
-    A rounded model is in int8 or float16. If `pairs` is empty, the model is accepted. If the model
-    gives probabilities that are not finite, the result is False.
-    """
+    """Returns whether a rounded model hardly changes sample translations; True without `pairs`."""
     change = mean_change(model, pairs) if pairs else 0.0
     if change <= MAX_CHANGE:
         return True
@@ -143,32 +129,13 @@ def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str
     return False
 
 
-def _computing_in(precision: Precision, model: EncoderDecoder) -> EncoderDecoder:
-    """Sets the `precision` of a model, and returns the model. The weights are not converted."""
-    model.precision = precision
-    return model
-
-
 def load_engine(
-    files: ModelFiles,
-    device: torch.device,
-    dtype: str,
-    limits: EngineLimits,
-    use_shortlist: bool,
+    files: ModelFiles, device: torch.device, dtype: str, limits: EngineLimits, use_shortlist: bool
 ) -> Engine:
-    """Returns an engine of the model.
+    """Returns an engine of the model; raises the errors of `load_model`.
 
-    Args:
-        files: The files of the model.
-        device: The device of the model.
-        dtype: A precision, or `auto`.
-        limits: Limits of the batch. If `max_rows` is `0`, `default_rows` computes this limit.
-        use_shortlist: Whether output is restricted to the model's lexical shortlist, if the model
-            has one.
-
-    Raises:
-        CheckpointError: The files are damaged, unsupported, or do not match each other.
-        DeviceError: The precision is unknown, or the device does not compute in it.
+    If `limits.max_rows` is 0, `default_rows` computes it. `use_shortlist` restricts the output to
+    the model's lexical shortlist, if it has one.
     """
     model = load_model(files, device, dtype)
     if not limits.max_rows:
@@ -186,7 +153,6 @@ def load_engine(
 
 
 def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Returns the number of rows that replaces a `max_rows` of 0."""
     if model.device.type == "cpu":
         return CPU_ROWS
     free_bytes, _ = torch.cuda.mem_get_info(model.device)
@@ -196,7 +162,6 @@ def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
 def new_engine(
     model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
 ) -> Engine:
-    """Returns an engine that is ready to compute, with the fastest runner for the model."""
     if model.precision is Precision.INT8 and can_serve(model.config):
         return Engine(NativeRunner(model, limits, shortlist), limits)
     if model.device.type == "cuda" and shortlist is None:
@@ -204,3 +169,41 @@ def new_engine(
         runner.capture()
         return Engine(runner, limits)
     return Engine(TorchRunner(model, limits, shortlist), limits)
+
+
+def forced_pairs(
+    model: EncoderDecoder, files: ModelFiles, vocabularies: Vocabularies
+) -> list[ForcedPair]:
+    """Returns the samples of the source language, or else all, with their float32 translations."""
+    language = next((code for code in SAMPLES if code in files.sources), files.sources[0])
+    if files.tokens is not None and not files.source:
+        target = next((code for code in files.targets if code != language), language)
+        vocabularies = vocabularies.between(files.tokens, language, target)
+    texts = SAMPLES.get(language) or all_samples()
+    tokenizer, first_id = vocabularies.source, vocabularies.first_id
+    ids = [tokenizer.encode(text)[: MAX_TOKENS - 1] for text in texts]
+    sources = [[*each, tokenizer.eos_id] for each in ids]
+    limits = EngineLimits(max_rows=len(sources), max_source_tokens=MAX_TOKENS)
+    engine = Engine(TorchRunner(model, limits), limits)
+    engine.admit([Sequence(i, source, first_id=first_id) for i, source in enumerate(sources)])
+    targets: dict[int, list[int]] = {}
+    while engine.num_rows:
+        targets |= {done.id: done.hypotheses[0].tokens for done in engine.step()}
+    pairs = [(source, targets[i]) for i, source in enumerate(sources)]
+    return [ForcedPair(*pair, log_probs(model, *pair)) for pair in pairs]
+
+
+def mean_change(model: EncoderDecoder, pairs: SequenceOf[ForcedPair]) -> float:
+    changes = [log_probs(model, pair.source, pair.target) - pair.log_probs for pair in pairs]
+    return float(torch.cat(changes).abs().mean())
+
+
+@torch.inference_mode()
+def log_probs(model: EncoderDecoder, source: list[int], target: list[int]) -> torch.Tensor:
+    """Returns the log-probability of each token of a target (T), in float32 on the CPU."""
+    device = model.device
+    mask = torch.ones(1, len(source), dtype=torch.bool, device=device)
+    tokens = torch.tensor([target], device=device)
+    logits, _ = forced_pass(model, torch.tensor([source], device=device), mask, tokens)
+    scores = torch.log_softmax(logits[0].float(), dim=-1)  # (T, V)
+    return scores.gather(1, tokens[0, :, None])[:, 0].cpu()

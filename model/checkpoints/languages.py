@@ -35,10 +35,8 @@ class LanguageTokens:
     """The language tokens of a multilingual model, such as `>>fra<<`.
 
     Attributes:
-        sources: Maps the tag of each source language to its token. The token is empty if the model
-            needs none.
-        targets: Maps the tag of each target language to its token. The token is empty if the model
-            needs none.
+        sources: Maps the tag of each source language to its token, which may be empty.
+        targets: Maps the tag of each target language to its token, which may be empty.
         begins_target: If True, source and target each begin with the token of their own language
             (M2M100, NLLB-200). If False, the source begins with the token of the target language,
             and no token names the source language (OPUS-MT, SMaLL-100).
@@ -58,19 +56,7 @@ class LanguageTokens:
         return self.openings[source if self.begins_target else target]
 
     def before_target(self, target: str) -> str:
-        """Returns the token at the beginning of every target; empty if there is no token."""
         return self.targets[target] if self.begins_target else ""
-
-    def only(self, source: str, target: str, names: tuple[str, str]) -> "LanguageTokens":
-        """Returns the tokens of one pair under new tags, such as `zh` instead of `zh-Hans`.
-
-        Args:
-            source: Tag of the source language.
-            target: Tag of the target language.
-            names: New tags of source and target.
-        """
-        sources, targets = {names[0]: self.sources[source]}, {names[1]: self.targets[target]}
-        return LanguageTokens(sources, targets, self.begins_target)
 
 
 SCRIPT_LENGTH = 4
@@ -78,16 +64,14 @@ SCRIPT_LENGTH = 4
 
 
 def is_code(text: object) -> bool:
-    """Returns whether a text looks like a language code (`en`) and is not in `GROUPS`."""
     return isinstance(text, str) and CODE.fullmatch(text) is not None and text not in GROUPS
 
 
 def to_tag(code: str) -> str:
     """Returns the BCP 47 tag of a code: `fr` for `fra`, `zh-Hans` for `cmn_Hans`.
 
-    A code of three letters becomes the two-letter code of the language, if CLDR has such a code.
-    CLDR may add a region or a script: `prs` (Dari) becomes `fa-AF`, and `hbs` becomes `sr-Latn`.
-    CLDR's region is left out if the code has a region. The same rule holds for scripts.
+    CLDR gives the two-letter code of a language, and may add a region or a script: `prs` (Dari)
+    becomes `fa-AF`, and `hbs` becomes `sr-Latn`. A region or a script of the code itself is kept.
     """
     language, *rest = code.split("_")
     tag: str = get_global("language_aliases").get(language, language)
@@ -101,10 +85,9 @@ def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
     """Maps each code of one model to a tag. No two codes get the same tag.
 
     A tag names a script only if the model has several scripts of the language, or an unusual one.
-
-    `eng_Latn` becomes `en`. `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`, because the
-    model has both. If several codes stand for the same tag (`ajp`, `apc`), only one of these
-    codes gets the tag. The other codes keep their spelling, without the script if it is not needed.
+    So `eng_Latn` becomes `en`, but `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`. If
+    several codes stand for the same tag (`ajp`, `apc`), only one of them gets the tag. The others
+    keep their spelling, without the script if it is not needed.
     """
     by_language: dict[str, list[str]] = defaultdict(list)
     for code in codes:
@@ -124,7 +107,6 @@ def _own_spelling(code: str) -> str:
 
 
 def _script(code: str) -> str:
-    """Returns the script that a code or tag names; empty if there is no script."""
     parts = code.replace("-", "_").split("_")[1:]
     return next((part for part in parts if len(part) == 4 and part.isalpha()), "")
 
@@ -149,10 +131,9 @@ def _cased(subtag: str) -> str:
 
 
 def target_languages(pieces: Iterable[str]) -> dict[str, str]:
-    """Returns a mapping from each target token of a vocabulary, such as `>>fra<<`, to its tag.
+    """Maps each target token of a vocabulary, such as `>>fra<<`, to its tag.
 
-    Pieces of another form are left out. If two tokens have the same tag, the shorter token is kept:
-    `>>fr<<` and not `>>fra<<`.
+    If two tokens have the same tag, the shorter token is kept: `>>fr<<` and not `>>fra<<`.
     """
     found: dict[str, str] = {}
     for piece in sorted(pieces, key=lambda piece: (len(piece), piece)):
@@ -163,51 +144,39 @@ def target_languages(pieces: Iterable[str]) -> dict[str, str]:
 
 
 def pair_in(name: object) -> tuple[str, str] | None:
-    """Returns the tags of the language pair at the end of a name (`opus-mt-en-de`).
-
-    The result is None if the name does not end with a pair.
-    """
+    """Returns the tags of the language pair at the end of a name (`opus-mt-en-de`), or None."""
     found = PAIR.fullmatch(name) if isinstance(name, str) else None
     return pair_of(found["source"], found["target"]) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The source and target languages of a model that translates more than one language pair.
+Sides = tuple[list[str], str]
+"""Tags of the source languages, and of the target language.
 
-    Attributes:
-        sources: Tags of the source languages.
-        target: Tag of the target language if the model has only one. If the model has several
-            target languages, the tag is empty, and the vocabulary lists these languages.
-    """
-
-    sources: list[str]
-    target: str
+The target is "" if the model has several, which its vocabulary lists. No sources: no languages.
+"""
 
 
-def sides_in(name: object) -> Sides | None:
-    """Returns the languages at the end of the name of a model that translates several pairs.
+def sides_in(name: object) -> Sides:
+    """Returns the languages at the end of the name of a model, such as `opus-mt-en-de`.
 
     `opus-mt-en-ROMANCE` translates from English. `opus-mt-tc-bible-big-deu_eng-roa` translates from
-    German and English. The target of these two models is a family of languages. The result is None
-    if the name gives only one pair or no languages, or if the source is a family.
+    German and English. The target of these two models is a family of languages. A family as the
+    source names no language.
     """
     *_, source, target = ["", "", *name.split("-")] if isinstance(name, str) else ["", ""]
-    return sides_of(source, target)
+    sources, only = sides_of(source, target)
+    if len(sources) > 1 or (sources and not only):
+        return sources, only
+    pair = pair_in(name)
+    return ([pair[0]], pair[1]) if pair else ([], "")
 
 
-def sides_of(source: object, target: object) -> Sides | None:
-    """Returns the languages that two texts name, such as `deu_eng` and `roa`.
-
-    The result is None in the same cases as in `sides_in`.
-    """
+def sides_of(source: object, target: object) -> Sides:
     sources, targets = _codes(source), _codes(target)
     is_family = isinstance(target, str) and (target in GROUPS or FAMILY.fullmatch(target))
-    if not sources or not (targets or is_family) or len(sources) == len(targets) == 1:
-        return None
-    return Sides(
-        [to_tag(code) for code in sources], to_tag(targets[0]) if len(targets) == 1 else ""
-    )
+    if not sources or not (targets or is_family):
+        return [], ""
+    return list(map(to_tag, sources)), to_tag(targets[0]) if len(targets) == 1 else ""
 
 
 def _codes(text: object) -> list[str]:
@@ -221,17 +190,15 @@ def _codes(text: object) -> list[str]:
 
 
 def pair_of(source: object, target: object) -> tuple[str, str] | None:
-    """Returns the tags of two language codes; None if a text is not a language code."""
     if not (is_code(source) and is_code(target)):
         return None
     return to_tag(str(source)), to_tag(str(target))
 
 
 def choose_target(target: str, tokens: Mapping[str, str]) -> str | None:
-    """Returns the token of a language tag; `tokens` maps each token to its tag.
+    """Returns the token of a language tag, or of its first variant, such as `zh-Hans` for `zh`.
 
-    If no token has this tag, the result is the token of the tag's first variant, such as `zh-Hans`
-    for `zh`. If there is no variant, the result is None.
+    `tokens` maps each token to its tag. If there is no such token, the result is None.
     """
     variants = [token for token, tag in tokens.items() if tag.partition("-")[0] == target]
     own = [token for token, tag in tokens.items() if tag == target]

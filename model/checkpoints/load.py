@@ -1,32 +1,40 @@
 """Finds translation models in folders and packages, and loads their vocabularies."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from model.checkpoints.families import multilingual_folder
+from model.checkpoints.families import multilingual_folder, opus_folder
 from model.checkpoints.families.hf_config import (
     CONFIG,
     FAMILIES,
     MAX_LENGTH_FACTOR,
     read_model_options,
 )
-from model.checkpoints.families.multilingual_folder import is_multilingual_folder, read_multilingual
 from model.checkpoints.families.opus_folder import (
+    PIECES,
     SOURCE_PIECES,
+    TARGET_PIECES,
+    TARGET_VOCAB,
+    VOCAB,
     is_trained_npz,
     is_translation_model,
-    read_opus,
-    read_parts,
     read_tokenizer,
     trained_npz,
 )
-from model.checkpoints.families.unserved import translator_advice
-from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
-from model.checkpoints.formats.git_lfs import check_pointers
-from model.checkpoints.formats.weight_files import WEIGHTS, revision_of, weight_files
-from model.checkpoints.formats.yaml_text import YAML_ERRORS, load_yaml
+from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
+from model.checkpoints.formats.files import (
+    WEIGHTS,
+    YAML_ERRORS,
+    check_pointers,
+    find_weights,
+    load_yaml,
+    read_options,
+    revision_of,
+    weight_files,
+)
 from model.checkpoints.languages import LanguageTokens, pair_in
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
@@ -43,6 +51,10 @@ LARGEST_LENGTH_FACTOR = 100.0
 
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"
+CTRANSLATE2_WEIGHTS = "model.bin"
+
+TRANSLATORS = ("bart", "mbart", "t5", "mt5", "umt5", "fsmt", "pegasus", "blenderbot")
+"""Values of `model_type` of translation models that are not served."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +67,12 @@ class ModelFiles:
         weights: The file of tensors, or the index if the tensors are in shards.
         source_vocab: The SentencePiece file of the source.
         target_vocab: The SentencePiece file of the target; it may be the file `source_vocab`.
-        shortlist: The lexical shortlist; None if the model has none.
-        max_length_factor: Maximum ratio of target tokens to source tokens. A settings file beside
-            the weights may set this ratio.
+        max_length_factor: Maximum ratio of target tokens to source tokens.
         source_ids: The file with the ids of the source's pieces; None if `source_vocab` has them.
             If `is_multilingual` is True, the file may be missing.
-        target_ids: The file with the ids of the target's pieces; None if `target_vocab` has them.
-            If `is_multilingual` is True, the file may be missing.
-        tokens: Language tokens of the model; None if it has no such tokens.
+        target_ids: The file with the ids of the target's pieces, as `source_ids`.
         title: Name of the model, which is used if the model has more than one pair.
-        is_marian: Whether the tensors have Marian's names. If False, the tensors have the names of
-            Hugging Face.
+        is_marian: Whether the tensors have Marian's names, and not those of Hugging Face.
         is_multilingual: Whether the model belongs to the family of M2M100 and NLLB, whose
             vocabulary has a token for each language.
     """
@@ -107,7 +114,6 @@ class ModelFiles:
 
     @cached_property
     def revision(self) -> str:
-        """Returns the first hex digits of the sha256 checksum of the weights."""
         return revision_of(self.weights)
 
     @property
@@ -120,12 +126,10 @@ def find_models(reference: str) -> list[ModelFiles]:
 
     Args:
         reference: A folder, or `package:NAME` for an installed package, which is not imported.
-            A folder or a package may hold several models.
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
-        CheckpointFormatError: `read_folder` refuses a folder with a model.
-        UnsupportedModelError: `read_folder` refuses a folder with a model.
+        CheckpointError: `read_folder` refuses a folder with a model.
     """
     folders = sorted({path.parent for path in files_of(reference) if _marks_model(path)})
     if not folders:
@@ -134,7 +138,7 @@ def find_models(reference: str) -> list[ModelFiles]:
             f"with *.spm, and no {CONFIG} with the model_type {' or '.join(FAMILIES)}"
             f"{_other_type(Path(reference) / CONFIG)}"
         )
-        raise CheckpointNotFoundError(reason + translator_advice(Path(reference)))
+        raise CheckpointNotFoundError(reason + _advice(Path(reference)))
     found = [read_folder(folder) for folder in folders]
     if not reference.startswith(PACKAGE):
         return found
@@ -143,11 +147,6 @@ def find_models(reference: str) -> list[ModelFiles]:
 
 
 def _other_type(config: Path) -> str:
-    """Returns a part of an error message: the `model_type` that the config names.
-
-    If the config is damaged, the part describes the damage. If there is no config, the result is
-    empty.
-    """
     if not config.is_file():
         return ""
     try:
@@ -157,12 +156,27 @@ def _other_type(config: Path) -> str:
     return f"; its {CONFIG} has the model_type {str(kind)!r}"
 
 
-def _marks_model(path: Path) -> bool:
-    """Returns whether a file shows that its folder holds a served model.
+def _advice(folder: Path) -> str:
+    compressed = sorted(path.name for path in folder.glob("*.gz"))
+    if compressed:
+        return f". {', '.join(compressed)} must be unpacked: `gunzip {folder}/*.gz`"
+    if (folder / CTRANSLATE2_WEIGHTS).is_file() and any(folder.glob("*vocabulary.*")):
+        return (
+            ". The folder was converted for CTranslate2, whose files are not served. Serve the "
+            "Hugging Face or Marian folder that it was made from"
+        )
+    with suppress(CheckpointError):
+        if read_options(folder / CONFIG).get("model_type") in TRANSLATORS:
+            return (
+                ". The served translation models are Marian's (Firefox, OPUS-MT), M2M100, "
+                "NLLB-200 and SMaLL-100. Take for example Helsinki-NLP/opus-mt-en-de or "
+                "facebook/nllb-200-distilled-600M"
+            )
+    return ""
 
-    Other software also has files named config.json and *.npz. So a config.json must name a served
-    family, and an *.npz must have *.spm files beside it.
-    """
+
+def _marks_model(path: Path) -> bool:
+    """Returns whether a file shows that its folder holds a served model, and not other software."""
     if path.name == CONFIG:
         return is_translation_model(path.parent)
     if path.suffix == NPZ:
@@ -171,16 +185,12 @@ def _marks_model(path: Path) -> bool:
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """Returns the one model in a folder.
-
-    The folder has the layout of Firefox/Bergamot, OPUS-MT or Hugging Face.
+    """Returns the one model in a folder of Firefox/Bergamot, OPUS-MT or Hugging Face.
 
     Raises:
         CheckpointFormatError: A part is missing, is damaged, occurs twice, or is a pointer of Git
-            LFS. The error is also raised if a Firefox or Bergamot folder does not name its
-            languages.
-        UnsupportedModelError: Neither the folder's name nor a config file names the languages of
-            the model, or a named language is not a language of the model.
+            LFS. A Firefox or Bergamot folder must name its languages.
+        UnsupportedModelError: Nothing names the languages, or the model does not have them.
     """
     files = _read_folder(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
@@ -199,22 +209,35 @@ def _read_folder(folder: Path) -> ModelFiles:
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
     if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
         return _read_bergamot(folder)
-    is_multilingual = is_hugging_face and is_multilingual_folder(folder)
-    read = read_opus if is_opus else read_multilingual if is_multilingual else read_parts
-    parts = read(folder)
-    source, target = parts.pair or ("", "")
+    is_multilingual = is_hugging_face and multilingual_folder.is_multilingual_folder(folder)
+    pair: tuple[str, str] | None
+    tokens: LanguageTokens | None
+    if is_opus:
+        weights, source_vocab, target_vocab, ids = opus_folder.find_parts(folder)
+        pair, tokens = opus_folder.translates(folder, {}, ids)
+        own_ids = ids
+    elif is_multilingual:
+        weights = multilingual_folder.find_multilingual_weights(folder)
+        source_vocab = target_vocab = folder / PIECES
+        pair, tokens = multilingual_folder.translates(folder)
+        ids = own_ids = folder / VOCAB
+    else:
+        options = read_model_options(folder)
+        weights = find_weights(folder, (SOURCE_PIECES, TARGET_PIECES, VOCAB))
+        source_vocab, target_vocab = folder / SOURCE_PIECES, folder / TARGET_PIECES
+        ids, own_ids = folder / VOCAB, folder / TARGET_VOCAB
+        pair, tokens = opus_folder.translates(folder, options, ids)
     return ModelFiles(
-        source=source,
-        target=target,
-        weights=parts.weights,
-        source_vocab=parts.source_pieces,
-        target_vocab=parts.target_pieces,
+        *(pair or ("", "")),
+        weights,
+        source_vocab,
+        target_vocab,
         shortlist=None,
         max_length_factor=MAX_LENGTH_FACTOR,
-        source_ids=parts.source_ids,
-        target_ids=parts.target_ids,
-        tokens=parts.tokens,
-        title=parts.title,
+        source_ids=ids,
+        target_ids=own_ids if own_ids.is_file() else ids,
+        tokens=tokens,
+        title=title_of(folder),
         is_marian=is_opus,
         is_multilingual=is_multilingual,
     )
@@ -244,14 +267,13 @@ def _read_bergamot(folder: Path) -> ModelFiles:
         )
     if reasons or not (weights and source_vocab and target_vocab and languages):
         reason = f"{folder} is not one model: " + "; ".join(reasons)
-        raise CheckpointFormatError(reason + translator_advice(folder))
+        raise CheckpointFormatError(reason + _advice(folder))
     return ModelFiles(
         *languages, weights, source_vocab, target_vocab, shortlist, _length_factor(folder)
     )
 
 
 def _languages(weights: Path) -> tuple[str, str] | None:
-    """Returns the languages in the name of the weight file, or else in its folder's name."""
     found = LANGUAGES.match(weights.name)
     if found:
         source, target = (code for code in found.groups() if code)
@@ -278,8 +300,6 @@ def _length_factor(folder: Path) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Vocabularies:
-    """The tokenizers of source and target. They may be the same object."""
-
     source: Tokenizer
     target: Tokenizer
 
@@ -292,44 +312,35 @@ class Vocabularies:
 
     @property
     def first_id(self) -> int | None:
-        """Returns the id with which every target begins; None if there is no such id."""
         return self.target.prefix[0] if self.target.prefix else None
 
 
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
     """Returns the tokenizers of source and target.
 
-    For a model of several pairs, call `between` of the result to get the tokenizers of one pair.
+    For a model of several pairs, `between` of the result gives the tokenizers of one pair.
 
     Raises:
         CheckpointFormatError: A file is damaged.
     """
-    found = _read_vocabularies(files)
+    source: Tokenizer
+    target: Tokenizer
+    if files.is_multilingual:
+        source = target = multilingual_folder.read_tokenizer(files.folder)
+    elif files.source_ids is not None and files.target_ids is not None:
+        source = read_tokenizer(files.source_vocab, files.source_ids)
+        target = read_tokenizer(files.target_vocab, files.target_ids)
+    else:
+        source = Tokenizer(files.source_vocab)
+        target = source if files.has_shared_vocab else Tokenizer(files.target_vocab)
+    found = Vocabularies(source, target)
     if files.tokens is None or not files.source:
         return found
     return found.between(files.tokens, files.source, files.target)
 
 
-def _read_vocabularies(files: ModelFiles) -> Vocabularies:
-    if files.is_multilingual:
-        tokenizer = multilingual_folder.read_tokenizer(files.weights.parent)
-        return Vocabularies(tokenizer, tokenizer)
-    if files.source_ids is not None and files.target_ids is not None:
-        return Vocabularies(
-            read_tokenizer(files.source_vocab, files.source_ids),
-            read_tokenizer(files.target_vocab, files.target_ids),
-        )
-    source = Tokenizer(files.source_vocab)
-    target = source if files.has_shared_vocab else Tokenizer(files.target_vocab)
-    return Vocabularies(source, target)
-
-
 def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: ModelFiles) -> None:
-    """Compares the vocabulary sizes and the EOS id of the config with those of the tokenizers.
-
-    Raises:
-        CheckpointError: The sizes or the ids differ.
-    """
+    """Refuses a config whose vocabulary sizes or EOS id differ from those of the tokenizers."""
     sizes = vocabularies.source.vocab_size, vocabularies.target.vocab_size
     if sizes != (config.source_vocab_size, config.target_vocab_size):
         raise CheckpointError(

@@ -1,45 +1,35 @@
-"""Fills the parameters of a model with the tensors of a file.
-
-Name tables say which tensor fills which parameter.
-"""
+"""Fills the parameters of a model with the tensors that a name table assigns to them."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from model.architectures.text_encoder import TextEncoder
+from model.checkpoints.families.text_encoders import Family
+from model.checkpoints.formats.tensors import Arrays
+from model.embedding_config import TextEncoderConfig
 from model.errors import WeightMismatchError
 
+# Maps the names of a layer norm's two vectors in BERT's oldest files to their names in newer files.
+OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """One row of a name table.
 
-    Attributes:
-        parameter: Name in the model, with `{i}` for the layer's number, counted from 0.
-        tensor: Name in the file, with `{i}` for the number that the file gives to this layer.
+def expand(names: Mapping[str, str], layers: int = 1, first: int = 0) -> list[tuple[str, str]]:
+    """Returns (parameter, tensor) for each row of a name table, and for each layer of the model.
+
+    Rows of a layer have `{i}` in both names, for the number of the layer. Parameters count layers
+    from 0, and tensors from `first`.
     """
-
-    parameter: str
-    tensor: str
-
-    def expand(self, layers: int, first: int = 1) -> list[tuple[str, str]]:
-        """Returns a pair (parameter, tensor) for each layer; one pair if the names have no `{i}`.
-
-        Args:
-            layers: Number of layers.
-            first: Number of the first layer in the tensor names of the file.
-        """
-        if "{i}" not in self.parameter:
-            return [(self.parameter, self.tensor)]
-        return [
-            (self.parameter.format(i=layer), self.tensor.format(i=layer + first))
-            for layer in range(layers)
-        ]
+    return [
+        (ours.format(i=layer), theirs.format(i=layer + first))
+        for ours, theirs in names.items()
+        for layer in range(layers if "{i}" in ours else 1)
+    ]
 
 
 def fill(
@@ -51,18 +41,11 @@ def fill(
 ) -> None:
     """Fills every parameter with the array that `pairs` assigns to it.
 
-    Every array must be in `pairs`, or `ignored` must match its name.
-
-    Args:
-        module: The module to fill; it may be on the meta device.
-        arrays: Maps the name of each tensor of the file to its values.
-        pairs: Name of each parameter, with the name of the tensor that fills it.
-        ignored: Pattern of the names of tensors that this model does not need.
-        name: Name of the file, for error messages.
+    The module may be on the meta device. `ignored` matches the names of arrays that it does not
+    need, and `name` is the name of the file, for the error.
 
     Raises:
-        WeightMismatchError: A tensor is missing, belongs to no parameter or has the wrong shape; or
-            a parameter is not in `pairs`.
+        WeightMismatchError: A parameter or an array has no partner, or their shapes differ.
     """
     parameters = dict(module.named_parameters())
     wanted = dict(pairs)
@@ -85,3 +68,36 @@ def fill(
         setattr(module.get_submodule(owner), attribute, nn.Parameter(values, requires_grad=False))
     if missing or unexpected or shapes:
         raise WeightMismatchError(missing, unexpected, shapes, name)
+
+
+def name_pairs(family: Family, encoder: TextEncoder) -> list[tuple[str, str]]:
+    """Returns (parameter, tensor without the prefix of a task head) for every parameter."""
+    parameters = dict(encoder.named_parameters())
+    return [pair for pair in expand(family.names, len(encoder.layers)) if pair[0] in parameters]
+
+
+def load_weights(
+    arrays: Arrays, family: Family, config: TextEncoderConfig, name: str
+) -> TextEncoder:
+    with torch.device("meta"):
+        encoder = TextEncoder(config)
+    fill(encoder, normal_names(arrays, family), name_pairs(family, encoder), family.ignored, name)
+    return encoder.eval()
+
+
+def normal_names(arrays: Arrays, family: Family) -> Arrays:
+    """Returns the tensors under the names of the family's table; splits those of several parts."""
+    normal: dict[str, Any] = {}
+    for tensor, array in arrays.items():
+        short = tensor.removeprefix(family.prefix)
+        for old, new in OLD_NORMS.items():
+            short = short.removesuffix(old) + new if short.endswith(old) else short
+        for whole, parts in family.splits.items():
+            if short.endswith(whole) and len(array) % len(parts) == 0:
+                start = short.removesuffix(whole)
+                names = [start + part for part in parts]
+                normal |= dict(zip(names, np.split(np.asarray(array), len(parts)), strict=True))
+                break
+        else:
+            normal[short] = array
+    return normal

@@ -21,7 +21,7 @@ from model.errors import AttentionQueryError
 from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Result, Slices
 from model.inspection.captures.factory import new_captures
 from model.inspection.query import AttentionJob, AttentionKind, listed
-from model.tokenization.token_ids import check_ids
+from model.sequence import check_ids
 
 SLICE_TOKENS = 128
 """Default for the approximate number of tokens in a slice."""

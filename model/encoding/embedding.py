@@ -20,7 +20,7 @@ from torch import Tensor
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
 from model.encoding.sliced_pass import SlicedPass, batches, padded_batches
 from model.inspection.captures.capture import Slices
-from model.tokenization.token_ids import check_ids
+from model.sequence import check_ids
 
 SLICE_TOKENS = 256
 """Default for the approximate number of tokens in a slice."""

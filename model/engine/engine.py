@@ -20,8 +20,7 @@ from model.errors import (
     FirstTokenError,
     UnknownTokenError,
 )
-from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence
-from model.tokenization.token_ids import check_ids
+from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence, check_ids
 
 LOW_LATENCY_TOKENS, LOW_LATENCY_BATCH_TOKENS = 8, 16
 """Limits of the tokens that a low-latency step decodes, per row and for all rows together.

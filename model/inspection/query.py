@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from model.config import DecoderKind, ModelConfig
 from model.embedding_config import TextEncoderConfig
 from model.errors import AttentionQueryError
-from model.tokenization.token_ids import check_ids
+from model.sequence import check_ids
 
 InspectedConfig = ModelConfig | TextEncoderConfig
 """The config of a model whose attention can be queried."""

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.config import Activation, LayerConfig
+from model.config import Activation
+from model.embedding_config import LayerConfig
 
 GELU_SLOPE = 1.702
 

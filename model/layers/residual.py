@@ -2,7 +2,8 @@
 
 from torch import Tensor, nn
 
-from model.config import LayerConfig, ModelConfig, NormPosition
+from model.config import ModelConfig, NormPosition
+from model.embedding_config import LayerConfig
 from model.layers.row_kernels import RowKernels
 
 

@@ -1,8 +1,7 @@
 """Converts pairs of a query and a text to the token ids that a cross-encoder reads.
 
-Some cross-encoders divide the ids of a pair into two segments. Segment 0 consists of the ids before
-the text, and segment 1 consists of all other ids. Each segment has a vector, which is added to the
-embeddings of the ids in the segment. With some tokenizers, all ids are in segment 0.
+Some cross-encoders add a vector of its segment to each id. Segment 0 consists of the ids before the
+text, and segment 1 of all other ids. With some tokenizers, all ids are in segment 0.
 """
 
 import json
@@ -11,21 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from model.errors import CheckpointFormatError
-from model.tokenization.text import TextTokenizer
+from model.tokenization.text import TextTokenizer, split_template
 
 Direction = Literal["left", "right"]
 
 
 @dataclass(frozen=True, slots=True)
 class PairTemplate:
-    """The special ids around the two parts of a pair.
-
-    Attributes:
-        before: Ids in front of the query.
-        between: Ids between query and text.
-        behind: Ids behind the text.
-        text_segment: Segment of the text and of the ids behind it: 0 or 1.
-    """
+    """The special ids around query and text, and the segment (0 or 1) of text and `behind`."""
 
     before: list[int]
     between: list[int]
@@ -39,13 +31,10 @@ class PairTemplate:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedPair:
-    """A pair as a cross-encoder reads it.
+    """A pair as a cross-encoder reads it, truncated to the limit.
 
-    Attributes:
-        ids: Token ids, special tokens included, truncated to the limit.
-        segment_start: Index of the first id in segment 1; `len(ids)` if all ids are in segment 0.
-        num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
-        is_exact: Whether all tokens were counted.
+    `segment_start` is the index of the first id in segment 1; `len(ids)` if there is none.
+    `num_tokens`, the number before truncation, is a lower bound if `is_exact` is False.
     """
 
     ids: list[int]
@@ -57,17 +46,14 @@ class TokenizedPair:
 class PairTokenizer:
     """Tokenises pairs.
 
-    The special tokens come from the post-processor of the model's Hugging Face tokenizer.
-
     Args:
-        tokenizer: Tokenizer of single texts.
+        tokenizer: Tokenizer of single texts, whose post-processor gives the special tokens.
         max_tokens: Largest number of tokens of a pair, special tokens included.
         name: Name of the tokenizer's file, for error messages.
         has_segments: If False, all ids of a pair are in segment 0, whatever the template says.
 
     Raises:
-        CheckpointFormatError: The post-processor has no template of a pair, or the special tokens
-            of the template leave no room for a query and a text.
+        CheckpointFormatError: The post-processor has no template of a pair, or leaves no room.
     """
 
     def __init__(
@@ -84,14 +70,10 @@ class PairTokenizer:
             )
 
     def encode(self, text: str, direction: Direction = "right") -> tuple[list[int], bool]:
-        """Returns the ids of a query or a text, without special tokens.
+        """Returns the ids of a query or a text, without special tokens, and whether they are all.
 
-        The second result is False if only a part of the text was tokenised.
-
-        Args:
-            text: The text, without lone surrogates. If the text is very long, only a part of it is
-                tokenised. This part still has more than `max_tokens` ids.
-            direction: Side of the text on which ids may be missing.
+        Of a very long text, only a part is tokenised, which has more than `max_tokens` ids. Ids
+        are missing on the side `direction`.
         """
         return self.tokenizer.encode("", text, self.max_tokens, direction)
 
@@ -101,12 +83,9 @@ class PairTokenizer:
         text: tuple[list[int], bool],
         direction: Direction = "right",
     ) -> TokenizedPair:
-        """Joins a query and a text. If the pair is too long, its longer part is truncated first.
+        """Joins a query and a text, both from `encode`.
 
-        Args:
-            query: Both results of `encode` for the query.
-            text: Both results of `encode` for the text.
-            direction: Side on which query and text are truncated.
+        Of a pair that is too long, the longer part is truncated first, on the side `direction`.
         """
         template = self.template
         room = self.max_tokens - template.num_special
@@ -121,14 +100,7 @@ class PairTokenizer:
         return TokenizedPair(ids, segment_start, num_tokens, query[1] and text[1])
 
     def single(self, text: tuple[list[int], bool], direction: Direction = "right") -> TokenizedPair:
-        """Adds special tokens to a text without a query, and truncates it to the limit.
-
-        All ids of the result are in segment 0.
-
-        Args:
-            text: Both results of `encode` for the text.
-            direction: Side on which the text is truncated.
-        """
+        """Adds special tokens to a text from `encode`, which is truncated; all are in segment 0."""
         before, behind = self.tokenizer.special_ids
         num_special = len(before) + len(behind)
         kept = cut(text[0], min(len(text[0]), self.max_tokens - num_special), direction)
@@ -137,10 +109,7 @@ class PairTokenizer:
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Returns the lengths of two parts, truncated to at most `room` tokens in total.
-
-    Only the longer part is truncated, until both parts have the same length. Then both parts are
-    truncated.
+    """Returns two lengths of at most `room` tokens together; the longer one is reduced first.
 
     Source: huggingface/tokenizers, tokenizers/src/utils/truncation.rs, LongestFirst.
     """
@@ -154,20 +123,10 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def cut(ids: list[int], size: int, direction: Direction) -> list[int]:
-    """Returns the first `size` ids, or the last `size` ids if the direction is `left`."""
     return ids[:size] if direction == "right" else ids[len(ids) - size :]
 
 
 def read_pair_template(processor: Any, name: str) -> PairTemplate:
-    """Returns the template of a post-processor.
-
-    Args:
-        processor: `post_processor` of a tokenizer.
-        name: Name of the tokenizer's file, for error messages.
-
-    Raises:
-        CheckpointFormatError: The post-processor has no template of a pair.
-    """
     try:
         found = _template(json.loads(processor.__getstate__()))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -178,10 +137,7 @@ def read_pair_template(processor: Any, name: str) -> PairTemplate:
 
 
 def _template(options: Mapping[str, Any]) -> PairTemplate | None:
-    """Returns the pair template of a processor; None if the processor has no such template.
-
-    In a sequence of processors, exactly one must have a template.
-    """
+    """Returns the pair template of a processor, or None; in a sequence, only one may have one."""
     kind = options["type"]
     if kind == "Sequence":
         found = [template for each in options["processors"] if (template := _template(each))]
@@ -196,14 +152,7 @@ def _template(options: Mapping[str, Any]) -> PairTemplate | None:
 
 
 def _of_pieces(pieces: Sequence[Mapping[str, Any]], special: Mapping[str, Any]) -> PairTemplate:
-    parts: list[list[int]] = [[]]
-    segments: list[int] = []
-    for piece in pieces:
-        if "Sequence" in piece:
-            parts.append([])
-            segments.append(piece["Sequence"]["type_id"])
-        else:
-            parts[-1] += special[piece["SpecialToken"]["id"]]["ids"]
+    parts, segments = split_template(pieces, special)
     if len(parts) != 3:
         raise ValueError(f"the template has {len(parts) - 1} sequences, not 2")
     if segments not in ([0, 0], [0, 1]):

@@ -1,56 +1,48 @@
 """Converts texts to token ids with the `tokenizer.json` of an embedding model.
 
 If a text is much longer than the model's limit, only a part at its beginning (or its end) is
-tokenised. This part has more tokens than the limit. Tokens next to the cut may depend on the rest
-of the text, and are not kept. All other tokens are called stable; see `stable_prefix.py`.
+tokenised. Only the stable tokens of the part are kept, which the whole text has in the same
+place. A tokenizer splits a text into words, by rules that look at a few neighbouring characters,
+and then tokenises each word alone. So the tokens of all words are stable, except for the few words
+next to the cut. `cut_words` finds the stable tokens of a word that continues beyond the cut.
 """
 
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Encoding, Tokenizer, normalizers
 
 from model.errors import CheckpointFormatError
 from model.regular_files import check_file
 from model.tokenization.cut_words import MARGIN_CHARS, CutWords, End
-from model.tokenization.special_ids import read_special_ids
-from model.tokenization.stable_prefix import is_open_edge, num_before, num_stable
 from model.tokenization.tokenizer import Span, TokenizedText, trim
 
 FIRST_CHARS = 8192
-"""Smallest number of characters in the part of a text that the first attempt tokenises.
-
-A text of at most twice this length is always tokenised whole.
-"""
+"""Number of characters in the first part that is tokenised; up to twice as many are one part."""
 
 CHARS_PER_TOKEN = 8
 """Number of characters that the first attempt tokenises for each token that the caller needs."""
 
 SPARE_TOKENS = 256
-"""Number of additional tokens that are examined in a cut word.
-
-A cut word continues beyond the cut, so some of its tokens are not stable. With the additional
-tokens, enough stable tokens usually remain.
-"""
+"""Number of additional tokens that are examined in a cut word, as some are not stable."""
 
 GROWTH = 4
-"""Factor by which the part grows after an attempt that finds too few stable tokens.
-
-The search for stable tokens in a cut word tokenises at most `len(text) // GROWTH` characters.
-"""
+"""Factor by which the part grows; a cut word may tokenise `len(text) // GROWTH` characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTokens:
     """A text with the ids that an embedding model reads, special tokens included.
 
-    Attributes:
-        tokenized: The tokens that remain after truncation. Spans are positions in the text without
-            its prompt, and do not include white space around a token. Special tokens and tokens of
-            a prompt have an empty span, before the text or at the end of the kept text.
-        num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
-        is_exact: Whether all tokens were counted.
+    `tokenized` holds the tokens that remain after truncation. Its spans are positions in the text
+    without a prompt, and do not include white space around a token. Special tokens and tokens of a
+    prompt have an empty span. `num_tokens`, the number before truncation, is a lower bound if
+    `is_exact` is False, because not all tokens were counted.
     """
 
     tokenized: TokenizedText
@@ -74,9 +66,6 @@ class TextTokenizer:
             truncated at its end.
         is_lowercase: Whether texts are lowercased, even if the file does not ask for it.
 
-    Attributes:
-        special_ids: The ids in front of every text, and the ids behind every text.
-
     Raises:
         CheckpointFormatError: The file is damaged, its post-processor is not supported, or its
             special tokens alone reach `max_tokens`.
@@ -90,8 +79,9 @@ class TextTokenizer:
             raise CheckpointFormatError(f"{path} is not a tokenizer: {error}") from error
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        if is_lowercase:
-            self._lower()
+        if is_lowercase:  # before the file's own normaliser
+            own = [self.tokenizer.normalizer] if self.tokenizer.normalizer is not None else []
+            self.tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
         self.special_ids = read_special_ids(self.tokenizer, str(path))
         self.num_special_tokens = sum(map(len, self.special_ids))
         if max_tokens <= self.num_special_tokens:
@@ -105,22 +95,8 @@ class TextTokenizer:
         self.vocab_size = max(vocabulary.values(), default=-1) + 1
         self.cut_words = CutWords(self.tokenizer, max(map(len, vocabulary), default=0))
 
-    def _lower(self) -> None:
-        """Makes the tokenizer lowercase texts before the file's own normaliser runs.
-
-        Offsets still refer to the text with its original letters.
-        """
-        own = self.tokenizer.normalizer
-        steps = [normalizers.Lowercase(), *([own] if own is not None else [])]
-        self.tokenizer.normalizer = normalizers.Sequence(steps)
-
     def tokenize(self, text: str, prompt: str = "") -> TextTokens:
-        """Returns the tokens of a prompt and a text.
-
-        Args:
-            text: The text, without lone surrogates.
-            prompt: Text that is put in front of `text`.
-        """
+        """Returns the tokens of a prompt and a text. The text has no lone surrogates."""
         whole = prompt + text
         stripped = whole.strip()
         part, ids = self._stable_part(stripped, self.max_tokens - self.num_special_tokens, "right")
@@ -136,13 +112,7 @@ class TextTokenizer:
         return TextTokens(tokenized, len(encoding.ids) + cut)
 
     def split(self, text: str, add_special_tokens: bool = True) -> TokenizedText:
-        """Returns all tokens of a text, however long it is.
-
-        Args:
-            text: The text, without lone surrogates.
-            add_special_tokens: Whether the special tokens around a text are returned too. Their
-                spans are empty.
-        """
+        """Returns all tokens of a text, however long it is. Special tokens have empty spans."""
         stripped = text.strip()
         shift = len(text) - len(text.lstrip()) if stripped else 0
         parts = parted(self._encode(stripped, add_special_tokens=False))
@@ -166,17 +136,14 @@ class TextTokenizer:
     def encode(
         self, prompt: str, text: str, wanted: int | None = None, end: End = "right"
     ) -> tuple[list[int], bool]:
-        """Returns the ids of a prompt and a text, without special tokens.
-
-        The second result is False if ids are missing because only a part was tokenised.
+        """Returns the ids of a prompt and a text, without special tokens, and whether they are all.
 
         Args:
             prompt: Text that is put in front of `text`.
             text: The text, without lone surrogates.
-            wanted: Number of ids that the caller needs; None if the caller needs all ids. If ids
-                are missing, the result still has more ids than this number.
-            end: With `right`, ids may be missing behind the returned ids. With `left`, they may be
-                missing in front of the returned ids.
+            wanted: Number of ids that the caller needs; None for all. If ids are missing, the
+                result still has more ids than this number.
+            end: Side on which ids may be missing.
         """
         stripped = (prompt + text).strip()
         if wanted is not None:
@@ -187,17 +154,10 @@ class TextTokenizer:
         return list(chain.from_iterable(part.ids for part in parts)), True
 
     def _stable_part(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
-        """Returns a part at the beginning or the end of a text, and the stable ids of the part.
+        """Returns a part at one end of a text, and its more than `wanted` stable ids.
 
-        Stable ids do not depend on the rest of the text. Each part that is tried is shorter than
-        half the text. If no such part has more than `wanted` stable ids, the method returns None
-        and no ids.
-
-        Args:
-            text: The whole text.
-            wanted: Number of ids that the caller needs.
-            end: `right` for a part at the beginning, which is cut on the right. `left` for a part
-                at the end, which is cut on the left.
+        Each part that is tried is shorter than half the text. `end` is the side on which the part
+        is cut. If no such part has enough stable ids, the method returns None and no ids.
         """
         size = max(FIRST_CHARS, CHARS_PER_TOKEN * wanted)
         while 2 * size < len(text):
@@ -209,15 +169,9 @@ class TextTokenizer:
         return None, []
 
     def _stable_ids(self, part: str, wanted: int, end: End, max_chars: int) -> list[int]:
-        """Returns the stable ids of a part of a text.
+        """Returns the stable ids of a part that is cut at `end`.
 
-        Args:
-            part: The beginning of the text if `end` is `right`; the end of the text if `end` is
-                `left`.
-            wanted: Number of ids that the caller needs.
-            end: Side on which the part is cut.
-            max_chars: Largest number of characters to tokenise in search of the stable tokens of a
-                cut word.
+        At most `max_chars` characters are tokenised in search of the stable tokens of a cut word.
         """
         if is_open_edge(part[-MARGIN_CHARS:] if end == "right" else part[:MARGIN_CHARS], end):
             return []
@@ -258,3 +212,90 @@ def places(offsets: list[Span], special: list[bool], shift: int) -> list[Span]:
         shifted.append(span)
         end = max(end, span[1])
     return shifted
+
+
+def read_special_ids(tokenizer: Tokenizer, name: str) -> tuple[list[int], list[int]]:
+    """Returns the special ids before and behind a text, from the post-processor of a tokenizer."""
+    processor = tokenizer.post_processor
+    if processor is None:
+        return [], []
+    try:
+        return _around(json.loads(processor.__getstate__()))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointFormatError(f"{name}: unsupported post-processor: {error}") from error
+
+
+def _around(options: Mapping[str, Any]) -> tuple[list[int], list[int]]:
+    kind = options["type"]
+    if kind == "ByteLevel":  # this processor only changes offsets
+        return [], []
+    if kind in ("BertProcessing", "RobertaProcessing"):
+        return [options["cls"][1]], [options["sep"][1]]
+    if kind == "TemplateProcessing":
+        parts, types = split_template(options["single"], options["special_tokens"])
+        if len(types) != 1:
+            raise ValueError(f"its template names the text {len(types)} times")
+        return parts[0], parts[1]
+    if kind != "Sequence":
+        raise ValueError(f"its type is {kind!r}")
+    found = [ids for ids in map(_around, options["processors"]) if ids != ([], [])]
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} of its parts put ids around a text")
+    return found[0] if found else ([], [])
+
+
+def split_template(
+    pieces: Sequence[Mapping[str, Any]], special: Mapping[str, Any]
+) -> tuple[list[list[int]], list[int]]:
+    parts: list[list[int]] = [[]]
+    types = []
+    for piece in pieces:
+        if "Sequence" in piece:
+            parts.append([])
+            types.append(piece["Sequence"]["type_id"])
+        else:
+            parts[-1] += special[piece["SpecialToken"]["id"]]["ids"]
+    return parts, types
+
+
+MARGIN_WORDS = 4
+"""Number of words next to a cut whose tokens may change, as a normaliser may join words."""
+
+
+def is_open_edge(edge: str, cut: End) -> bool:
+    """Returns whether the tokens next to a cut may depend on text far beyond the cut.
+
+    This is the case if all characters in `edge`, next to the cut, are combining marks: normalisers
+    sort a run of marks by their class. At a cut on the left, it is also the case if all are
+    numeric. Some tokenizers split a number into groups of three digits, from its left end.
+    """
+    return all(map(unicodedata.combining, edge)) or (cut == "left" and edge.isnumeric())
+
+
+def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> int:
+    """Returns how many tokens stand in stable words, counted from the uncut end of the text.
+
+    `edges` and `words` list the tokens from the uncut end: the distance of their far edge from that
+    end, and the index of their word. `size` is the distance of the cut.
+    """
+    number = num_before(edges, size - MARGIN_CHARS)
+    return min(_back_to_word(number, words), _without_last(words, MARGIN_WORDS))
+
+
+def num_before(edges: Sequence[int], place: int) -> int:
+    """Returns how many tokens stand before the first token that reaches beyond a place."""
+    return next((number for number, edge in enumerate(edges) if edge > place), len(edges))
+
+
+def _back_to_word(number: int, words: Sequence[int | None]) -> int:
+    """Returns the index of the first token of the word that contains token `number`."""
+    while 0 < number < len(words) and words[number - 1] == words[number] is not None:
+        number -= 1
+    return number
+
+
+def _without_last(words: Sequence[int | None], count: int) -> int:
+    number = len(words)
+    for _ in range(count):
+        number = _back_to_word(max(0, number - 1), words)
+    return number

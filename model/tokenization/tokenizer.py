@@ -1,9 +1,7 @@
-"""Converts text to token ids and back with SentencePiece.
+"""Converts text to token ids and back with SentencePiece, and finds the span of each token."""
 
-The module also finds the span of each token in the text.
-"""
-
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate, compress
@@ -17,19 +15,16 @@ from model.regular_files import check_file
 
 WORD_START = "\u2581"
 
+END = sys.maxunicode + 1
+"""Id at the end of a text of characters; no character has this id."""
+
 Span = tuple[int, int]
 """Half-open range of code points: [start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The tokens of a text. EOS, the end-of-sentence token, is not among them.
-
-    Attributes:
-        ids: Vocabulary ids.
-        pieces: Spelling of each id; WORD_START stands for the space before a word.
-        offsets: Span of each token in the text. A span includes the space before its token.
-    """
+    """The tokens of a text, without EOS; `offsets` include the space before a word."""
 
     ids: list[int]
     pieces: list[str]
@@ -62,18 +57,12 @@ class TokenizedText:
 class Tokenizer:
     """Tokenises with one SentencePiece vocabulary, whose file also holds the normaliser.
 
-    The normaliser replaces or removes characters before a text is split into tokens.
-
-    Args:
-        path: A file of SentencePiece, such as `vocab.spm`.
+    The normaliser replaces or removes characters before a text is split into tokens. Texts must not
+    have lone surrogates.
 
     Attributes:
-        vocab_size: Number of ids.
-        eos_id: Id at the end of every text.
-        unk_id: Id that stands for text without a piece in the vocabulary.
         hidden_ids: Ids that are left out of decoded text.
-        prefix: Ids in front of the pieces of every text, such as the token of a language. In this
-            class only `tokenize` adds them.
+        prefix: Ids in front of the pieces of every text, such as the token of a language.
         known_characters: Characters of the vocabulary that `unknown_in` has met so far.
         unknown_characters: Characters that `unknown_in` has met and the vocabulary does not have.
 
@@ -100,7 +89,6 @@ class Tokenizer:
         self.unknown_characters: set[str] = set()
 
     def id_of(self, piece: str) -> int:
-        """Returns the id of a piece; `unk_id` if the vocabulary does not have the piece."""
         number: int = self.processor.piece_to_id(piece)
         return number
 
@@ -111,16 +99,9 @@ class Tokenizer:
         return other
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of the pieces of a text, without EOS.
-
-        This class does not put the prefix in front of the ids, but `MappedTokenizer` does. The
-        result is empty for white space alone.
-
-        Args:
-            text: The text, without lone surrogates.
-        """
-        ids: list[int] = self.processor.encode(text)
-        return ids
+        """Returns the prefix and the ids of a text, without EOS; none for white space alone."""
+        ids = self._ids(text)
+        return [*self.prefix, *ids] if ids and self.prefix else ids
 
     def unknown_in(self, text: str) -> set[str]:
         """Returns the characters of a text that the vocabulary does not have."""
@@ -128,17 +109,20 @@ class Tokenizer:
             return set()
         characters = set(text) - self.known_characters
         for character in characters - self.unknown_characters:
-            is_unknown = self._is_unknown(character)
+            is_surrogate = "\ud800" <= character <= "\udfff"
+            is_unknown = is_surrogate or self.unk_id in self.encode(character)
             (self.unknown_characters if is_unknown else self.known_characters).add(character)
         return characters & self.unknown_characters
 
-    def _is_unknown(self, character: str) -> bool:
-        is_surrogate = "\ud800" <= character <= "\udfff"
-        return is_surrogate or self.unk_id in self.encode(character)
-
     def encode_with_offsets(self, text: str) -> Encoding:
-        """Returns the ids of `encode` with their pieces and offsets."""
-        return self._segment(text)
+        found = self._segment(text)
+        if not (found.ids and self.prefix):
+            return found
+        return Encoding(
+            [*self.prefix, *found.ids],
+            [*self.pieces(self.prefix), *found.pieces],
+            [*[(0, 0)] * len(self.prefix), *found.offsets],
+        )
 
     def decode(self, ids: list[int]) -> str:
         """Returns the text of ids. EOS and unknown tokens are left out."""
@@ -146,11 +130,7 @@ class Tokenizer:
         return text
 
     def tokenize(self, text: str) -> TokenizedText:
-        """Returns a text with the ids that the model reads, a prefix and EOS included.
-
-        Args:
-            text: The text, without lone surrogates.
-        """
+        """Returns a text with the ids that the model reads, a prefix and EOS included."""
         encoding = self._segment(text)
         spans = [trim(text, span, self._is_blank) for span in encoding.offsets]
         shared = share(encoding.pieces, spans)
@@ -167,16 +147,17 @@ class Tokenizer:
         return self._beside(text, ids, [next(shared) if known else None for known in is_shown])
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """Returns the spelling of each id in the vocabulary."""
         return [self.processor.id_to_piece(i) for i in ids]
 
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self.processor.encode(text)
+        return ids
+
     def _segment(self, text: str) -> Encoding:
-        """Returns the tokens of a text. The prefix is not among them."""
         mapping = self.processor.encode_as_offset_mapping(text)
         return Encoding(mapping["ids"], mapping["pieces"], mapping["offsets"])
 
     def _join(self, ids: list[int]) -> dict[str, Any]:
-        """Returns the `text` of ids, and the `pieces` and `offsets` of these ids."""
         mapping: dict[str, Any] = self.processor.decode(ids, return_type="offset_mapping")
         return mapping
 
@@ -192,11 +173,7 @@ class Tokenizer:
         return char.isspace() or not normal.strip(f" {WORD_START}")
 
     def _beside(self, text: str, ids: list[int], spans: list[Span | None]) -> TokenizedText:
-        """Returns a text with its tokens.
-
-        A token without a span gets an empty span where the next token starts, or at the end of the
-        text.
-        """
+        """Returns a text with its tokens; those without a span get an empty one before the next."""
         places = []
         start = len(text)
         for span in reversed(spans):
@@ -220,10 +197,9 @@ def trim(text: str, span: Span, is_blank: Callable[[str], bool]) -> Span:
 
 
 def share(pieces: list[str], spans: list[Span]) -> list[Span]:
-    """Returns the spans of tokens. Tokens that share one character all get the character's span.
+    """Gives all tokens that share one character the span of this character.
 
-    SentencePiece gives this span only to the last of these tokens. It gives the others an empty
-    span before the character.
+    SentencePiece gives it only to the last of them, and an empty span before it to the others.
     """
     shared = list(spans)
     following = (-1, -1)
@@ -234,3 +210,95 @@ def share(pieces: list[str], spans: list[Span]) -> list[Span]:
                 shared[i] = following
             following = shared[i]
     return shared
+
+
+class MappedTokenizer(Tokenizer):
+    """Splits text into pieces with a SentencePiece file; a vocabulary gives the ids of the pieces.
+
+    `ids` are 0, 1, 2 and so on, each used once. `special` are the ids that stand for no text, EOS
+    included. `unk_id` is the id of every piece that is not in `ids`.
+    """
+
+    def __init__(
+        self, path: Path, ids: Mapping[str, int], special: Collection[int], eos_id: int, unk_id: int
+    ) -> None:
+        super().__init__(path)
+        self.ids = ids
+        self.names = sorted(ids, key=ids.__getitem__)
+        self.vocab_size = len(ids)
+        self.eos_id, self.unk_id = eos_id, unk_id
+        self.special_ids = frozenset(special)
+        self.hidden_ids = self.special_ids | {unk_id}
+
+    def id_of(self, piece: str) -> int:
+        return self.ids[piece]
+
+    def decode(self, ids: list[int]) -> str:
+        shown = [i for i in ids if i not in self.hidden_ids]
+        text: str = self.processor.decode(self._spelled(shown))
+        return _spaced(text)
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [self.names[i] for i in ids]
+
+    def _ids(self, text: str) -> list[int]:
+        return self._number(self.processor.encode(text, out_type=str))
+
+    def _number(self, pieces: list[str]) -> list[int]:
+        return [self.ids.get(piece, self.unk_id) for piece in pieces]
+
+    def _spelled(self, ids: list[int]) -> list[str]:
+        pieces = self.pieces(ids)
+        # SentencePiece removes the space of a first piece that is in its file.
+        if pieces and self.processor.piece_to_id(pieces[0]) == self.processor.unk_id():
+            pieces[0] = pieces[0].removeprefix(WORD_START)
+        return pieces
+
+    def _segment(self, text: str) -> Encoding:
+        found = super()._segment(text)
+        return Encoding(self._number(found.pieces), found.pieces, found.offsets)
+
+    def _join(self, ids: list[int]) -> dict[str, Any]:
+        mapping: dict[str, Any] = self.processor.decode(
+            self._spelled(ids), return_type="offset_mapping"
+        )
+        return {**mapping, "text": _spaced(mapping["text"])}
+
+    def _is_special(self, token: int) -> bool:
+        return token in self.special_ids
+
+
+def _spaced(text: str) -> str:
+    """Replaces each WORD_START, which SentencePiece leaves in pieces that are not in its file."""
+    return text.replace(WORD_START, " ")
+
+
+class CharacterTokenizer(Tokenizer):
+    """Turns each character into its code point, for remote models, which read text.
+
+    White space alone has no ids.
+    """
+
+    def __init__(self) -> None:
+        self.vocab_size = END + 1
+        self.eos_id = END
+        self.unk_id = -1
+        self.hidden_ids = frozenset((END,))
+        self.prefix = []
+
+    def encode(self, text: str) -> list[int]:
+        return [] if text.isspace() else list(map(ord, text))
+
+    def unknown_in(self, text: str) -> set[str]:
+        return set()
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        ids = self.encode(text)
+        pieces = [WORD_START if each.isspace() else each for each in text[: len(ids)]]
+        return Encoding(ids, pieces, [(place, place + 1) for place in range(len(ids))])
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join([chr(each) for each in ids if each != END])
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return ["" if each == END else chr(each) for each in ids]

@@ -124,7 +124,7 @@ def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
     """Returns the ids that the model reads for a pair or a single text.
 
     If the model distinguishes segments, row `vocab_size + id` of its token table is the vector of
-    token `id` in the second segment (see `model.checkpoints.cross_encoder`).
+    token `id` in the second segment (see `model.checkpoints.embedding`).
     """
     if served.config.num_segments == 1:
         return pair.ids

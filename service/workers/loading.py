@@ -9,8 +9,7 @@ import torch
 
 from model.backends.native.runner import NativeRunner
 from model.checkpoints.build import load_engine
-from model.checkpoints.cross_encoder import load_cross_encoder_model
-from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.embedding import load_cross_encoder_model, load_embedding_model
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles

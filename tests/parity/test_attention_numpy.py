@@ -22,7 +22,7 @@ from tests.attention_jobs import (
     random_pairs,
     steps,
 )
-from tests.marian_writer import container, float32_item, options_item, tiny_options, tiny_tensors
+from tests.marian_writer import tiny_options, write_bin
 from tests.parity.numpy_marian import NumpyMarian
 from tests.parity.test_int8 import Int8Marian
 from tests.parity.test_ssru_float64 import MODELS
@@ -65,11 +65,7 @@ def stacked(rows: list[Any], columns: int, norm: AttentionNorm) -> Any:
 
 def tiny_file(folder: Path, name: str) -> Path:
     """A float32 file of a tiny model."""
-    options = tiny_options(**MODELS[name])
-    items = [float32_item(tensor, values) for tensor, values in tiny_tensors(options).items()]
-    path = folder / "model.bin"
-    path.write_bytes(container([*items, options_item(options)]))
-    return path
+    return write_bin(folder / "model.bin", tiny_options(**MODELS[name]))
 
 
 @pytest.mark.parametrize("norm", NORMS_OF_HEADS)

@@ -1,6 +1,5 @@
 """Our scores against transformers', with the same random weights and tokenizers."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,14 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from model.checkpoints.cross_encoder import load_cross_encoder_model
+from model.checkpoints.embedding import load_cross_encoder_model
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
 from service.models.served import ServedReranker
 from service.tasks.reranking import ScoreQuery, ids_of, tokenize
 from tests.tiny_cross_encoder import FAMILIES, tokenizer, write_cross_encoder
+from tests.tiny_text import change_json, write_json
 
 QUERY = "where did the cat sit"
 TEXTS = ["the train is late .", "the cat sat on a mat .", "who", "cat " * 60, "a mat"]
@@ -101,19 +101,20 @@ def test_very_long_text_is_cut_at_the_requested_end(
     np.testing.assert_allclose(our_scores(folder, texts, side=side), expected, atol=1e-4)
 
 
-def test_tokenizer_of_xlm_r_puts_both_parts_in_one_segment(tmp_path: Path) -> None:
-    """Models that were fine-tuned from Multilingual-MiniLM are BERTs with such a tokenizer."""
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("xlm-roberta", {}),  # such as models that were fine-tuned from Multilingual-MiniLM
+        ("bert", {"model_input_names": ["input_ids", "attention_mask"]}),
+    ],
+)
+def test_tokenizer_may_put_both_parts_of_a_bert_in_one_segment(
+    tmp_path: Path, family: str, options: dict[str, Any]
+) -> None:
     model = write_cross_encoder(tmp_path, "bert")
-    tokenizer("xlm-roberta").save(str(tmp_path / "tokenizer.json"))
-    expected = their_scores(model, "xlm-roberta", QUERY, TEXTS, 40, has_segments=True)
-    np.testing.assert_allclose(our_scores(tmp_path), expected, atol=1e-4)
-
-
-def test_tokenizer_without_segments_is_followed(tmp_path: Path) -> None:
-    model = write_cross_encoder(tmp_path, "bert")
-    options = {"model_input_names": ["input_ids", "attention_mask"]}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
-    expected = their_scores(model, "bert", QUERY, TEXTS, 40, has_segments=False)
+    tokenizer(family).save(str(tmp_path / "tokenizer.json"))
+    write_json(tmp_path / "tokenizer_config.json", options)
+    expected = their_scores(model, family, QUERY, TEXTS, 40, has_segments=not options)
     np.testing.assert_allclose(our_scores(tmp_path), expected, atol=1e-4)
 
 
@@ -127,8 +128,6 @@ def test_truncation_of_the_left_side_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("labels", [3, ["LABEL_0"], "LABEL_0"])
 def test_labels_of_a_wrong_type_are_refused(tmp_path: Path, labels: object) -> None:
     write_cross_encoder(tmp_path)
-    path = tmp_path / "config.json"
-    options = json.loads(path.read_text()) | {"id2label": labels}
-    path.write_text(json.dumps(options))
+    change_json(tmp_path / "config.json", id2label=labels)
     with pytest.raises(UnsupportedModelError, match="id2label must be an object"):
         read_cross_encoder(CrossEncoderFiles("tiny", tmp_path))

@@ -24,12 +24,10 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from model.checkpoints.families.bert import ACTIVATIONS
-from model.checkpoints.families.text_encoders import family_of, read_config
-from model.checkpoints.formats.json_files import read_options
+from model.checkpoints.families.text_encoders import ACTIVATIONS, family_of, read_config
+from model.checkpoints.formats.files import find_weights, read_options
 from model.checkpoints.formats.tensors import read_tensors
-from model.checkpoints.formats.weight_files import find_weights
-from model.checkpoints.text_weights import load_weights
+from model.checkpoints.names import load_weights
 from model.embedding_config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, embed
 from model.encoding.pooling import EmbeddingModel

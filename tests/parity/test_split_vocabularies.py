@@ -4,10 +4,8 @@ Their encoder and decoder have embeddings of their own, of different sizes; the 
 decoder's.
 """
 
-import re
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,56 +17,31 @@ from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
 from model.errors import CheckpointError, CheckpointFormatError
 from model.sequence import EngineLimits
-from model.tokenization.tokenizer import Tokenizer
-from tests.hf_files import SENTENCE, SOURCE_TEXT, pieces_model
-from tests.marian_writer import (
-    container,
-    float32_item,
-    int8_item,
-    options_item,
-    tiny_options,
-    tiny_tensors,
-)
+from tests.checkpoint_folders import write_split
+from tests.hf_files import SENTENCE, SOURCE_TEXT
+from tests.marian_writer import Array
 from tests.parity.numpy_marian import NumpyMarian
 from tests.tiny import greedy_ids, torch_runner
 
 CPU = torch.device("cpu")
 SEED = 5
 LIMITS = EngineLimits(max_rows=4, max_source_tokens=64)
-MATRIX = re.compile(r"_W.?$|Wemb")
 JAPANESE = ("家は小さいです", "小さな家がそこにあります", "大きな木がここに", "猫と犬は仲良し")
 SOURCES = [SENTENCE, *SOURCE_TEXT, "a house", "the big house is a small house"]
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> ModelFiles:
-    return write(tmp_path)
-
-
-def write(folder: Path, **changes: Any) -> ModelFiles:
     """As Mozilla's training writes them: matrices and embeddings are int8."""
-    paths = folder / "srcvocab.enja.spm", folder / "trgvocab.enja.spm"
-    for path, sentences in zip(paths, (tuple(SOURCE_TEXT), JAPANESE), strict=True):
-        path.write_bytes(marian_pieces(sentences))
-    vocabs = [Tokenizer(path).vocab_size for path in paths]
+
+    def shrink(tensors: dict[str, Array]) -> None:
+        for name in ("encoder_Wemb", "decoder_Wemb"):
+            tensors[name] *= 0.2  # larger ones, tied, predict what was put in
+
     sizes = {"dim_emb": 64, "transformer_dim_ffn": 128, "transformer_heads": 4}
-    tied = {"tied_embeddings": True, "tied_embeddings_all": False}
-    options = tiny_options(**{"dim_vocabs": vocabs, **sizes, **tied, **changes})
-    tensors = tiny_tensors(options, SEED)
-    for name in ("encoder_Wemb", "decoder_Wemb"):
-        tensors[name] *= 0.2  # larger ones, tied, predict what was put in
-    items = [
-        (int8_item if MATRIX.search(name) else float32_item)(name, values)
-        for name, values in tensors.items()
-    ]
-    (folder / "model.enja.bin").write_bytes(container([*items, options_item(options)]))
-    (found,) = find_models(str(folder))
+    write_split(tmp_path, shrink, JAPANESE, SEED, **sizes)
+    (found,) = find_models(str(tmp_path))
     return found
-
-
-def marian_pieces(sentences: tuple[str, ...]) -> bytes:
-    """A vocabulary with Marian's ids of signs."""
-    return pieces_model(sentences, bos_id=-1, eos_id=0, unk_id=1, pad_id=-1)
 
 
 def encoded(files: ModelFiles) -> list[list[int]]:

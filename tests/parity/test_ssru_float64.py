@@ -18,17 +18,15 @@ from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
 from model.encoding.forced_pass import forced_pass
 from model.sequence import EngineLimits
+from tests.checkpoint_folders import mixed_item
 from tests.marian_writer import (
     PRE_NORM,
     Array,
     Item,
-    container,
     float16_item,
     float32_item,
-    int8_item,
-    options_item,
     tiny_options,
-    tiny_tensors,
+    write_bin,
 )
 from tests.parity.numpy_marian import NumpyMarian
 from tests.tiny import greedy_ids, pad, tiny_sources
@@ -64,24 +62,16 @@ def our_model(path: Path, dtype: torch.dtype) -> EncoderDecoder:
     return load_weights(file, read_config(file, 3.0, 0, 1)).to(dtype)
 
 
-def as_in_a_student(name: str, values: Array) -> Item:
-    """Tensors as a student has them: matrices in int8 and the rest in float32."""
-    is_matrix = ("_W" in name or "Wemb" in name) and "_ln_" not in name
-    return int8_item(name, values) if is_matrix else float32_item(name, values)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize(
-    "kind", [float32_item, float16_item, as_in_a_student], ids=["fp32", "fp16", "int8"]
+    "kind", [float32_item, float16_item, mixed_item], ids=["fp32", "fp16", "int8"]
 )
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_tiny_model_is_the_same_in_plain_float64(
     tmp_path: Path, name: str, kind: Callable[[str, Array], Item], dtype: torch.dtype
 ) -> None:
     options = tiny_options(**MODELS[name])
-    items = [kind(tensor, values) for tensor, values in tiny_tensors(options).items()]
-    path = tmp_path / "model.bin"
-    path.write_bytes(container([*items, options_item(options)]))
+    path = write_bin(tmp_path / "model.bin", options, kind=kind)
     plain, ours = NumpyMarian(path), our_model(path, dtype)
     for source in tiny_sources(3, longest=12):
         assert_same_numbers(plain, ours, source, [9, 4, 4, 60, 33, 0])

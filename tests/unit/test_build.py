@@ -18,7 +18,7 @@ from model.checkpoints.load import ModelFiles, read_folder
 from model.errors import CheckpointError, CheckpointFormatError
 from model.precision import Precision
 from model.sequence import EngineLimits
-from tests.marian_writer import container, float32_item, options_item, tiny_options, tiny_tensors
+from tests.marian_writer import tiny_options, write_bin
 from tests.tiny import greedy_ids, torch_runner
 from tests.tiny_text import write_model as write_text_model
 
@@ -27,8 +27,7 @@ CPU = torch.device("cpu")
 
 def write_model(folder: Path, built_in: ModelFiles, **changes: Any) -> ModelFiles:
     options = tiny_options(**{"dim_vocabs": [32000, 32000], **changes})
-    items = [float32_item(name, values) for name, values in tiny_tensors(options).items()]
-    (folder / "model.enpt.bin").write_bytes(container([*items, options_item(options)]))
+    write_bin(folder / "model.enpt.bin", options)
     assert built_in.shortlist is not None
     shutil.copy(built_in.source_vocab, folder / "vocab.enpt.spm")
     shutil.copy(built_in.shortlist, folder / "lex.enpt.bin")
@@ -58,14 +57,15 @@ def test_an_engine_uses_the_shortlist_on_request(
         assert set(target) <= set(runner.shortlist.ids([9086, 391, 3, 0]).tolist())
 
 
-def test_a_model_without_a_shortlist_uses_the_whole_vocabulary(
+def test_a_damaged_shortlist_is_refused_and_none_is_the_whole_vocabulary(
     tmp_path: Path, built_in: ModelFiles
 ) -> None:
-    write_model(tmp_path, built_in)
+    files, limits = write_model(tmp_path, built_in), EngineLimits(max_rows=2)
+    (tmp_path / "lex.enpt.bin").write_bytes(b"nothing")
+    with pytest.raises(CheckpointFormatError, match=r"lex\.enpt\.bin is not a binary shortlist"):
+        load_engine(files, CPU, Precision.FLOAT32, limits, True)
     (tmp_path / "lex.enpt.bin").unlink()
-    engine = load_engine(
-        read_folder(tmp_path), CPU, Precision.FLOAT32, EngineLimits(max_rows=2), True
-    )
+    engine = load_engine(read_folder(tmp_path), CPU, Precision.FLOAT32, limits, True)
     assert isinstance(torch_runner(engine).output, FullOutput)
 
 
@@ -73,13 +73,6 @@ def test_weights_for_another_vocabulary_are_refused(tmp_path: Path, built_in: Mo
     files = write_model(tmp_path, built_in, dim_vocabs=[64, 64])
     with pytest.raises(CheckpointError, match="en-pt: the vocabularies have 32000 .* 64 and 64"):
         load_model(files, CPU, Precision.FLOAT32)
-
-
-def test_a_damaged_shortlist_is_refused(tmp_path: Path, built_in: ModelFiles) -> None:
-    files = write_model(tmp_path, built_in)
-    (tmp_path / "lex.enpt.bin").write_bytes(b"nothing")
-    with pytest.raises(CheckpointFormatError, match=r"lex\.enpt\.bin is not a binary shortlist"):
-        load_engine(files, CPU, Precision.FLOAT32, EngineLimits(max_rows=2), True)
 
 
 @pytest.fixture
@@ -119,7 +112,7 @@ def test_missing_native_code_is_logged_for_embedding_models(
 def test_models_that_need_no_native_code_log_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, dtype: str, device: str
 ) -> None:
-    monkeypatch.setattr("model.precision.has_fast_bfloat16", lambda device: True)
+    monkeypatch.setattr("model.precision.fastest_float", lambda device: Precision.BFLOAT16)
     library.warn_without_build(dtype, torch.device(device))
     assert not caplog.records
 

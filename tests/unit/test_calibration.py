@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoints import build, calibration
-from model.checkpoints.build import load_model
-from model.checkpoints.calibration import MAX_CHANGE, forced_pairs, mean_change
+from model.checkpoints import build
+from model.checkpoints.build import MAX_CHANGE, forced_pairs, load_model, mean_change
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
-from model.checkpoints.samples import SAMPLES
+from model.checkpoints.quantize import SAMPLES
 from model.precision import Precision
 from tests import checkpoint_folders as folders
 
@@ -24,9 +23,7 @@ def select_like_turing(name: str, _device: torch.device, is_int8: bool = False) 
     return Precision.FLOAT16 if name == "auto" else Precision(name)
 
 
-def test_int8_of_a_trained_model_is_close_and_coarser_rounding_is_not(
-    built_in: ModelFiles,
-) -> None:
+def test_int8_of_a_trained_model_is_close_and_coarser_rounding_is_not(built_in: ModelFiles) -> None:
     exact = load_model(built_in, CPU, Precision.FLOAT32)
     pairs = forced_pairs(exact, built_in, load_vocabularies(built_in))
     assert len(pairs) == len(SAMPLES["en"])
@@ -41,22 +38,15 @@ def test_int8_of_a_trained_model_is_close_and_coarser_rounding_is_not(
     assert mean_change(exact, pairs) > MAX_CHANGE
 
 
-def test_model_of_a_language_without_samples_gets_the_samples_of_all(
-    built_in: ModelFiles,
+def test_samples_of_all_languages_are_cut_where_the_own_has_none(
+    built_in: ModelFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A vocabulary of another language has more tokens; no sample was left, and loading failed."""
+    monkeypatch.setattr(build, "MAX_TOKENS", 4)
     exact = load_model(built_in, CPU, Precision.FLOAT32)
     files = replace(built_in, source="fi")
     pairs = forced_pairs(exact, files, load_vocabularies(built_in))
     assert len(pairs) > len(SAMPLES["en"])
-
-
-def test_samples_that_are_too_long_are_cut(
-    built_in: ModelFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A vocabulary of another language has more tokens; no sample was left, and loading failed."""
-    monkeypatch.setattr(calibration, "MAX_TOKENS", 4)
-    exact = load_model(built_in, CPU, Precision.FLOAT32)
-    pairs = forced_pairs(exact, built_in, load_vocabularies(built_in))
     assert {len(pair.source) for pair in pairs} == {4}
     assert mean_change(exact, pairs) == 0
 

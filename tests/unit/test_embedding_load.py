@@ -1,6 +1,5 @@
 """From a folder to vectors, and what is said of folders that are damaged or something else."""
 
-import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,34 +9,52 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+import transformers
+from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import (
+    EmbeddingFiles,
     find_embedding_models,
     load_tokenizer,
     read_config,
 )
-from model.embedding_config import NormalizeConfig, Pooling
+from model.embedding_config import EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
-from model.errors import CheckpointError, CheckpointNotFoundError
-from tests.tiny_text import OPTIONS, change_json, tensors, write_encoder, write_json, write_model
+from model.errors import CheckpointError, CheckpointNotFoundError, UnsupportedModelError
+from tests.tiny_text import (
+    OPTIONS,
+    change_json,
+    save_pickled_shards,
+    save_shards,
+    tensors,
+    write_encoder,
+    write_json,
+    write_model,
+)
 
 CPU = torch.device("cpu")
 IDS = [1, 7, 8, 2]
+WHOLE = ["Transformer", "Pooling", "Dense", "Normalize"]
 
 
-def vector(folder: Path, is_per_token: bool = False) -> Vectors:
-    files = find_embedding_models(str(folder))[0]
-    model = load_embedding_model(files, CPU, "float32")
+def found(folder: Path) -> EmbeddingFiles:
+    return find_embedding_models(str(folder))[0]
+
+
+def config_of(folder: Path) -> EmbeddingConfig:
+    return read_config(found(folder))
+
+
+def vector(folder: Path, is_per_token: bool = False, dtype: str = "float32") -> Vectors:
+    model = load_embedding_model(found(folder), CPU, dtype)
     return embed(model, [EmbeddingJob(IDS, is_per_token)])[0]
 
 
 def load_all(folder: Path) -> None:
-    files = find_embedding_models(str(folder))[0]
-    load_tokenizer(files, read_config(files))
-    load_embedding_model(files, CPU, "float32")
+    load_tokenizer(found(folder), config_of(folder))
+    load_embedding_model(found(folder), CPU, "float32")
 
 
 def test_folder_gives_normalized_means(tmp_path: Path) -> None:
@@ -45,14 +62,16 @@ def test_folder_gives_normalized_means(tmp_path: Path) -> None:
     hidden = torch.from_numpy(vector(folder, is_per_token=True))
     expected = functional.normalize(hidden.mean(dim=0), dim=0)
     np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
+    rounded = vector(folder, dtype="bfloat16")
+    assert rounded.dtype == np.float32
+    assert rounded @ vector(folder) > 0.999
 
 
 def test_files_say_what_the_model_is(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "tiny")
     prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
     write_json(folder / "config_sentence_transformers.json", prompts)
-    files = find_embedding_models(str(tmp_path))[0]
-    config = read_config(files)
+    files, config = found(tmp_path), config_of(tmp_path)
     assert files.name == "tiny"
     assert len(files.revision) == 12
     assert (config.max_tokens, config.output_size, config.is_normalized) == (12, 16, True)
@@ -65,7 +84,7 @@ def test_files_say_what_the_model_is(tmp_path: Path) -> None:
 def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
     folder = write_encoder(tmp_path / "tiny")
     write_json(folder / "tokenizer_config.json", {"model_max_length": 1e30})
-    config = read_config(find_embedding_models(str(folder))[0])
+    config = config_of(folder)
     assert (config.max_tokens, config.modules) == (24, ())
     expected = vector(folder, is_per_token=True).mean(axis=0)
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
@@ -82,25 +101,100 @@ def test_encoder_inside_the_folder_of_another_is_part_of_it(tmp_path: Path) -> N
 def test_every_family_loads(tmp_path: Path, model_type: str) -> None:
     folder = write_model(tmp_path / "tiny", model_type=model_type)
     assert vector(folder).shape == (16,)
-    assert read_config(find_embedding_models(str(folder))[0]).encoder.max_tokens == 22
+    assert config_of(folder).encoder.max_tokens == 22
 
 
-def save_shards(
-    folder: Path,
-    state: dict[str, torch.Tensor],
-    whole: str = "model.safetensors",
-    save: Callable[[Any, Path], None] = save_file,
+MODES = {
+    "cls_token": ("cls", Pooling.CLS),
+    "max_tokens": ("max", Pooling.MAX),
+    "mean_tokens": ("mean", Pooling.MEAN),
+    "mean_sqrt_len_tokens": ("mean_sqrt_len_tokens", Pooling.MEAN_SQRT_LEN),
+    "weightedmean_tokens": ("weightedmean", Pooling.WEIGHTED_MEAN),
+    "lasttoken": ("lasttoken", Pooling.LAST_TOKEN),
+}
+
+
+@pytest.mark.parametrize("switch", MODES)
+def test_every_way_of_pooling_is_known_by_both_its_names(tmp_path: Path, switch: str) -> None:
+    name, way = MODES[switch]
+    folder = write_model(tmp_path / "tiny")
+    others = {f"pooling_mode_{other}": False for other in MODES}
+    for content in (others | {f"pooling_mode_{switch}": True}, {"pooling_mode": name}):
+        write_json(folder / "1_Pooling" / "config.json", content)
+        assert config_of(folder).pooling == (way,)
+
+
+@pytest.mark.parametrize(
+    ("content", "ways"),
+    [
+        ({"pooling_mode": ["mean", "cls"]}, (Pooling.MEAN, Pooling.CLS)),
+        (
+            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+            (Pooling.CLS, Pooling.MEAN),
+        ),
+        ({"pooling_mode": "max", "pooling_mode_mean_tokens": True}, (Pooling.MAX,)),
+    ],
+    ids=str,
+)
+def test_vectors_are_joined_as_sentence_transformers_does(
+    tmp_path: Path, content: dict[str, Any], ways: tuple[Pooling, ...]
 ) -> None:
-    names, suffix = sorted(state), Path(whole).suffix
-    shards = {f"one{suffix}": names[::2], f"two{suffix}": names[1::2]}
-    for shard, inside in shards.items():
-        save({name: state[name] for name in inside}, folder / shard)
-    weight_map = {name: shard for shard, inside in shards.items() for name in inside}
-    write_json(folder / f"{whole}.index.json", {"weight_map": weight_map})
+    """A list says the order, switches have one of their own, and are nothing beside a name."""
+    folder = write_model(tmp_path / "tiny", ["Transformer", "Pooling"])
+    write_json(folder / "1_Pooling" / "config.json", content)
+    assert config_of(folder).pooling == ways
+    hidden = vector(folder, is_per_token=True)
+    pooled = {Pooling.CLS: hidden[0], Pooling.MAX: hidden.max(0), Pooling.MEAN: hidden.mean(0)}
+    expected = np.concatenate([pooled[way] for way in ways])
+    np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
 
 
-def save_pickled_shards(folder: Path, state: dict[str, torch.Tensor]) -> None:
-    save_shards(folder, state, "pytorch_model.bin", torch.save)
+def test_texts_are_made_lower_case(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "tiny")
+    for is_lower, number in ((False, 3), (True, 7)):
+        change_json(folder / "sentence_bert_config.json", do_lower_case=is_lower)
+        tokenizer = load_tokenizer(found(folder), config_of(folder))
+        assert tokenizer.tokenize("Hello").tokenized.ids == [1, number, 2]
+
+
+@pytest.mark.parametrize(
+    ("file", "option", "value", "expected"),
+    [
+        ("sentence_bert_config.json", "max_seq_length", 9, 9),
+        ("sentence_bert_config.json", "max_seq_length", 512, 24),
+        ("sentence_roberta_config.json", "max_seq_length", 9, 9),
+        ("sentence_xlm-roberta_config.json", "max_seq_length", 9, 9),
+        ("sentence_bert_config.json", "max_seq_length", None, 24),
+        ("tokenizer_config.json", "model_max_length", 9, 9),
+        ("tokenizer_config.json", "model_max_length", 10**30, 24),
+    ],
+)
+def test_longest_text_is_that_of_the_files(
+    tmp_path: Path, file: str, option: str, value: int | None, expected: int
+) -> None:
+    folder = write_model(tmp_path / "tiny")
+    (folder / "sentence_bert_config.json").unlink()
+    write_json(folder / file, {option: value})
+    assert config_of(folder).max_tokens == expected
+
+
+@pytest.mark.parametrize("modules", [WHOLE, WHOLE[:3]])
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("activation", ["activation.Tanh", "linear.Identity"])
+def test_dense_follows_pooling(
+    tmp_path: Path, modules: list[str], has_bias: bool, activation: str
+) -> None:
+    folder = write_model(tmp_path / "tiny", modules)
+    function = f"torch.nn.modules.{activation}"
+    change_json(folder / "2_Dense/config.json", bias=has_bias, activation_function=function)
+    state = load_file(folder / "2_Dense" / "model.safetensors")
+    if not has_bias:
+        save_file({"linear.weight": state["linear.weight"]}, folder / "2_Dense/model.safetensors")
+    pooled = torch.from_numpy(vector(folder, is_per_token=True).mean(axis=0))
+    expected = state["linear.weight"] @ pooled + (state["linear.bias"] if has_bias else 0)
+    expected = torch.tanh(expected) if activation == "activation.Tanh" else expected
+    expected = expected / expected.norm() if modules == WHOLE else expected
+    np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
 
 
 def save_pickle(folder: Path, state: dict[str, torch.Tensor]) -> None:
@@ -109,15 +203,12 @@ def save_pickle(folder: Path, state: dict[str, torch.Tensor]) -> None:
 
 def save_with_heads(folder: Path, state: dict[str, torch.Tensor]) -> None:
     """As a file is that was trained to fill masks, with the old names of layer norms."""
-    old = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): tensor
-        for name, tensor in state.items()
-    }
     heads = {"cls.predictions.bias": torch.zeros(3), "bert.pooler.dense.bias": torch.zeros(3)}
-    ids = {"bert.embeddings.position_ids": torch.arange(24)[None]}
-    save_pickle(folder, {f"bert.{name}": tensor for name, tensor in old.items()} | heads | ids)
+    old = {"bert.embeddings.position_ids": torch.arange(24)[None], **heads}
+    for name, tensor in state.items():
+        older = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+        old["bert." + older.replace("LayerNorm.bias", "LayerNorm.beta")] = tensor
+    save_pickle(folder, old)
 
 
 @pytest.mark.parametrize("save", [save_shards, save_pickle, save_pickled_shards, save_with_heads])
@@ -129,259 +220,154 @@ def test_weights_are_the_same_in_every_kind_of_file(
     (folder / "model.safetensors").unlink()
     save(folder, tensors(OPTIONS))
     np.testing.assert_array_equal(vector(folder), expected)
-    assert len(find_embedding_models(str(folder))[0].revision) == 12
+    assert len(found(folder).revision) == 12
 
 
-def test_bfloat16_is_near(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
     folder = write_model(tmp_path / "tiny")
-    files = find_embedding_models(str(folder))[0]
-    model = load_embedding_model(files, CPU, "bfloat16")
-    found = embed(model, [EmbeddingJob(IDS)])[0]
-    assert found.dtype == np.float32
-    assert found @ vector(folder) > 0.999
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=f"is not a complete model: it has no {name}"):
+        load_all(folder)
 
 
-class Code:
-    """What a pickle must not do."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (Path("ran"),)
-
-
-def pickle_with_code(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    torch.save({"x": Code()}, folder / "pytorch_model.bin")
+def test_head_of_a_classifier_that_the_config_does_not_name_is_refused(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "tiny")
+    state = {**tensors(OPTIONS), "classifier.weight": torch.zeros(2, 16)}
+    save_file(state, folder / "model.safetensors")
+    message = r"model\.safetensors does not fit .*: unexpected: classifier\.weight"
+    with pytest.raises(CheckpointError, match=message):
+        load_all(folder)
 
 
-def plain_pickle_with_code(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Code(), protocol=2))
+CONFIG, POOLING, DENSE = "config.json", "1_Pooling/config.json", "2_Dense/config.json"
+LENGTH, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+TASK = {"transformer_task": "fill-mask", "query_length": 32}
+MANY = {"hidden_act": "x", "is_decoder": True, "hidden_size": "16", "layer_norm_eps": 2}
+BUCKETS = {"model_type": "mpnet", "relative_attention_num_buckets": 16}
+OF_TOKENS = {"module_input_name": "token_embeddings"}
 
 
-def pickle_cut_short(folder: Path) -> None:
-    save_pickle(folder, tensors(OPTIONS))
-    (folder / "model.safetensors").unlink()
-    path = folder / "pytorch_model.bin"
-    path.write_bytes(path.read_bytes()[:-500])
-
-
-def pickle_of_a_list(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    torch.save([torch.zeros(3)], folder / "pytorch_model.bin")
-
-
-def cut(name: str) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        data = (folder / name).read_bytes()
-        (folder / name).write_bytes(data[: len(data) * 2 // 3])
-
-    return damage
-
-
-def options(name: str, **changes: Any) -> Callable[[Path], None]:
-    return lambda folder: change_json(folder / name, **changes)
-
-
-def without(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).unlink()
-
-
-def tensor(name: str, value: torch.Tensor | None) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        state = tensors(OPTIONS)
-        state.pop(name, None)
-        save_file(state if value is None else {**state, name: value}, folder / "model.safetensors")
-
-    return damage
-
-
-def modules(*changed: dict[str, Any]) -> Callable[[Path], None]:
-    return lambda folder: write_json(folder / "modules.json", list(changed))
-
-
-def shard_missing(folder: Path) -> None:
-    save_shards(folder, tensors(OPTIONS))
-    (folder / "model.safetensors").unlink()
-    (folder / "two.safetensors").unlink()
-
-
-def shard_elsewhere(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    write_json(folder / "model.safetensors.index.json", {"weight_map": {"x": "../x.safetensors"}})
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        (CONFIG, {"model_type": ["bert"]}, "model_type is"),
+        (CONFIG, {"vocab_size": 99}, r"shapes differ: embeddings\.word_embeddings\.weight"),
+        (CONFIG, MANY, "is_decoder is True.*act is 'x'.*norm_eps is 2.*hidden_size is '16'"),
+        (CONFIG, {"num_attention_heads": 3}, "16 is not a mult"),
+        (CONFIG, BUCKETS, "relative_attention_num_buckets is 16, supported: 32"),
+        (CONFIG, {"num_hidden_layers": 10**6}, "is 1000000, it must be an integer from 1 to 1000"),
+        (
+            POOLING,
+            {"pooling_mode_magic": True, "include_prompt": False},
+            "1_Pooling.* is not supported: 'magic' is not a way.*include_prompt is False",
+        ),
+        (POOLING, {"pooling_mode_mean_tokens": False}, "no way of"),
+        (POOLING, {"pooling_mode": 7}, "7 is not a way of"),
+        (
+            DENSE,
+            {"use_residual": True, "activation_function": "torch.nn.ReLU"},
+            "2_Dense.* is not supported: use_residual is True.*nn.ReLU, supported",
+        ),
+        (DENSE, OF_TOKENS, "module_input_name is 'token_embeddings', supported: 'sentence_embed"),
+        ("3_Normalize/config.json", OF_TOKENS, "3_Normalize.* is not supported: module_input_name"),
+        (LENGTH, TASK, "bert_config.* not supported: transformer_task is 'fill-m.*length is 32"),
+        (LENGTH, {"max_seq_length": "12"}, "max_seq_length is '12'"),
+        (LENGTH, {"max_seq_length": float("nan")}, "max_seq_length is nan"),
+        (LENGTH, {"max_seq_length": 2}, "2 special tokens"),
+        ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side is 'left'"),
+        (PROMPTS, {"prompts": {"query": 1}}, "prompts must map names to texts"),
+        (PROMPTS, {"default_prompt_name": "query"}, "default prompt 'query' is not among the pr"),
+    ],
+)
+def test_option_of_no_use_is_told_by_file_and_reason(
+    tmp_path: Path, file: str, changes: dict[str, Any], message: str
+) -> None:
+    folder = write_model(tmp_path / "tiny", WHOLE)
+    load_all(folder)
+    if not (folder / file).is_file():
+        write_json(folder / file, {})
+    change_json(folder / file, **changes)
+    with pytest.raises(CheckpointError, match=message):
+        load_all(folder)
 
 
 TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
-NORM = "embeddings.LayerNorm.weight"
-DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "weights cut short": (cut("model.safetensors"), r"model\.safetensors is cut short"),
-    "weights missing": (
-        without("model.safetensors"),
-        r"is not a complete model: it has no model\.safetensors or",
-    ),
-    "config cut short": (cut("config.json"), r"config\.json is not JSON"),
-    "config missing": (without("config.json"), r"complete model: it has no config\.json"),
-    "tokenizer cut short": (cut("tokenizer.json"), r"tokenizer\.json is not a tokenizer"),
-    "tokenizer missing": (without("tokenizer.json"), r"complete model: it has no tokenizer\.json"),
-    "modules cut short": (cut("modules.json"), r"modules\.json is not JSON"),
-    "tensor missing": (
-        tensor(NORM, None),
-        rf"model\.safetensors does not fit .*: missing: {NORM}",
-    ),
-    "tensor left over": (
-        tensor("x", torch.zeros(1)),
-        r"model\.safetensors does not fit .*: unexpected: x",
-    ),
-    "wrong shape": (
-        tensor(NORM, torch.zeros(17)),
-        rf"model\.safetensors does not fit .*: shapes differ: {NORM} \(17,\) for .* \(16,\)",
-    ),
-    "vocabulary too large for the tensors": (
-        options("config.json", vocab_size=99),
-        r"model\.safetensors does not fit .*: shapes differ: embeddings\.word_embeddings\.weight",
-    ),
-    "vocabulary too small for the tokenizer": (
-        options("config.json", vocab_size=9),
-        r"tokenizer\.json has ids up to 14; the weights are for 9",
-    ),
-    "another architecture": (
-        options("config.json", model_type="llama"),
-        r"config\.json is not supported: model_type is 'llama', supported: bert",
-    ),
-    "no model type": (options("config.json", model_type=["bert"]), "model_type is"),
-    "head of a classifier that the config does not name": (
-        tensor("classifier.weight", torch.zeros(2, 16)),
-        r"model\.safetensors does not fit .*: unexpected: classifier\.weight",
-    ),
-    "several options": (
-        options("config.json", hidden_act="x", is_decoder=True, hidden_size="16", layer_norm_eps=2),
-        r"is_decoder is True.*hidden_act is 'x'.*layer_norm_eps is 2.*hidden_size is '16'",
-    ),
-    "heads that do not divide": (
-        options("config.json", num_attention_heads=3),
-        "16 is not a mult",
-    ),
-    "unknown pooling": (
-        options("1_Pooling/config.json", pooling_mode_magic=True, include_prompt=False),
-        r"1_Pooling/config\.json is not supported: 'magic' is not a way.*include_prompt is False",
-    ),
-    "more than linear": (
-        options("2_Dense/config.json", use_residual=True, activation_function="torch.nn.ReLU"),
-        r"2_Dense/config\.json is not supported: use_residual is True.*torch\.nn\.ReLU, supported",
-    ),
-    "dense of tokens": (
-        options("2_Dense/config.json", module_input_name="token_embeddings"),
-        "module_input_name is 'token_embeddings', supported: 'sentence_embedding'",
-    ),
-    "norm of tokens": (
-        lambda folder: write_json(
-            folder / "3_Normalize" / "config.json", {"module_input_name": "token_embeddings"}
-        ),
-        r"3_Normalize/config\.json is not supported: module_input_name",
-    ),
-    "another task": (
-        options("sentence_bert_config.json", transformer_task="fill-mask", query_length=32),
-        r"bert_config\.json is not supported: transformer_task is 'fill-mask'.*query_length is 32",
-    ),
-    "cut in front": (
-        lambda folder: write_json(folder / "tokenizer_config.json", {"truncation_side": "left"}),
-        r"tokenizer_config\.json is not supported: truncation_side is 'left'",
-    ),
-    "prompts that are no texts": (
-        lambda folder: write_json(
-            folder / "config_sentence_transformers.json", {"prompts": {"query": 1}}
-        ),
-        "prompts must map names to texts",
-    ),
-    "default prompt of no name": (
-        lambda folder: write_json(
-            folder / "config_sentence_transformers.json", {"default_prompt_name": "query"}
-        ),
-        "the default prompt 'query' is not among the prompts",
-    ),
-    "no pooling": (
-        options("1_Pooling/config.json", pooling_mode_mean_tokens=False),
-        "no way of",
-    ),
-    "unknown module": (
-        modules(TRANSFORMER, {"type": "custom.Pooling", "path": ""}),
-        r"modules\.json is not supported: module 1 is custom\.Pooling",
-    ),
-    "only an encoder": (modules(TRANSFORMER), "it lists 1 modules"),
-    "module elsewhere": (modules({**TRANSFORMER, "path": "../x"}), "'../x' is not in the folder"),
-    "modules of no name": (modules({"path": "x"}), r"modules\.json is not a list of modules"),
-    "wrong length": (
-        options("sentence_bert_config.json", max_seq_length="12"),
-        "max_seq_length is '12'",
-    ),
-    "no length": (
-        options("sentence_bert_config.json", max_seq_length=float("nan")),
-        "max_seq_length is nan",
-    ),
-    "buckets of nobody's code": (
-        options("config.json", model_type="mpnet", relative_attention_num_buckets=16),
-        "relative_attention_num_buckets is 16, supported: 32",
-    ),
-    "layers without end": (
-        options("config.json", num_hidden_layers=10**6),
-        "num_hidden_layers is 1000000, it must be an integer from 1 to 1000",
-    ),
-    "pooling of no name": (
-        options("1_Pooling/config.json", pooling_mode=7),
-        "7 is not a way of",
-    ),
-    "no room": (options("sentence_bert_config.json", max_seq_length=2), "2 special tokens"),
-    "pickle with code": (pickle_with_code, r"pytorch_model\.bin holds more than tensors"),
-    "plain pickle with code": (
-        plain_pickle_with_code,
-        r"pytorch_model\.bin holds more than tensors",
-    ),
-    "pickle cut short": (pickle_cut_short, r"pytorch_model\.bin is cut short"),
-    "pickle of a list": (pickle_of_a_list, "something other than named tensors"),
-    "shard missing": (shard_missing, r"index\.json names missing files: two\.safe"),
-    "shard elsewhere": (shard_elsewhere, "which is not a file name in its folder"),
-}
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_told_by_file_and_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    damage, message = DAMAGE[name]
-    folder = write_model(tmp_path / "tiny", ["Transformer", "Pooling", "Dense", "Normalize"])
-    load_all(folder)
-    damage(folder)
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        (
+            [TRANSFORMER, {"type": "custom.Pooling", "path": ""}],
+            r"modules\.json is not supported: module 1 is custom\.Pooling",
+        ),
+        ([TRANSFORMER], "it lists 1 modules"),
+        ([{**TRANSFORMER, "path": "../x"}], "'../x' is not in the folder"),
+        ([{"path": "x"}], r"modules\.json is not a list of modules"),
+        (None, r"modules\.json is not JSON"),
+    ],
+)
+def test_modules_of_no_use_are_refused(tmp_path: Path, modules: Any, message: str) -> None:
+    folder = write_model(tmp_path / "tiny")
+    write_json(folder / "modules.json", modules)
+    if modules is None:
+        (folder / "modules.json").write_text("[", encoding="utf-8")
     with pytest.raises(CheckpointError, match=message):
         load_all(folder)
-    assert not (tmp_path / "ran").exists()
 
 
-def test_folder_called_model_has_the_name_of_its_package(tmp_path: Path) -> None:
-    (tmp_path / "some_model").mkdir()
-    folder = write_model(tmp_path / "some_model" / "model")
-    assert find_embedding_models(str(folder))[0].name == "some_model"
-
-
-def test_folder_of_a_hubs_cache_has_the_name_of_its_repository(tmp_path: Path) -> None:
-    cached = tmp_path / "models--owner--tiny-texts" / "snapshots" / "0a1b2c"
-    cached.parent.mkdir(parents=True)
-    assert find_embedding_models(str(write_model(cached)))[0].name == "tiny-texts"
-
-
-def test_package_is_found_without_being_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("architecture", ["BertModel", "BertForMaskedLM", "BertForPreTraining"])
+def test_encoder_that_was_trained_to_fill_in_words_embeds(
+    tmp_path: Path, architecture: str
 ) -> None:
-    folder = write_model(tmp_path / "tiny_texts")
-    (folder / "__init__.py").write_text("raise AssertionError", encoding="utf-8")
-    info = tmp_path / "tiny_texts-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-texts\nVersion: 1.0\n")
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    record = "".join(f"{path.relative_to(tmp_path)},,\n" for path in files)
-    (info / "RECORD").write_text(record, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    (found,) = find_embedding_models("package:tiny-texts")
-    assert (found.name, found.folder) == ("tiny_texts", folder)
+    folder = write_model(tmp_path / "tiny", architectures=[architecture])
+    assert config_of(folder).output_size == 16
+    load_all(folder)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "BertForMultipleChoice",
+        "BertForNextSentencePrediction",
+        "BertForQuestionAnswering",
+        "BertForSequenceClassification",
+        "BertForTokenClassification",
+        "MPNetForSequenceClassification",
+        "RobertaForSequenceClassification",
+        "XLMRobertaForSequenceClassification",
+    ],
+)
+def test_classifier_is_not_served_as_an_embedder(tmp_path: Path, kind: str) -> None:
+    """Its vectors were served: its config and its encoder's tensors are those of an embedder."""
+    folder = write_encoder(tmp_path / "tiny")
+    sizes = {name: value for name, value in OPTIONS.items() if name != "model_type"}
+    make = getattr(transformers, kind)
+    make(make.config_class(**sizes)).save_pretrained(folder)
+    with pytest.raises(UnsupportedModelError, match=rf"architectures is \['{kind}'\]"):
+        config_of(folder)
+
+
+def test_refusal_names_the_architecture_and_a_way_out(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "tiny", architectures="BertModel")
+    reason = r"config\.json is not supported: architectures is 'BertModel'; .*fine-tuned from"
+    with pytest.raises(UnsupportedModelError, match=reason):
+        config_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("some_model/model", "some_model"),
+        ("models--owner--tiny-texts/snapshots/0a1b2c", "tiny-texts"),
+    ],
+)
+def test_folder_of_a_package_or_a_hubs_cache_has_its_name(
+    tmp_path: Path, path: str, name: str
+) -> None:
+    (tmp_path / path).parent.mkdir(parents=True)
+    assert found(write_model(tmp_path / path)).name == name
 
 
 @pytest.mark.parametrize("reference", ["nowhere", "package:no-such-package", "package:numpy"])

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from model.checkpoints.families.sentence_transformers import find_embedding_models
-from model.checkpoints.folder_search import files_below
-from model.checkpoints.load import find_models
+from model.checkpoints.folders import files_below
 from model.errors import CheckpointError, CheckpointFormatError
 from service.models.catalog import find_all
 from tests.checkpoint_folders import write_student
@@ -66,6 +65,7 @@ def install(site: Path, name: str) -> None:
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     folder = site / name.replace("-", "_")
+    (folder / "__init__.py").write_text("raise AssertionError('it was imported')")
     files = [path.relative_to(site) for path in folder.rglob("*") if path.is_file()]
     (info / "RECORD").write_text("".join(f"{file},,\n" for file in files), encoding="utf-8")
 
@@ -73,7 +73,7 @@ def install(site: Path, name: str) -> None:
 def test_models_of_packages_have_names_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were named after their folders, which packages call alike."""
+    """They were named after their folders, which packages call alike. None is imported."""
     for package, inner in [("one-text", ["model_files"]), ("two-texts", ["a/files", "b/files"])]:
         for name in inner:
             folder = tmp_path / package.replace("-", "_") / name
@@ -81,28 +81,24 @@ def test_models_of_packages_have_names_of_their_own(
             write_model(folder)
         install(tmp_path, package)
     monkeypatch.syspath_prepend(tmp_path)
-    names = [
-        files.name
+    found = [
+        files
         for package in ("one-text", "two-texts")
         for files in find_embedding_models(f"package:{package}")
     ]
-    assert names == ["one_text", "two_texts-a-files", "two_texts-b-files"]
+    assert [files.name for files in found] == ["one_text", "two_texts-a-files", "two_texts-b-files"]
+    assert found[0].folder == tmp_path / "one_text" / "model_files"
 
 
-@pytest.mark.parametrize("name", ["model.ende.bin", "vocab.ende.spm"])
+@pytest.mark.parametrize(
+    "name", ["model.ende.bin", "vocab.ende.spm", "tiny/model.safetensors", "tiny/tokenizer.json"]
+)
 def test_pointers_of_git_lfs_are_recognised(tmp_path: Path, name: str) -> None:
     write_student(tmp_path)
+    write_model(tmp_path / "tiny")
     (tmp_path / name).write_bytes(POINTER)
     with pytest.raises(CheckpointFormatError, match=rf"{name}: pointers of Git LFS.* lfs pull"):
-        find_models(str(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
-def test_pointers_of_an_encoder_are_recognised(tmp_path: Path, name: str) -> None:
-    folder = write_model(tmp_path / "tiny")
-    (folder / name).write_bytes(POINTER)
-    with pytest.raises(CheckpointFormatError, match=rf"{name}: pointers of Git LFS"):
-        find_embedding_models(str(folder))
+        find_all(str(tmp_path))
 
 
 def llm(folder: Path) -> None:
@@ -132,14 +128,8 @@ def half_unpacked(folder: Path) -> None:
     (folder / "vocab.enpt.spm.gz").touch()
 
 
-def old_encoder(folder: Path) -> None:
-    write_encoder(folder)
-    (folder / "tokenizer.json").rename(folder / "vocab.txt")
-
-
-def old_embedder(folder: Path) -> None:
-    write_model(folder)
-    (folder / "tokenizer.json").rename(folder / "vocab.txt")
+def old(write: Any) -> Any:
+    return lambda folder: (write(folder) / "tokenizer.json").rename(folder / "vocab.txt")
 
 
 @pytest.mark.parametrize(
@@ -154,8 +144,8 @@ def old_embedder(folder: Path) -> None:
         (converted, "converted for CTranslate2, whose files are not served. Serve the Hugging"),
         (compressed, r"model\.enpt\.intgemm\.alphas\.bin\.gz, .* must be unpacked: `gunzip"),
         (half_unpacked, r"0 files vocab\*\.spm\. vocab\.enpt\.spm\.gz must be unpacked"),
-        (old_encoder, r"vocab\.txt cannot replace tokenizer\.json\. .*save_pretrained"),
-        (old_embedder, r"vocab\.txt cannot replace tokenizer\.json\. .*save_pretrained"),
+        (old(write_encoder), r"vocab\.txt cannot replace tokenizer\.json\. .*save_pretrained"),
+        (old(write_model), r"vocab\.txt cannot replace tokenizer\.json\. .*save_pretrained"),
         (llm, r"model_type is 'llama', supported: bert, roberta"),
     ],
 )

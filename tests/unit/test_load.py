@@ -7,13 +7,11 @@ import pytest
 
 from model.checkpoints.load import (
     ModelFiles,
-    check_vocabularies,
     find_models,
     load_vocabularies,
     read_folder,
 )
-from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
-from tests.tiny import tiny_config
+from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
 SHARED = ("model.enpt.intgemm.alphas.bin", "vocab.enpt.spm", "lex.50.50.enpt.s2t.bin")
 SPLIT = ("model.enja.intgemm8.bin", "srcvocab.enja.spm", "trgvocab.enja.spm")
@@ -42,13 +40,9 @@ def test_the_built_in_package_holds_both_directions() -> None:
         assert files.has_shared_vocab
         assert files.shortlist is not None
         assert files.max_length_factor == 2.5
-        assert files.weights.is_file()
-        assert files.source_vocab.is_file()
-
-
-def test_a_revision_is_of_the_weights(built_in: ModelFiles) -> None:
-    digest = hashlib.sha256(built_in.weights.read_bytes()).hexdigest()
-    assert built_in.revision == digest[:12]
+        assert files.revision == hashlib.sha256(files.weights.read_bytes()).hexdigest()[:12]
+        vocabularies = load_vocabularies(files)
+        assert vocabularies.source is vocabularies.target
 
 
 def test_a_folder_of_one_model(make_folder: MakeFolder) -> None:
@@ -74,21 +68,19 @@ def test_a_folder_of_several_models_is_searched_to_its_bottom(
     assert [files.name for files in find_models(str(tmp_path))] == ["en-ja", "en-pt"]
 
 
-def test_split_vocabularies_are_told_apart(make_folder: MakeFolder) -> None:
-    files = read_folder(make_folder(*SPLIT))
-    assert (files.source_vocab.name, files.target_vocab.name) == SPLIT[1:]
-    assert not files.has_shared_vocab
-    assert files.shortlist is None
-
-
 @pytest.mark.parametrize(
-    ("name", "languages"),
-    [("model.enpt.bin", ("en", "pt")), ("model.engfra.intgemm8.bin", ("eng", "fra"))],
+    ("file", "folder", "languages"),
+    [
+        ("model.enpt.bin", "one", ("en", "pt")),
+        ("model.engfra.intgemm8.bin", "one", ("eng", "fra")),
+        ("model.enzh_hant.bin", "en-zh_hant", ("en", "zh-Hant")),
+        ("model.enzh_hant.bin", "zh_hant-en", ("zh-Hant", "en")),
+    ],
 )
-def test_languages_are_read_from_the_name(
-    make_folder: MakeFolder, name: str, languages: tuple[str, str]
+def test_languages_are_read_from_the_file_or_else_from_the_folder(
+    make_folder: MakeFolder, file: str, folder: str, languages: tuple[str, str]
 ) -> None:
-    files = read_folder(make_folder(name, "vocab.xx.spm"))
+    files = read_folder(make_folder(file, "vocab.xx.spm", name=folder))
     assert (files.source, files.target) == languages
 
 
@@ -155,16 +147,6 @@ def test_a_folder_that_is_not_one_model_is_refused(
         find_models(str(make_folder(*names)))
 
 
-@pytest.mark.parametrize(
-    ("name", "pair"), [("en-zh_hant", ("en", "zh-Hant")), ("zh_hant-en", ("zh-Hant", "en"))]
-)
-def test_languages_that_the_file_cannot_name_are_those_of_the_folder(
-    make_folder: MakeFolder, name: str, pair: tuple[str, str]
-) -> None:
-    files = read_folder(make_folder("model.enzh_hant.bin", "vocab.enzh_hant.spm", name=name))
-    assert (files.source, files.target) == pair
-
-
 def test_every_missing_part_is_reported_at_once(make_folder: MakeFolder) -> None:
     with pytest.raises(CheckpointFormatError, match=r"model\.\*\.bin; 0 files vocab\*\.spm"):
         read_folder(make_folder("lex.a.bin"))
@@ -184,15 +166,12 @@ def test_a_reference_to_nothing_is_refused(reference: str, message: str) -> None
         find_models(reference)
 
 
-def test_a_folder_without_a_model_is_refused(make_folder: MakeFolder) -> None:
+def test_a_folder_without_a_model_and_a_file_are_refused(make_folder: MakeFolder) -> None:
+    folder = make_folder("vocab.enpt.spm")
     with pytest.raises(CheckpointNotFoundError, match=r"no file model\.\*\.bin"):
-        find_models(str(make_folder("vocab.enpt.spm")))
-
-
-def test_a_file_is_not_a_folder(make_folder: MakeFolder) -> None:
-    path = make_folder(*SHARED) / SHARED[0]
+        find_models(str(folder))
     with pytest.raises(CheckpointNotFoundError, match="is not a folder"):
-        find_models(str(path))
+        find_models(str(folder / "vocab.enpt.spm"))
 
 
 def test_a_package_that_lists_no_files_holds_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,20 +180,14 @@ def test_a_package_that_lists_no_files_holds_no_model(monkeypatch: pytest.Monkey
         find_models("package:anything")
 
 
-def test_a_shared_vocabulary_is_loaded_once(built_in: ModelFiles) -> None:
-    vocabularies = load_vocabularies(built_in)
-    assert vocabularies.source is vocabularies.target
-
-
 def test_split_vocabularies_are_both_loaded(built_in: ModelFiles, tmp_path: Path) -> None:
     for name in SPLIT[1:]:
         (tmp_path / name).write_bytes(built_in.source_vocab.read_bytes())
     (tmp_path / SPLIT[0]).write_bytes(b"")
-    vocabularies = load_vocabularies(read_folder(tmp_path))
+    files = read_folder(tmp_path)
+    assert (files.source_vocab.name, files.target_vocab.name) == SPLIT[1:]
+    assert not files.has_shared_vocab
+    assert files.shortlist is None
+    vocabularies = load_vocabularies(files)
     assert vocabularies.source is not vocabularies.target
     assert vocabularies.source.vocab_size == vocabularies.target.vocab_size == 32000
-
-
-def test_vocabularies_of_other_sizes_than_the_weights_are_refused(built_in: ModelFiles) -> None:
-    with pytest.raises(CheckpointError, match="have 32000 and 32000 ids; .* 64 and 64"):
-        check_vocabularies(tiny_config(), load_vocabularies(built_in), built_in)

@@ -11,15 +11,7 @@ from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError, WeightMismatchError
-from tests.marian_writer import (
-    PRE_NORM,
-    Array,
-    container,
-    float32_item,
-    options_item,
-    tiny_options,
-    tiny_tensors,
-)
+from tests.marian_writer import PRE_NORM, Array, tiny_options, tiny_tensors, write_bin
 
 SELF_ATTENTION = {"transformer_decoder_autoreg": "self-attention"}
 
@@ -29,10 +21,7 @@ Write = Callable[[dict[str, Any], dict[str, Array]], MarianFile]
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def write(options: dict[str, Any], tensors: dict[str, Array]) -> MarianFile:
-        path = tmp_path / "model.bin"
-        items = [float32_item(name, values) for name, values in tensors.items()]
-        path.write_bytes(container([*items, options_item(options)]))
-        return MarianFile(path)
+        return MarianFile(write_bin(tmp_path / "model.bin", options, tensors))
 
     return write
 

@@ -10,51 +10,37 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.families.marian import load_weights, read_config
-from model.checkpoints.formats.marian_bin import MarianFile
-from model.checkpoints.formats.marian_npz import MarianNpz
+from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.sequence import EngineLimits
 from tests import checkpoint_folders as folders
-from tests.hf_files import SENTENCE, write_marian, write_pieces
-from tests.marian_writer import (
-    PRE_NORM,
-    container,
-    float32_item,
-    options_item,
-    tiny_options,
-    tiny_tensors,
-)
+from tests.hf_files import SENTENCE, write_marian
+from tests.marian_writer import PRE_NORM, tiny_options, write_bin
 from tests.tiny import greedy_ids
 
 CPU = torch.device("cpu")
-TEACHER = {"transformer_decoder_autoreg": "self-attention"}
-NAME = "opus.spm32k-spm32k.transformer-align.model1.npz.best-perplexity.npz"
+VOCABULARY = "opus.spm32k-spm32k.vocab.yml"
 
 
 def write_npz(path: Path, options: dict[str, Any], **more: Any) -> Path:
-    text = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
-    tensors: dict[str, Any] = {**tiny_tensors(options), "special:model.yml": text, **more}
-    np.savez(path, **{name: values for name, values in tensors.items() if values is not None})
+    folders.write_npz(path, options, lambda tensors: tensors.update(more))
     return path
 
 
-@pytest.mark.parametrize("changes", [{}, TEACHER, {**TEACHER, **PRE_NORM}], ids=str)
+@pytest.mark.parametrize("changes", [{}, folders.TEACHER, {**folders.TEACHER, **PRE_NORM}], ids=str)
 @pytest.mark.parametrize("is_quantized", [False, True])
 def test_npz_is_the_model_that_a_bin_is(
     tmp_path: Path, changes: dict[str, Any], is_quantized: bool
 ) -> None:
     options = tiny_options(**changes)
-    items = [float32_item(name, values) for name, values in tiny_tensors(options).items()]
-    (tmp_path / "model.bin").write_bytes(container([*items, options_item(options)]))
     models = []
     for file in (
-        MarianFile(tmp_path / "model.bin"),
+        MarianFile(write_bin(tmp_path / "model.bin", options)),
         MarianNpz(write_npz(tmp_path / "model.npz", options)),
     ):
         config = read_config(file, 3.0, eos_id=0, unk_id=1)
@@ -66,22 +52,11 @@ def test_npz_is_the_model_that_a_bin_is(
     assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
-def write_opus(folder: Path, tokens: tuple[str, ...] = ()) -> Path:
-    """A folder as OPUS-MT's archives unpack to."""
-    folder.mkdir(parents=True, exist_ok=True)
-    ids = write_pieces(folder, list(tokens))
-    (folder / "vocab.json").unlink()
-    del ids["<pad>"]
-    text = yaml.safe_dump(ids, allow_unicode=True)
-    (folder / "opus.spm32k-spm32k.vocab.yml").write_text(text, encoding="utf-8")
-    write_npz(folder / NAME, tiny_options(dim_vocabs=[len(ids)] * 2, **TEACHER))
-    return folder
-
-
 def test_folder_of_opus_mt_becomes_a_model(tmp_path: Path) -> None:
-    write_opus(tmp_path / "en-fr", tokens=(">>fra<<", ">>por<<"))
+    (tmp_path / "en-fr").mkdir()
+    folders.write_opus(tmp_path / "en-fr", tokens=(">>fra<<", ">>por<<"))
     (files,) = find_models(str(tmp_path))
-    assert (files.name, files.weights.name) == ("en-fr", NAME)
+    assert (files.name, files.weights.name) == ("en-fr", folders.OPUS)
     assert files.tokens == LanguageTokens({"en": ""}, {"fr": ">>fra<<"})
     vocabularies = load_vocabularies(files)
     source = vocabularies.source.tokenize(SENTENCE)
@@ -102,8 +77,10 @@ def test_stray_arrays_beside_a_complete_model_are_ignored(tmp_path: Path) -> Non
 
 
 def test_pieces_that_look_like_other_things_stay_text(tmp_path: Path) -> None:
-    folder = write_opus(tmp_path / "en-de")
-    path = folder / "opus.spm32k-spm32k.vocab.yml"
+    folder = tmp_path / "en-de"
+    folder.mkdir()
+    folders.write_opus(folder)
+    path = folder / VOCABULARY
     size = len(path.read_text(encoding="utf-8").splitlines())
     with path.open("a", encoding="utf-8") as file:
         file.writelines(f"{key}: {size + i}\n" for i, key in enumerate(("no", "1", "2.5", "null")))
@@ -116,7 +93,7 @@ def test_npz_beside_one_vocabulary_is_laid_out_as_students_are(
 ) -> None:
     folder = tmp_path / "en-pt"
     folder.mkdir()
-    write_npz(folder / "model.npz", tiny_options(dim_vocabs=[32000, 32000], **TEACHER))
+    write_npz(folder / "model.npz", tiny_options(dim_vocabs=[32000, 32000], **folders.TEACHER))
     (folder / "vocab.enpt.spm").write_bytes(built_in.source_vocab.read_bytes())
     (files,) = find_models(str(tmp_path))
     assert files.name == "en-pt"
@@ -217,16 +194,18 @@ def test_tensor_of_another_type_is_refused(tmp_path: Path) -> None:
         (lambda f: (f / "source.spm").unlink(), r"0 files vocab\*\.spm"),
         (lambda f: (f / "target.spm").unlink(), r"0 files target\.spm"),
         (lambda f: (f / "b.vocab.yml").write_text("a: 0"), r"2 files \*vocab\.yml"),
-        (lambda f: (f / "opus.spm32k-spm32k.vocab.yml").write_text("- a"), "not a vocabulary"),
-        (lambda f: (f / "opus.spm32k-spm32k.vocab.yml").write_text("a: b"), "not a vocabulary"),
-        (lambda f: (f / "opus.spm32k-spm32k.vocab.yml").write_text("a: [0"), "not a vocabulary"),
-        (lambda f: (f / "opus.spm32k-spm32k.vocab.yml").write_text("a: 0"), "no </s>, <unk>"),
+        (lambda f: (f / VOCABULARY).write_text("- a"), "not a vocabulary"),
+        (lambda f: (f / VOCABULARY).write_text("a: b"), "not a vocabulary"),
+        (lambda f: (f / VOCABULARY).write_text("a: [0"), "not a vocabulary"),
+        (lambda f: (f / VOCABULARY).write_text("a: 0"), "no </s>, <unk>"),
     ],
 )
 def test_folder_of_opus_mt_with_a_fault_is_refused(
     tmp_path: Path, damage: Callable[[Path], None], message: str
 ) -> None:
-    folder = write_opus(tmp_path / "en-de")
+    folder = tmp_path / "en-de"
+    folder.mkdir()
+    folders.write_opus(folder)
     damage(folder)
     with pytest.raises(CheckpointFormatError, match=message):
         find_models(str(tmp_path))

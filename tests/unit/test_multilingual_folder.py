@@ -1,6 +1,5 @@
 """Folders of M2M100 and NLLB-200 from their files to translations."""
 
-import json
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
@@ -19,6 +18,7 @@ from model.errors import CheckpointError, CheckpointFormatError, UnsupportedMode
 from model.sequence import EngineLimits, Sequence
 from tests.hf_files import SENTENCE, write_multilingual
 from tests.tiny import translate
+from tests.tiny_text import write_json
 
 CPU = torch.device("cpu")
 LANGUAGES = {
@@ -132,19 +132,17 @@ def test_language_tokens_may_stand_beside_the_tokenizers_options(tmp_path: Path)
     folder = tmp_path / "m2m100"
     write_folder(folder, "m2m")
     (folder / "special_tokens_map.json").unlink()
-    content = {"extra_special_tokens": LANGUAGES["m2m"]}
-    (folder / "tokenizer_config.json").write_text(json.dumps(content), encoding="utf-8")
+    write_json(folder / "tokenizer_config.json", {"extra_special_tokens": LANGUAGES["m2m"]})
     assert read_folder(folder).targets == ["af", "en", "pt"]
 
 
 def write_added(folder: Path, ids: dict[str, int], is_old: bool) -> None:
     """Lists ids of added tokens, as one of two versions of transformers does."""
-    if is_old:
-        (folder / "added_tokens.json").write_text(json.dumps(ids), encoding="utf-8")
-        return
     decoder = {str(number): {"content": token} for token, number in ids.items()}
-    content = json.dumps({"added_tokens_decoder": decoder})
-    (folder / "tokenizer_config.json").write_text(content, encoding="utf-8")
+    if is_old:
+        write_json(folder / "added_tokens.json", ids)
+    else:
+        write_json(folder / "tokenizer_config.json", {"added_tokens_decoder": decoder})
 
 
 @pytest.mark.parametrize("is_old", [True, False])
@@ -161,19 +159,24 @@ def test_added_language_has_the_id_that_the_folder_lists(tmp_path: Path, is_old:
     assert found[f"<unused {ids['<mask>']}>"] == ids["<mask>"]
 
 
-@pytest.mark.parametrize("number", [5, 10**9])
-def test_id_of_another_token_is_refused(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("added_tokens.json", {"por_Latn": 5}, "two tokens the same id, or has more than"),
+        ("added_tokens.json", {"por_Latn": 10**9}, "two tokens the same id, or has more than"),
+        (
+            "tokenizer_config.json",
+            {"added_tokens_decoder": {"x": {"content": "por_Latn"}}},
+            "ids of added tokens cannot be read",
+        ),
+    ],
+)
+def test_list_of_added_tokens_of_no_use_is_refused(
+    tmp_path: Path, file: str, content: dict[str, Any], message: str
+) -> None:
     write_folder(tmp_path / "nllb", "nllb")
-    write_added(tmp_path / "nllb", {"por_Latn": number}, is_old=True)
-    with pytest.raises(CheckpointFormatError, match="two tokens the same id, or has more than"):
-        codes.read_ids(tmp_path / "nllb")
-
-
-def test_damaged_list_of_added_tokens_is_refused(tmp_path: Path) -> None:
-    write_folder(tmp_path / "nllb", "nllb")
-    content = '{"added_tokens_decoder": {"x": {"content": "por_Latn"}}}'
-    (tmp_path / "nllb" / "tokenizer_config.json").write_text(content, encoding="utf-8")
-    with pytest.raises(CheckpointFormatError, match="ids of added tokens cannot be read"):
+    write_json(tmp_path / "nllb" / file, content)
+    with pytest.raises(CheckpointFormatError, match=message):
         codes.read_ids(tmp_path / "nllb")
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import MarianTokenizer
 
+from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import load_engine, load_model
-from model.checkpoints.folder_names import title_of
+from model.checkpoints.folders import title_of
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
 from model.encoding.forced_pass import forced_pass
@@ -27,6 +28,7 @@ from model.errors import (
 from model.sequence import EngineLimits
 from tests.hf_files import SENTENCE, TARGET_TEXT, write_marian
 from tests.tiny import greedy_ids, pad
+from tests.tiny_text import change_json, save_pickled_shards, save_shards, write_json
 
 CPU = torch.device("cpu")
 TOKENS = (">>fra<<", ">>por<<", ">>pt_br<<", ">>cmn_Hans<<", ">>cmn_Hant<<")
@@ -42,8 +44,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("target", [["de", "fr"], {"de": 1}, 3])
 def test_language_that_is_no_text_is_no_language(folder: Path, target: object) -> None:
     folder = folder.rename(folder.parent / "model")
-    options = {"source_lang": "en", "target_lang": target}
-    (folder / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
+    write_json(folder / "tokenizer_config.json", {"source_lang": "en", "target_lang": target})
     with pytest.raises(CheckpointError):
         find_models(str(folder))
 
@@ -79,9 +80,12 @@ def test_switches_of_the_config_are_those_of_transformers(
 ) -> None:
     folder = tmp_path / "en-de"
     theirs = write_marian(folder, **changes)
-    model = load(read_folder(folder))
+    assert_same_logits(theirs, load(read_folder(folder)), [[3, 4, 5], [6, 7, 8]])
+
+
+def assert_same_logits(theirs: Any, model: EncoderDecoder, targets: list[list[int]]) -> None:
     source, mask = pad([[5, 6, 7, 0], [9, 0]])
-    target = torch.tensor([[3, 4, 5], [6, 7, 8]])
+    target = torch.tensor(targets)
     with torch.no_grad():
         expected = theirs(
             input_ids=source,
@@ -89,6 +93,7 @@ def test_switches_of_the_config_are_those_of_transformers(
             decoder_input_ids=model.decoder_inputs(target),
         ).logits
         logits, _ = forced_pass(model, source, mask, target)
+    assert logits.shape == (2, 3, model.config.target_vocab_size)
     assert_close(logits, expected, atol=2e-5, rtol=1e-5)
 
 
@@ -99,27 +104,28 @@ def test_vocabularies_may_be_two(tmp_path: Path) -> None:
     ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
     assert len(ids) < 90
     more = [*ids, *(f"piece{number}" for number in range(90 - len(ids)))]
-    own = {piece: number for number, piece in enumerate(more)}
-    (folder / "target_vocab.json").write_text(json.dumps(own), encoding="utf-8")
+    write_json(folder / "target_vocab.json", {piece: i for i, piece in enumerate(more)})
     model = load(read_folder(folder))
     assert (model.config.source_vocab_size, model.config.target_vocab_size) == (len(ids), 90)
-    source, mask = pad([[5, 6, 7, 0], [9, 0]])
-    target = torch.tensor([[3, 4, 85], [6, 89, 8]])
-    with torch.no_grad():
-        inputs = model.decoder_inputs(target)
-        expected = theirs(
-            input_ids=source, attention_mask=mask.long(), decoder_input_ids=inputs
-        ).logits
-        logits, _ = forced_pass(model, source, mask, target)
-    assert logits.shape == (2, 3, 90)
-    assert_close(logits, expected, atol=2e-5, rtol=1e-5)
+    assert_same_logits(theirs, model, [[3, 4, 85], [6, 89, 8]])
 
 
-@pytest.mark.parametrize("layout", ["shards", "pickle", "pickled shards"])
-def test_weights_in_any_layout_are_the_same(folder: Path, layout: str) -> None:
+def save_pickle(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """As old versions of transformers wrote it: with every name of the one table."""
+    shared = tensors["model.shared.weight"]
+    names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+    copies = dict.fromkeys([*names, "lm_head.weight"], shared)
+    torch.save({**tensors, **copies}, folder / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize("save", [save_shards, save_pickle, save_pickled_shards])
+def test_weights_in_any_layout_are_the_same(folder: Path, save: Callable[..., None]) -> None:
     expected = load(read_folder(folder)).state_dict()
     revision = read_folder(folder).revision
-    shape_weights(folder, layout)
+    whole = folder / "model.safetensors"
+    tensors = load_file(whole)
+    whole.unlink()
+    save(folder, tensors)
     files = read_folder(folder)
     assert files.weights.name != "model.safetensors"
     assert files.revision != revision
@@ -127,29 +133,6 @@ def test_weights_in_any_layout_are_the_same(folder: Path, layout: str) -> None:
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert torch.equal(found[name], value)
-
-
-def shape_weights(folder: Path, layout: str) -> None:
-    whole = folder / "model.safetensors"
-    tensors = load_file(whole)
-    whole.unlink()
-    if layout == "pickle":
-        # as old versions of transformers wrote it: every name of the one table
-        shared = tensors["model.shared.weight"]
-        names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
-        copies = dict.fromkeys([*names, "lm_head.weight"], shared)
-        torch.save({**tensors, **copies}, folder / "pytorch_model.bin")
-        return
-    save: Any = save_file if layout == "shards" else torch.save
-    suffix = "safetensors" if layout == "shards" else "bin"
-    stem = "model" if layout == "shards" else "pytorch_model"
-    places = {}
-    for number, name in enumerate(sorted(tensors)):
-        places[name] = f"{stem}-{number % 2}.{suffix}"
-    for place in set(places.values()):
-        save({n: tensors[n] for n, p in places.items() if p == place}, folder / place)
-    index = json.dumps({"weight_map": places})
-    (folder / f"{stem}.{suffix}.index.json").write_text(index, encoding="utf-8")
 
 
 def test_int8_is_near_float(folder: Path) -> None:
@@ -271,27 +254,17 @@ def test_family_is_read_from_the_files_too(tmp_path: Path) -> None:
     assert files.tokens == LanguageTokens({"de": "", "nl": ""}, {"en": ""})
     other = tmp_path / "any"
     write_marian(other, tokens=TOKENS)
-    languages = {"source_lang": "en", "target_lang": "ROMANCE"}
-    (other / "tokenizer_config.json").write_text(json.dumps(languages), encoding="utf-8")
+    write_json(other / "tokenizer_config.json", {"source_lang": "en", "target_lang": "ROMANCE"})
     assert (read_folder(other).name, read_folder(other).sources) == ("any", ["en"])
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("tokenizer_config.json", {"source_lang": "eng", "target_lang": "deu"}),
-        ("config.json", {"_name_or_path": "Helsinki-NLP/opus-mt-en-de"}),
-    ],
-)
-def test_languages_are_read_from_the_files_too(
-    tmp_path: Path, file: str, content: dict[str, str]
-) -> None:
+def test_languages_are_read_from_the_files_too(tmp_path: Path) -> None:
     folder = tmp_path / "any"
     write_marian(folder)
-    path = folder / file
-    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    path.write_text(json.dumps({**old, **content}), encoding="utf-8")
+    change_json(folder / "config.json", _name_or_path="Helsinki-NLP/opus-mt-en-de")
     assert read_folder(folder).name == "en-de"
+    write_json(folder / "tokenizer_config.json", {"source_lang": "eng", "target_lang": "fra"})
+    assert read_folder(folder).name == "en-fr"
 
 
 @pytest.mark.parametrize(
@@ -308,8 +281,8 @@ def test_pair_of_the_tokenizer_wins_over_the_folders_name(
 ) -> None:
     folder = tmp_path / name
     write_marian(folder, tokens=(*TOKENS, ">>deu<<"))
-    languages = dict(zip(("source_lang", "target_lang"), config, strict=True))
-    (folder / "tokenizer_config.json").write_text(json.dumps(languages), encoding="utf-8")
+    languages = {"source_lang": config[0], "target_lang": config[1]}
+    write_json(folder / "tokenizer_config.json", languages)
     files = read_folder(folder)
     assert (files.source, files.target) == pair
 
@@ -321,15 +294,12 @@ def test_languages_are_read_from_the_name_in_a_hub_cache(tmp_path: Path) -> None
 
 
 def test_folder_called_snapshots_outside_a_hub_cache_names_no_model(tmp_path: Path) -> None:
-    folder = tmp_path / "data" / "snapshots" / "en-de"
-    write_marian(folder)
-    assert title_of(folder) == "en-de"
+    assert title_of(tmp_path / "data" / "snapshots" / "en-de") == "en-de"
 
 
 def test_folder_of_another_kind_of_model_is_passed_over(folder: Path) -> None:
     other = folder.parent / "bert"
-    other.mkdir()
-    (other / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    write_json(other / "config.json", {"model_type": "bert"})
     assert [files.name for files in find_models(str(folder.parent))] == ["en-de"]
     with pytest.raises(CheckpointNotFoundError, match=r"config\.json with the model_type marian"):
         find_models(str(other))
@@ -339,29 +309,13 @@ def lose(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
 
 
-def cut(name: str) -> Callable[[Path], None]:
-    def cut_file(folder: Path) -> None:
-        data = (folder / name).read_bytes()
-        (folder / name).write_bytes(data[: len(data) // 2])
-
-    return cut_file
+def cut_pieces(folder: Path) -> None:
+    path = folder / "target.spm"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def renumber(folder: Path) -> None:
-    path = folder / "vocab.json"
-    ids = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**ids, "<pad>": 0}), encoding="utf-8")
-
-
-def shorten(folder: Path) -> None:
-    path = folder / "vocab.json"
-    ids = list(json.loads(path.read_text(encoding="utf-8")))
-    del ids[10]
-    path.write_text(json.dumps({piece: i for i, piece in enumerate(ids)}), encoding="utf-8")
-
-
-def without_signs(folder: Path) -> None:
-    (folder / "vocab.json").write_text('{"a": 0}', encoding="utf-8")
+def change(name: str, **changes: Any) -> Callable[[Path], None]:
+    return lambda folder: change_json(folder / name, **changes)
 
 
 def swap_weights(folder: Path) -> None:
@@ -370,27 +324,29 @@ def swap_weights(folder: Path) -> None:
     shutil.copy(other / "model.safetensors", folder)
 
 
-def other_end(folder: Path) -> None:
-    path = folder / "config.json"
-    options = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**options, "eos_token_id": 5}), encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("damage", "error", "message"),
     [
         (lose("model.safetensors"), CheckpointFormatError, r"has no model\.safetensors or "),
         (lose("source.spm"), CheckpointFormatError, r"opus-mt-en-de is .* has no source\.spm"),
         (lose("vocab.json"), CheckpointFormatError, r"has no vocab\.json"),
-        (cut("model.safetensors"), CheckpointFormatError, r"/model\.safetensors is cut short"),
-        (cut("target.spm"), CheckpointFormatError, r"^target\.spm is not a SentencePiece model"),
-        (cut("vocab.json"), CheckpointFormatError, r"vocab\.json is not JSON"),
-        (cut("config.json"), CheckpointFormatError, r"config\.json is not JSON"),
-        (renumber, CheckpointFormatError, r"vocab\.json does not number its \d+ pieces"),
-        (shorten, CheckpointError, r"en-de: the vocabularies have"),
-        (without_signs, CheckpointFormatError, r"vocab\.json has no </s>, <unk>"),
+        (cut_pieces, CheckpointFormatError, r"^target\.spm is not a SentencePiece model"),
+        (
+            change("vocab.json", **{"<pad>": 0}),
+            CheckpointFormatError,
+            r"vocab\.json does not number its \d+ pieces",
+        ),
+        (
+            lambda folder: write_json(folder / "vocab.json", {"a": 0}),
+            CheckpointFormatError,
+            r"vocab\.json has no </s>, <unk>",
+        ),
         (swap_weights, WeightMismatchError, r"model\.safetensors does not fit .*missing: .*shapes"),
-        (other_end, CheckpointError, "EOS ids are 0 and 0 in the vocabularies, and 5 in"),
+        (
+            change("config.json", eos_token_id=5),
+            CheckpointError,
+            "EOS ids are 0 and 0 in the vocabularies, and 5 in",
+        ),
     ],
 )
 def test_damaged_folder_is_refused(

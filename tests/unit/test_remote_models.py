@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from model.tokenization.characters import CharacterTokenizer
+from model.tokenization.tokenizer import CharacterTokenizer
 from service.errors import InternalError, OverloadedError
 from service.models.catalog import Catalog
 from service.models.remote import MAX_TOKENS, RemoteFiles, find_remote

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, normalizers, processors
 
 from model.errors import CheckpointFormatError
-from model.tokenization import special_ids
+from model.tokenization import text as text_module
 from model.tokenization.text import FIRST_CHARS, TextTokenizer
 from tests.tiny_text import tokenizer
 
@@ -64,9 +64,6 @@ def test_lower_case_comes_before_the_files_own_rules(path: Path) -> None:
     lower = TextTokenizer(path, 12, is_lowercase=True)
     assert lower.tokenize("HÉLLO").tokenized.ids == [1, HELLO, 2]  # accents still go
     assert lower.tokenize("İ Hello").tokenized.offsets[-2] == (2, 7)
-
-
-def test_lower_case_needs_no_rules_in_the_file(path: Path) -> None:
     made = Tokenizer.from_file(str(path))
     made.normalizer = None
     made.save(str(path))
@@ -79,7 +76,7 @@ def test_vocabulary_goes_up_to_the_largest_id(path: Path) -> None:
 
 BERT = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
 SPECIAL = [("[CLS]", 1), ("[SEP]", 2)]
-PROCESSORS: list[tuple[Any, special_ids.SpecialIds]] = [
+PROCESSORS: list[tuple[Any, tuple[list[int], list[int]]]] = [
     (BERT, ([1], [2])),
     (processors.RobertaProcessing(("[SEP]", 2), ("[CLS]", 1)), ([1], [2])),
     (processors.TemplateProcessing("[CLS] $A [SEP] [SEP]", None, SPECIAL), ([1], [2, 2])),
@@ -93,7 +90,7 @@ PROCESSORS: list[tuple[Any, special_ids.SpecialIds]] = [
 @pytest.mark.parametrize("text", ["a b", "", "hello"])
 @pytest.mark.parametrize(("processor", "special"), PROCESSORS)
 def test_special_ids_are_those_of_the_post_processor(
-    path: Path, processor: Any, special: special_ids.SpecialIds, text: str
+    path: Path, processor: Any, special: tuple[list[int], list[int]], text: str
 ) -> None:
     bare = tokenizer().encode(text, add_special_tokens=False).ids
     change_processor(path, processor)
@@ -134,7 +131,7 @@ def test_strange_post_processor_is_refused(path: Path, processor: Any, reason: s
 def test_post_processor_of_an_unknown_kind_is_refused() -> None:
     """The package reads no such file today."""
     with pytest.raises(ValueError, match="its type is 'New'"):
-        special_ids._around({"type": "New"})
+        text_module._around({"type": "New"})
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[", b"\xff\xfe"])

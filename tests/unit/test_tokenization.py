@@ -2,13 +2,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from model.checkpoints.load import ModelFiles
 from model.errors import CheckpointFormatError
 from model.tokenization.tokenizer import WORD_START, TokenizedText, Tokenizer
+from tests.hf_files import pieces_model
 
 TEXTS = [
     "Hello, world.",
@@ -86,18 +86,9 @@ def test_offsets_run_through_any_text_in_order(tokenizer: Tokenizer, text: str) 
 def byte_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     """One whose vocabulary has every byte, and few pieces besides."""
     path = tmp_path_factory.mktemp("vocabulary") / "vocab.spm"
-    with path.open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(["the cat sat on the mat.", "a few words and a few more"] * 10),
-            model_writer=file,
-            vocab_size=300,
-            hard_vocab_limit=False,
-            byte_fallback=True,
-            bos_id=-1,
-            eos_id=0,
-            unk_id=1,
-            minloglevel=2,
-        )
+    sentences = "the cat sat on the mat.", "a few words and a few more"
+    signs = {"bos_id": -1, "eos_id": 0, "unk_id": 1}
+    path.write_bytes(pieces_model(sentences, 300, byte_fallback=True, **signs))
     return Tokenizer(path)
 
 
@@ -231,15 +222,7 @@ def test_a_vocabulary_cut_short_is_refused_or_is_smaller(
 
 def test_a_vocabulary_without_an_end_of_sentence_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "vocab.enpt.spm"
-    with path.open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(["a few words", "and a few more"]),
-            model_writer=file,
-            vocab_size=14,
-            bos_id=-1,
-            eos_id=-1,
-            minloglevel=2,
-        )
+    path.write_bytes(pieces_model(("a few words", "and a few more"), 14, bos_id=-1, eos_id=-1))
     with pytest.raises(CheckpointFormatError, match="has no end-of-sentence token"):
         Tokenizer(path)
 

@@ -1,9 +1,6 @@
-"""Reads a Hugging Face `config.json` into the config of a translation model.
+"""Reads a Hugging Face `config.json` into the config of a translation model, without torch.
 
-Does not import torch.
-
-Source: transformers, models/marian and models/m2m_100 (configuration and modeling). No code was
-copied.
+Source: transformers, models/marian and models/m2m_100 (configuration and modeling).
 """
 
 from collections.abc import Mapping
@@ -11,17 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.checkpoints.formats.json_files import read_options, read_options_if_there, unsupported
+from model.checkpoints.formats.files import read_options, read_options_if_there, unsupported
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 MAX_LENGTH_FACTOR = 3.0
-"""Maximum ratio of target tokens to source tokens.
-
-The value is Marian's default, because Hugging Face's files have no such option.
-"""
+"""Maximum ratio of target tokens to source tokens: Marian's default, which no file changes."""
 
 LAYER_NORM_EPS = 1e-5
 
@@ -40,7 +34,7 @@ SIZES = {
     "decoder_layers": "decoder_layers",
     "vocab_size": "source_vocab_size",
 }
-"""Maps the names of options in the file to fields of `ModelConfig`."""
+IDS = {"eos_token_id": "eos_id", "pad_token_id": "pad_id", "decoder_start_token_id": "start_id"}
 
 # Options that change the computation, with the implemented values. The first value is the default.
 SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -58,10 +52,7 @@ class Family:
     """The properties that the library transformers fixes in code for each architecture.
 
     Attributes:
-        norm: Position of layer norm.
-        sinusoids: Kind of the position table.
         position_offset: Row of the position table for the first token.
-        has_output_bias: Whether a bias is added to the logits.
         scales_embeddings: Default of the option `scale_embedding`.
         supported: Further options with their implemented values.
     """
@@ -99,14 +90,7 @@ FAMILIES = {
 
 
 def read_model_options(folder: Path) -> dict[str, Any]:
-    """Returns the options of `config.json`, completed by the options of `generation_config.json`.
-
-    If both files have an option, the value in `config.json` is used unless it is null.
-
-    Raises:
-        CheckpointNotFoundError: There is no `config.json`.
-        CheckpointFormatError: One of the files is damaged.
-    """
+    """Returns the options of `config.json`; a null is replaced from `generation_config.json`."""
     options = read_options(folder / CONFIG)
     more = read_options_if_there(folder / GENERATION_CONFIG)
     return {**more, **{name: value for name, value in options.items() if value is not None}}
@@ -115,15 +99,12 @@ def read_model_options(folder: Path) -> dict[str, Any]:
 def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
     """Returns the config of the model in a folder.
 
-    Args:
-        folder: The folder of `config.json`.
-        num_bytes: Size of the weight files in bytes. If the sizes in the config need more weights
-            than the files have bytes, the config is refused before memory is reserved.
-        unk_id: Id of the unknown token in the vocabulary.
+    If the sizes need more weights than the files have bytes (`num_bytes`), the config is refused
+    before memory is reserved.
 
     Raises:
-        CheckpointError: The config is missing or damaged.
-        UnsupportedModelError: Options are not implemented; the error lists all of them.
+        CheckpointError: The config is missing or damaged, or options are not implemented (all are
+            listed).
     """
     options = read_model_options(folder)
     name = str(folder / CONFIG)
@@ -137,31 +118,23 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
     if reasons:
         raise UnsupportedModelError(name, reasons)
     try:
-        return _config(options, family, unk_id)
+        return ModelConfig(
+            **{ours: options[theirs] for theirs, ours in {**SIZES, **IDS}.items()},
+            target_vocab_size=options.get("decoder_vocab_size", options["vocab_size"]),
+            unk_id=unk_id,
+            shared_embeddings=bool(options.get("share_encoder_decoder_embeddings", True)),
+            decoder=DecoderKind.SELF_ATTENTION,
+            norm=family.norm,
+            activation=ACTIVATIONS[options["activation_function"]],
+            sinusoids=family.sinusoids,
+            position_offset=family.position_offset,
+            scales_embeddings=bool(options.get("scale_embedding", family.scales_embeddings)),
+            has_output_bias=family.has_output_bias,
+            layer_norm_eps=LAYER_NORM_EPS,
+            max_length_factor=MAX_LENGTH_FACTOR,
+        )
     except UnsupportedModelError as error:
         raise UnsupportedModelError(name, error.reasons) from error
-
-
-def _config(options: Mapping[str, Any], family: Family, unk_id: int) -> ModelConfig:
-    sizes = {ours: options[theirs] for theirs, ours in SIZES.items()}
-    return ModelConfig(
-        **sizes,
-        target_vocab_size=options.get("decoder_vocab_size", options["vocab_size"]),
-        eos_id=options["eos_token_id"],
-        unk_id=unk_id,
-        pad_id=options["pad_token_id"],
-        start_id=options["decoder_start_token_id"],
-        shared_embeddings=bool(options.get("share_encoder_decoder_embeddings", True)),
-        decoder=DecoderKind.SELF_ATTENTION,
-        norm=family.norm,
-        activation=ACTIVATIONS[options["activation_function"]],
-        sinusoids=family.sinusoids,
-        position_offset=family.position_offset,
-        scales_embeddings=bool(options.get("scale_embedding", family.scales_embeddings)),
-        has_output_bias=family.has_output_bias,
-        layer_norm_eps=LAYER_NORM_EPS,
-        max_length_factor=MAX_LENGTH_FACTOR,
-    )
 
 
 def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
@@ -178,7 +151,6 @@ def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
 
 
 def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
-    """Returns the reasons to refuse the sizes and ids, such as sizes too large for the files."""
     vocab = options.get("decoder_vocab_size", options.get("vocab_size"))
     sizes = {**{name: options.get(name) for name in SIZES}, "decoder_vocab_size": vocab}
     reasons = [
@@ -186,7 +158,7 @@ def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
     ]
     reasons += [
         f"{name} is {options.get(name)!r}, not an id of the vocabulary"
-        for name in ("eos_token_id", "pad_token_id", "decoder_start_token_id")
+        for name in IDS
         if not (reasons or _is_id(options.get(name), 0, sizes["decoder_vocab_size"]))
     ]
     if reasons:

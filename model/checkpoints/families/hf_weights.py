@@ -7,7 +7,7 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.formats.tensors import merge_copies, read_tensors
-from model.checkpoints.names import Name, fill
+from model.checkpoints.names import expand, fill
 from model.config import ModelConfig, NormPosition
 
 # Matches position tables in files of old versions. The model computes these tables itself.
@@ -42,60 +42,41 @@ DECODER = {
 
 
 def load_weights(weights: Path, config: ModelConfig) -> EncoderDecoder:
-    """Returns a float32 model filled from one file or from shards, on the CPU.
-
-    Args:
-        weights: A file of tensors, or the index of shards.
-        config: The config that `model.checkpoints.families.hf_config.read_config` returned.
-
-    Raises:
-        CheckpointError: A file is damaged, or tensors and parameters do not match.
-    """
+    """Returns a float32 model on the CPU, filled from one file or from the index of shards."""
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
-    arrays = merge_copies(read_tensors(weights), _copies(config), weights)
+    # Maps the main name of each matrix to the other names that a file may have for it.
+    copies = {SHARED: (SOURCE, TARGET, OUTPUT)} if config.shared_embeddings else {TARGET: (OUTPUT,)}
+    arrays = merge_copies(read_tensors(weights), copies, weights)
     fill(model, arrays, name_pairs(config), IGNORED, str(weights))
     return model.eval()
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    """Returns the name of each parameter of the model, with the name of its tensor in the file."""
-    tables = (
-        (_layer_names("encoder", ENCODER), config.encoder_layers),
-        (_layer_names("decoder", DECODER), config.decoder_layers),
-        (_outer_names(config), 1),
-    )
     return [
-        pair for names, layers in tables for name in names for pair in name.expand(layers, first=0)
+        *expand(_layer_names("encoder", ENCODER), config.encoder_layers),
+        *expand(_layer_names("decoder", DECODER), config.decoder_layers),
+        *_outer_names(config).items(),
     ]
 
 
-def _layer_names(side: str, parts: dict[str, str]) -> list[Name]:
-    return [
-        Name(f"{side}.layers.{{i}}.{ours}.{kind}", f"model.{side}.layers.{{i}}.{theirs}.{kind}")
+def _layer_names(side: str, parts: dict[str, str]) -> dict[str, str]:
+    return {
+        f"{side}.layers.{{i}}.{ours}.{kind}": f"model.{side}.layers.{{i}}.{theirs}.{kind}"
         for ours, theirs in parts.items()
         for kind in ("weight", "bias")
-    ]
+    }
 
 
-def _outer_names(config: ModelConfig) -> list[Name]:
+def _outer_names(config: ModelConfig) -> dict[str, str]:
     shared = config.shared_embeddings
-    names = [Name("encoder.embedding.weight", SHARED if shared else SOURCE)]
+    names = {"encoder.embedding.weight": SHARED if shared else SOURCE}
     if not shared:
-        names.append(Name("decoder.embedding.weight", TARGET))
+        names["decoder.embedding.weight"] = TARGET
     if config.has_output_bias:
-        names.append(Name("decoder.output_bias", "final_logits_bias"))
+        names["decoder.output_bias"] = "final_logits_bias"
     if config.norm is NormPosition.PRE:
-        names += [
-            Name(f"{side}.norm.{kind}", f"model.{side}.layer_norm.{kind}")
-            for side in ("encoder", "decoder")
-            for kind in ("weight", "bias")
-        ]
+        for side in ("encoder", "decoder"):
+            for kind in ("weight", "bias"):
+                names[f"{side}.norm.{kind}"] = f"model.{side}.layer_norm.{kind}"
     return names
-
-
-def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Maps the main name of each matrix to the other names that a file may have for it."""
-    if config.shared_embeddings:
-        return {SHARED: (SOURCE, TARGET, OUTPUT)}
-    return {TARGET: (OUTPUT,)}

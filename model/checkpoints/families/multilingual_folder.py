@@ -1,6 +1,4 @@
-"""Reads the folder of an M2M100, NLLB-200 or SMaLL-100 model.
-
-Does not import torch.
+"""Reads the folder of an M2M100, NLLB-200 or SMaLL-100 model. Does not import torch.
 
 Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
 (Mohammadshahi et al. 2022). No code was copied.
@@ -16,12 +14,10 @@ from model.checkpoints.families.opus_folder import (
     TOKENIZER_CONFIG,
     UNK,
     VOCAB,
-    Parts,
     read_vocabulary,
 )
-from model.checkpoints.folder_names import title_of
-from model.checkpoints.formats.json_files import read_options_if_there
-from model.checkpoints.formats.weight_files import find_weights
+from model.checkpoints.folders import title_of
+from model.checkpoints.formats.files import find_weights, read_options_if_there
 from model.checkpoints.languages import (
     LanguageTokens,
     choose_target,
@@ -30,26 +26,19 @@ from model.checkpoints.languages import (
     pair_in,
 )
 from model.errors import CheckpointFormatError, UnsupportedModelError
-from model.tokenization.mapped import MappedTokenizer
-from model.tokenization.tokenizer import Tokenizer
+from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
 
 SPECIAL_TOKENS = "special_tokens_map.json"
 MODEL_TYPE = "m2m_100"
-"""Value of `model_type` in the configs of M2M100, NLLB-200 and SMaLL-100 models."""
 
 TOKENIZER = "tokenizer.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
 """Special tokens with ids 0 to 3. NLLB-200's SentencePiece file begins with only three of them."""
 
 MAX_UNUSED = 8
-"""Largest number of unused ids after the ids of the language tokens.
-
-M2M100 has 8 unused ids, and NLLB-200 has 3. A vocabulary with more than 8 unused ids belongs to
-another model.
-"""
+"""Largest number of unused ids after the language tokens. M2M100 has 8, and NLLB-200 has 3."""
 
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
-"""Keys under which files list the language tokens."""
 
 LANGUAGE_CODES = {
     "m2m100": (
@@ -60,13 +49,9 @@ LANGUAGE_CODES = {
     ).split(),
     "wmt21": "en ha is ja cs ru zh de".split(),
 }
-"""Maps the name of each list of M2M100 language codes to the codes.
+"""M2M100's lists. Version 5 of transformers saves the name of a list instead of the tokens.
 
-Version 5 of transformers writes only the name of the list into the files of a model, and not the
-language tokens.
-
-Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES.
-"""
+Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES."""
 
 ADDED_TOKENS = "added_tokens.json"
 
@@ -75,48 +60,36 @@ SMALL_100_CODE = "tokenization_small100.py"
 
 
 def is_multilingual_folder(folder: Path) -> bool:
-    """Returns whether a folder holds files of an M2M100, NLLB-200 or SMaLL-100 model."""
     return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
 
 
-def read_multilingual(folder: Path) -> Parts:
-    """Returns the parts of the model in a folder.
-
-    If the folder's name contains a pair of languages, the model translates only this pair. Without
-    a pair in the name, the model translates between all its languages.
-
-    Raises:
-        CheckpointFormatError: A part is missing or damaged.
-        UnsupportedModelError: The folder's name gives languages that the model does not have.
-    """
+def find_multilingual_weights(folder: Path) -> Path:
     if not (folder / PIECES).is_file() and (folder / TOKENIZER).is_file():
         raise CheckpointFormatError(
             f"{folder} has no {PIECES}, and {TOKENIZER} is not read in its place. Take {PIECES} "
             "from the repository of the model, or of the model that it was fine-tuned from, and "
             f"put it beside {CONFIG}."
         )
-    weights = find_weights(folder, (PIECES,))
-    tokens = _language_tokens(folder)
-    pair = pair_in(folder.name)
-    if pair is not None:
-        tokens = _only(tokens, pair, folder)
-    pieces, ids = folder / PIECES, folder / VOCAB
-    return Parts(pair, weights, pieces, pieces, ids, ids, tokens, title_of(folder))
+    return find_weights(folder, (PIECES,))
 
 
-def _language_tokens(folder: Path) -> LanguageTokens:
-    """Returns the token of each language: `__en__` for `en`, `zho_Hans` for `zh-Hans`."""
+def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens]:
+    """Returns the pair in the folder's name, if there is one, and the tokens of its languages.
+
+    Without a pair, the model translates between all its languages: `en` has the token `__en__`.
+    """
     codes = {token.strip("_"): token for token in language_tokens(folder)}
     tags = distinct_tags(code for code in codes if is_code(code))
-    tokens = {tag: codes[code] for code, tag in tags.items()}
-    return LanguageTokens(tokens, tokens, begins_target=not is_small_100(folder))
+    named = {tag: codes[code] for code, tag in tags.items()}
+    tokens = LanguageTokens(named, named, begins_target=not is_small_100(folder))
+    pair = pair_in(folder.name)
+    return pair, tokens if pair is None else _only(tokens, pair, folder)
 
 
 def is_small_100(folder: Path) -> bool:
-    """Returns whether a model is SMaLL-100, whose sources begin with the target language's token.
+    """Returns whether a model with the `model_type` of M2M100 is SMaLL-100.
 
-    SMaLL-100 and M2M100 have the same `model_type`. SMaLL-100 is recognised by its tokenizer's
-    class, by a file of its tokenizer's code, or by the model's name. The code is not run.
+    Its sources begin with the target language's token. Code in the folder is not run.
     """
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
     names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
@@ -124,25 +97,17 @@ def is_small_100(folder: Path) -> bool:
 
 
 def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> LanguageTokens:
-    """Returns the tokens of the two languages that the folder's name contains.
-
-    The tags are taken from the folder's name: for example, `zh` replaces the model's `zh-Hans`.
-    """
+    """Returns the tokens of a pair under its own tags: `zh` may replace the model's `zh-Hans`."""
     tags = {token: tag for tag, token in tokens.targets.items()}
     chosen = [choose_target(tag, tags) for tag in pair]
     if None in chosen:
         known = ", ".join(sorted(tokens.targets))
         raise UnsupportedModelError(str(folder), [f"{pair[0]} or {pair[1]} is not one of {known}"])
-    source, target = (tags[token or ""] for token in chosen)
-    return tokens.only(source, target, pair)
+    source, target = (str(token) for token in chosen)
+    return LanguageTokens({pair[0]: source}, {pair[1]: target}, tokens.begins_target)
 
 
 def language_tokens(folder: Path) -> list[str]:
-    """Returns the language tokens in the order of their ids.
-
-    Raises:
-        CheckpointFormatError: No file lists the language tokens.
-    """
     for name in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
         content = read_options_if_there(folder / name)
         for key in LANGUAGE_LISTS:
@@ -165,10 +130,7 @@ def read_ids(folder: Path) -> dict[str, int]:
     because this file has only three of the four special tokens. The ids of the language tokens
     follow the ids of the pieces, unless the folder lists other ids. In a fine-tuned NLLB-200, for
     example, an added language comes after `<mask>`. The vocabulary size in the config may exceed
-    the number of these pieces and tokens by up to MAX_UNUSED. Unused ids then fill the difference.
-
-    Raises:
-        CheckpointFormatError: A file is damaged, or two tokens have the same id.
+    the number of these pieces and tokens by up to MAX_UNUSED.
     """
     vocabulary = folder / VOCAB
     if vocabulary.is_file():
@@ -194,11 +156,7 @@ def read_ids(folder: Path) -> dict[str, int]:
 
 
 def added_ids(folder: Path) -> dict[str, int]:
-    """Maps tokens to the ids that the folder lists for added tokens. Most folders list none.
-
-    Raises:
-        CheckpointFormatError: A file is damaged.
-    """
+    """Maps tokens to the ids that the folder lists for added tokens. Most folders list none."""
     decoder = read_options_if_there(folder / TOKENIZER_CONFIG).get("added_tokens_decoder", {})
     try:
         ids = {str(token["content"]): int(number) for number, token in decoder.items()}
@@ -211,11 +169,6 @@ def added_ids(folder: Path) -> dict[str, int]:
 
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
-    """Returns one tokenizer for all languages. The tokenizer puts no language token before texts.
-
-    Raises:
-        CheckpointFormatError: A file is damaged.
-    """
     ids = read_ids(folder)
     signs = {ids[sign] for sign in SIGNS if sign in ids and sign != UNK}
     unused = {number for name, number in ids.items() if name.startswith("<unused ")}

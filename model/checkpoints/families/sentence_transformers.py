@@ -1,47 +1,85 @@
 """Reads folders of embedding models: a Hugging Face encoder, and the modules after it.
 
 `modules.json` of sentence-transformers lists the modules. A folder without this file holds
-only an encoder. The encoder's token vectors are then averaged.
+only an encoder, whose token vectors are averaged. Does not import torch.
+
+Source: sentence-transformers, models/Pooling, Dense, Normalize and Transformer up to version 6.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from model.checkpoints.families import text_encoders
-from model.checkpoints.families.sentence_modules import (
-    CONFIG,
-    TOKENIZER_CONFIG,
-    read_dense,
-    read_max_tokens,
-    read_normalize,
-    read_pooling,
-    read_prompts,
-    read_transformer_options,
-)
-from model.checkpoints.families.unserved import tokenizer_advice
-from model.checkpoints.folder_names import title_of
-from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
-from model.checkpoints.formats.git_lfs import check_pointers
-from model.checkpoints.formats.json_files import (
+from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
+from model.checkpoints.formats.files import (
+    WEIGHTS,
+    check_options,
+    check_pointers,
+    find_weights,
+    positive_integer,
     read_json,
     read_options,
     read_options_if_there,
+    revision_of,
     unsupported,
 )
-from model.checkpoints.formats.weight_files import WEIGHTS, find_weights, revision_of
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,
     NormalizeConfig,
     Pooling,
+    TextEncoderConfig,
 )
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 from model.tokenization.text import TextTokenizer
 
+CONFIG = "config.json"
 MODULES = "modules.json"
-TOKENIZER = "tokenizer.json"
 PROMPTS = "config_sentence_transformers.json"
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+VOCABULARY = "vocab.txt"
+TRANSFORMER_CONFIGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_camembert_config.json",
+    "sentence_xlm-roberta_config.json",
+)
+"""Names of the file with the encoder's options, newest first. The first existing file is read."""
+
+TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
+SWITCH = "pooling_mode_"
+# Maps the names in older files to ways of pooling. The vectors are concatenated in this order.
+SWITCHES = {
+    "cls_token": Pooling.CLS,
+    "max_tokens": Pooling.MAX,
+    "mean_tokens": Pooling.MEAN,
+    "mean_sqrt_len_tokens": Pooling.MEAN_SQRT_LEN,
+    "weightedmean_tokens": Pooling.WEIGHTED_MEAN,
+    "lasttoken": Pooling.LAST_TOKEN,
+}
+WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
+
+# Options that change the computation of a module. Each option has its implemented values, the
+# default first.
+TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "transformer_task": ("feature-extraction",),
+    "module_output_name": ("token_embeddings", None),
+    "processing_kwargs": ({}, None),
+    "query_length": (None,),
+    "document_length": (None,),
+    "query_expansion": (None,),
+}
+# With `include_prompt`, the tokens of a prompt are pooled together with the tokens of the text.
+POOLING_SUPPORTED = {"include_prompt": (True,)}
+HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "module_input_name": ("sentence_embedding",),
+    "module_output_name": ("sentence_embedding", None),
+    "use_residual": (False,),
+}
 TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
 
 
@@ -53,8 +91,7 @@ class EmbeddingFiles:
         name: Name of the model, such as `all-MiniLM-L6-v2`.
         folder: The folder that holds all files of the model.
         encoder: The folder of the encoder, which is usually `folder` itself.
-        head: (kind, folder) of each module after the encoder, in order; None if there is no
-            `modules.json`.
+        head: (kind, folder) of each module after the encoder; None without `modules.json`.
     """
 
     name: str
@@ -64,7 +101,6 @@ class EmbeddingFiles:
 
     @cached_property
     def revision(self) -> str:
-        """Returns the first digits of the sha256 checksum of the encoder's weights."""
         return revision_of(find_weights(self.encoder))
 
 
@@ -73,7 +109,6 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
     Args:
         reference: A folder, or `package:NAME` for an installed package, which is not imported.
-            A folder or a package may hold several models.
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
@@ -91,11 +126,7 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
 
 def _model_folders(paths: list[Path]) -> list[Path]:
-    """Returns the folders with `modules.json`, and the folders with only an encoder.
-
-    An encoder is left out if a folder above it is in the result. Such an encoder is a part of the
-    model in the folder above.
-    """
+    """Returns the folders with `modules.json`, and those with an encoder that are not below."""
     found = {path.parent for path in paths if path.name == MODULES}
     folders = sorted(path.parent for path in paths if path.name == CONFIG)
     for folder in folders:  # a folder comes before its subfolders
@@ -105,7 +136,6 @@ def _model_folders(paths: list[Path]) -> list[Path]:
 
 
 def _is_encoder(folder: Path) -> bool:
-    """Returns whether a folder holds an encoder of a served family, and the encoder's weights."""
     if not any((folder / name).is_file() for name in WEIGHTS):
         return False
     try:
@@ -132,7 +162,7 @@ def read_folder(folder: Path) -> EmbeddingFiles:
         encoder, head = _read_modules(folder)
     elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
         reason = f"{folder} holds no embedding model: it has no {', '.join(missing)}"
-        raise CheckpointNotFoundError(reason + tokenizer_advice(folder))
+        raise CheckpointNotFoundError(reason + _tokenizer_advice(folder))
     elif (kind := _model_type(folder)) not in text_encoders.FAMILIES:
         known = ", ".join(text_encoders.FAMILIES)
         raise CheckpointNotFoundError(
@@ -141,15 +171,20 @@ def read_folder(folder: Path) -> EmbeddingFiles:
     try:
         weights = find_weights(encoder, (CONFIG, TOKENIZER))
     except CheckpointFormatError as error:
-        raise CheckpointFormatError(f"{error}{tokenizer_advice(encoder)}") from error
+        raise CheckpointFormatError(f"{error}{_tokenizer_advice(encoder)}") from error
     check_pointers([weights, encoder / TOKENIZER])
-    return EmbeddingFiles(_model_name(folder), folder, encoder, head)
-
-
-def _model_name(folder: Path) -> str:
-    """Returns the name of the folder, or of its parent if the folder is called `model`."""
     whole = folder.resolve()
-    return title_of(whole.parent if whole.name == "model" else whole)
+    name = title_of(whole.parent if whole.name == "model" else whole)
+    return EmbeddingFiles(name, folder, encoder, head)
+
+
+def _tokenizer_advice(folder: Path) -> str:
+    if (folder / TOKENIZER).is_file() or not (folder / VOCABULARY).is_file():
+        return ""
+    return (
+        f". {VOCABULARY} cannot replace {TOKENIZER}. To make {TOKENIZER}, run in transformers: "
+        f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+    )
 
 
 def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
@@ -175,10 +210,7 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
 
 
 def _kind(name: str) -> str:
-    """Returns the last part of a name such as `sentence_transformers.models.Pooling`.
-
-    The names of classes outside sentence-transformers stay whole.
-    """
+    """Returns `Pooling` for `sentence_transformers.models.Pooling`; names of others stay whole."""
     package, _, rest = name.partition(".")
     return rest.rpartition(".")[2] if package == "sentence_transformers" else name
 
@@ -204,10 +236,13 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     modules: list[DenseConfig | NormalizeConfig] = []
     for kind, folder in files.head or ():
         if kind == "Pooling":
-            pooling = read_pooling(folder / CONFIG)
-        else:
-            modules.append((read_normalize if kind == "Normalize" else read_dense)(folder))
-    prompts, default = read_prompts(files.folder / PROMPTS)
+            pooling = _read_pooling(folder / CONFIG)
+        elif kind == "Dense":
+            modules.append(_read_dense(folder / CONFIG))
+        else:  # in older versions, Normalize has no config
+            check_options(folder / CONFIG, read_options_if_there(folder / CONFIG), HEAD_SUPPORTED)
+            modules.append(NormalizeConfig())
+    prompts, default = _read_prompts(files.folder / PROMPTS)
     tokens = read_max_tokens(files.encoder, encoder)
     try:
         return EmbeddingConfig(encoder, pooling, tuple(modules), tokens, prompts, default)
@@ -215,23 +250,95 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
         raise UnsupportedModelError(str(files.folder), error.reasons) from error
 
 
+def _read_pooling(path: Path) -> tuple[Pooling, ...]:
+    """Returns the ways of pooling in the order in which their vectors are concatenated."""
+    options = read_options(path)
+    named = options.get("pooling_mode") or _switched_on(options)
+    chosen = named if isinstance(named, list) else [named]
+    reasons = [
+        f"{name!r} is not a way of pooling, supported: {', '.join(Pooling)}"
+        for name in chosen
+        if not isinstance(name, str) or name not in WAYS
+    ]
+    reasons += unsupported(options, POOLING_SUPPORTED)
+    if not chosen:
+        reasons.append("no way of pooling is switched on")
+    if reasons:
+        raise UnsupportedModelError(str(path), reasons)
+    return tuple(WAYS[name] for name in chosen)
+
+
+def _switched_on(options: Mapping[str, Any]) -> list[str]:
+    on = {
+        name.removeprefix(SWITCH)
+        for name, is_on in options.items()
+        if name.startswith(SWITCH) and is_on is True
+    }
+    return [*(name for name in SWITCHES if name in on), *sorted(on - SWITCHES.keys())]
+
+
+def _read_dense(path: Path) -> DenseConfig:
+    options = read_options(path)
+    reasons = unsupported(options, HEAD_SUPPORTED)
+    activation = str(options.get("activation_function", next(iter(TANH))))
+    if activation not in TANH:
+        reasons.append(f"activation_function is {activation}, supported: {', '.join(TANH)}")
+    inputs = positive_integer(options, "in_features", 0, reasons)
+    outputs = positive_integer(options, "out_features", 0, reasons)
+    if reasons:
+        raise UnsupportedModelError(str(path), reasons)
+    return DenseConfig(inputs, outputs, bool(options.get("bias", True)), TANH[activation])
+
+
+def _read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
+    options = read_options_if_there(path)
+    prompts = options.get("prompts") or {}
+    default = options.get("default_prompt_name")
+    is_plain = isinstance(prompts, dict) and all(isinstance(p, str) for p in prompts.values())
+    if not is_plain or not (default is None or isinstance(default, str)):
+        raise CheckpointFormatError(
+            f"{path}: prompts must map names to texts, and default_prompt_name must be a text"
+        )
+    return prompts, default
+
+
+def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
+    """Returns the largest number of tokens of a text, as sentence-transformers computes it."""
+    value, option = _read_transformer_options(folder).get("max_seq_length"), "max_seq_length"
+    if value is None:
+        option = "model_max_length"
+        value = read_options_if_there(folder / TOKENIZER_CONFIG).get(option, config.max_tokens)
+    # In tokenizers without a limit, the value is 1e30, as a float or an integer.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
+        raise CheckpointFormatError(f"{folder}: {option} is {value!r}, it must be at least 1")
+    return int(min(value, config.max_tokens))
+
+
+def _read_transformer_options(folder: Path) -> dict[str, Any]:
+    paths = [folder / name for name in TRANSFORMER_CONFIGS]
+    path = next((path for path in paths if path.is_file()), paths[0])
+    options = read_options_if_there(path)
+    check_options(path, options, TRANSFORMER_SUPPORTED)
+    return options
+
+
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
     """Returns the tokenizer.
 
     Raises:
-        CheckpointError: A file is damaged, an option is not implemented, or the vocabulary does
-            not match the encoder.
+        CheckpointError: A file is damaged or unsupported, or does not match the encoder.
     """
-    path = files.encoder / TOKENIZER
-    own = files.encoder / TOKENIZER_CONFIG
-    reasons = unsupported(read_options_if_there(own), TOKENIZER_SUPPORTED)
-    if reasons:
-        raise UnsupportedModelError(str(own), reasons)
-    options = read_transformer_options(files.encoder)
-    tokenizer = TextTokenizer(path, config.max_tokens, options.get("do_lower_case") is True)
-    if tokenizer.vocab_size > config.encoder.vocab_size:
+    return read_tokenizer(files.encoder, config.max_tokens, config.encoder.vocab_size)
+
+
+def read_tokenizer(folder: Path, max_tokens: int, vocab_size: int) -> TextTokenizer:
+    """Returns the tokenizer in a folder; raises the errors of `load_tokenizer`."""
+    path, own = folder / TOKENIZER, folder / TOKENIZER_CONFIG
+    check_options(own, read_options_if_there(own), TOKENIZER_SUPPORTED)
+    is_lowercase = _read_transformer_options(folder).get("do_lower_case") is True
+    tokenizer = TextTokenizer(path, max_tokens, is_lowercase)
+    if tokenizer.vocab_size > vocab_size:
         raise CheckpointFormatError(
-            f"{path} has ids up to {tokenizer.vocab_size - 1}; the weights are for "
-            f"{config.encoder.vocab_size} ids"
+            f"{path} has ids up to {tokenizer.vocab_size - 1}; the weights are for {vocab_size} ids"
         )
     return tokenizer

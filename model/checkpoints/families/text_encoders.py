@@ -1,51 +1,288 @@
-"""Lists the families of text encoders, and the architectures that give embeddings.
+"""Reads the configs of text encoders: BERT, RoBERTa, XLM-RoBERTa, CamemBERT, MPNet, ModernBERT.
 
-Does not import torch.
+Does not import torch. Source: transformers, models/modernbert/configuration_modernbert.py.
 """
 
-from model.checkpoints.families import bert, modern_bert
-from model.checkpoints.families.bert import Family, Options
-from model.embedding_config import TextEncoderConfig
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from model.checkpoints.formats.files import MAX_SIZE, positive_integer, unsupported
+from model.config import Activation
+from model.embedding_config import Rotary, TextEncoderConfig
 from model.errors import UnsupportedModelError
 
-FAMILIES: dict[str, Family] = {**bert.FAMILIES, "modernbert": modern_bert.FAMILY}
-"""All families by `model_type`."""
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The encoders of one `model_type`.
+
+    Attributes:
+        prefix: Prefix of the tensor names in files that also contain a task head.
+        names: Maps the names of the encoder's parameters to tensor names of the file. `{i}` stands
+            for the number of a layer, from 0. Some encoders have only a part of the parameters.
+        read: Returns the config, given the options and the name of the file (for messages).
+        ignored: Pattern of the names of tensors that embeddings do not need. It does not match
+            the tensors of a classification head, so files with such a head are refused.
+        splits: Maps the suffix of a tensor's name to the suffixes of the equal parts into which
+            the tensor is split.
+    """
+
+    prefix: str
+    names: Mapping[str, str]
+    read: Callable[[Options, str], TextEncoderConfig]
+    ignored: re.Pattern[str]
+    splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+MAX_LAYERS = 1000
+
+ACTIVATIONS = {
+    "gelu": Activation.GELU,
+    "gelu_new": Activation.GELU_TANH,
+    "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "relu": Activation.RELU,
+    "silu": Activation.SWISH,
+    "swish": Activation.SWISH,
+}
+
+# Options that change the computation, with the implemented values. The first value is the default.
+BERT_SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "position_embedding_type": ("absolute", None),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "quantization_config": (None,),
+}
+MODERN_SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "norm_bias": (False,),
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "quantization_config": (None,),
+}
 
 EMBEDDERS = (
-    "BertModel",
-    "BertForMaskedLM",
-    "BertForPreTraining",
-    "RobertaModel",
-    "RobertaForMaskedLM",
-    "XLMRobertaModel",
-    "XLMRobertaForMaskedLM",
-    "CamembertModel",
-    "CamembertForMaskedLM",
-    "MPNetModel",
-    "MPNetForMaskedLM",
-    "MPNetForPreTraining",
-    "ModernBertModel",
-    "ModernBertForMaskedLM",
-)
+    "BertModel BertForMaskedLM BertForPreTraining RobertaModel RobertaForMaskedLM "
+    "XLMRobertaModel XLMRobertaForMaskedLM CamembertModel CamembertForMaskedLM MPNetModel "
+    "MPNetForMaskedLM MPNetForPreTraining ModernBertModel ModernBertForMaskedLM"
+).split()
 """Architectures whose hidden states serve as embeddings, as in folders of sentence-transformers.
 
-Every other architecture, such as BertForSequenceClassification, has a head for another task. Its
-hidden states were trained for that head, so they are of no use as embeddings.
-"""
+Every other architecture has a head for another task, for which its hidden states were trained."""
+
+BERT_ATTENTION = {
+    "self_attention.query": "attention.self.query",
+    "self_attention.key": "attention.self.key",
+    "self_attention.value": "attention.self.value",
+    "self_attention.out": "attention.output.dense",
+    "self_residual.norm": "attention.output.LayerNorm",
+}
+MPNET_ATTENTION = {
+    "self_attention.query": "attention.attn.q",
+    "self_attention.key": "attention.attn.k",
+    "self_attention.value": "attention.attn.v",
+    "self_attention.out": "attention.attn.o",
+    "self_residual.norm": "attention.LayerNorm",
+}
+TABLES = {
+    "embedding.tokens": "embeddings.word_embeddings.weight",
+    "embedding.positions": "embeddings.position_embeddings.weight",
+    "embedding.types": "embeddings.token_type_embeddings.weight",
+    "relative_bias.weight": "encoder.relative_attention_bias.weight",
+}
+FEED_FORWARD = {
+    "feed_forward.fc1": "intermediate.dense",
+    "feed_forward.fc2": "output.dense",
+    "feed_forward_residual.norm": "output.LayerNorm",
+}
+
+BERT_IGNORED = re.compile(
+    r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
+)
+"""position_ids and token_type_ids are constants. The pooler is a layer on the first token's vector;
+sentence vectors do not need this layer. The heads cls and lm_head predict masked words."""
+
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+THETAS = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
+"""Maps a layer type to (option, default) of theta, the base of the rotary frequencies."""
+
+MODERN_NAMES = {
+    "embedding.tokens": "embeddings.tok_embeddings.weight",
+    "embedding.norm.weight": "embeddings.norm.weight",
+    "layers.{i}.self_norm.weight": "layers.{i}.attn_norm.weight",
+    "layers.{i}.self_attention.query.weight": "layers.{i}.attn.query",
+    "layers.{i}.self_attention.key.weight": "layers.{i}.attn.key",
+    "layers.{i}.self_attention.value.weight": "layers.{i}.attn.value",
+    "layers.{i}.self_attention.out.weight": "layers.{i}.attn.Wo.weight",
+    "layers.{i}.feed_forward_norm.weight": "layers.{i}.mlp_norm.weight",
+    "layers.{i}.feed_forward.fc1.weight": "layers.{i}.mlp.fc1",
+    "layers.{i}.feed_forward.gate.weight": "layers.{i}.mlp.gate",
+    "layers.{i}.feed_forward.fc2.weight": "layers.{i}.mlp.Wo.weight",
+    "norm.weight": "final_norm.weight",
+}
+MODERN_SPLITS = {
+    "attn.Wqkv.weight": ("attn.query", "attn.key", "attn.value"),
+    "mlp.Wi.weight": ("mlp.fc1", "mlp.gate"),
+}
+MODERN_IGNORED = re.compile(r"^(head|decoder)\.")
+
+
+def bert_names(attention: Mapping[str, str]) -> dict[str, str]:
+    modules = {"embedding.norm": "embeddings.LayerNorm"}
+    for ours, theirs in {**attention, **FEED_FORWARD}.items():
+        modules[f"layers.{{i}}.{ours}"] = f"encoder.layer.{{i}}.{theirs}"
+    return TABLES | {
+        f"{ours}.{kind}": f"{theirs}.{kind}"
+        for ours, theirs in modules.items()
+        for kind in ("weight", "bias")
+    }
+
+
+def read_bert(
+    options: Options,
+    name: str,
+    pad_id: int | None = None,
+    token_types: int = 0,
+    relative_buckets: int = 0,
+    sizes: tuple[int, int] = (512, 30522),
+) -> TextEncoderConfig:
+    """Returns the config of an encoder of a family.
+
+    Args:
+        options: Content of a `config.json`.
+        name: The file, for messages.
+        pad_id: Padding id, after which positions begin; None for BERT, whose positions begin at 0.
+            In RoBERTa, XLM-RoBERTa and CamemBERT, an option can replace it.
+        token_types: Default of `type_vocab_size`; 0 if the family has no token types.
+        relative_buckets: The fixed `relative_attention_num_buckets` of MPNet, or 0.
+        sizes: Defaults of (max_position_embeddings, vocab_size).
+    """
+    reasons = unsupported(options, BERT_SUPPORTED)
+    activation = _activation(options, "hidden_act", reasons)
+    eps = options.get("layer_norm_eps", 1e-12)
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
+        reasons.append(f"layer_norm_eps is {eps!r}, it must be at least 0 and below 1")
+        eps = 0
+    found = _sizes(options, reasons, 3072, 12, *sizes)
+    if token_types:
+        option = "type_vocab_size"
+        found["token_types"] = positive_integer(options, option, token_types, reasons)
+    if relative_buckets:
+        found["relative_buckets"] = relative_buckets
+        fixed = {"relative_attention_num_buckets": (relative_buckets,)}
+        reasons += unsupported(options, fixed)
+    if pad_id is not None and not reasons:
+        pad_id = pad_id if relative_buckets else options.get("pad_token_id", 1)
+        if isinstance(pad_id, bool) or not isinstance(pad_id, int) or pad_id < 0:
+            reasons.append(f"pad_token_id is {pad_id!r}, it must be an id")
+        else:
+            found["position_offset"] = pad_id + 1
+    return _config(name, reasons, found, activation=activation, layer_norm_eps=float(eps))
+
+
+def read_modern_bert(options: Options, name: str) -> TextEncoderConfig:
+    reasons = unsupported(options, MODERN_SUPPORTED)
+    activation = _activation(options, "hidden_activation", reasons)
+    sizes = _sizes(options, reasons, 1152, 22, 8192, 50368)
+    window = positive_integer(options, "local_attention", 128, reasons) // 2
+    thetas = {kind: _theta(options, kind, reasons) for kind in THETAS}
+    kinds = _layer_types(options, sizes["layers"], reasons)
+    eps = _number(options, "norm_eps", 1e-5, reasons)
+    rotary = tuple(Rotary(thetas[kind], None if kind == GLOBAL else window) for kind in kinds)
+    return _config(name, reasons, sizes, rotary=rotary, activation=activation, layer_norm_eps=eps)
+
+
+def _config(
+    name: str, reasons: list[str], sizes: Mapping[str, Any], **others: Any
+) -> TextEncoderConfig:
+    try:
+        if not reasons:
+            return TextEncoderConfig(**sizes, **others)
+    except UnsupportedModelError as error:
+        reasons = error.reasons
+    raise UnsupportedModelError(name, reasons)
+
+
+def _sizes(
+    options: Options, reasons: list[str], ffn_dim: int, layers: int, positions: int, vocab: int
+) -> dict[str, Any]:
+    """Returns the sizes by their names in `TextEncoderConfig`, given the family's defaults."""
+    names = {
+        "d_model": ("hidden_size", 768, MAX_SIZE),
+        "num_heads": ("num_attention_heads", 12, MAX_SIZE),
+        "ffn_dim": ("intermediate_size", ffn_dim, MAX_SIZE),
+        "layers": ("num_hidden_layers", layers, MAX_LAYERS),
+        "vocab_size": ("vocab_size", vocab, MAX_SIZE),
+        "max_positions": ("max_position_embeddings", positions, MAX_SIZE),
+    }
+    return {
+        ours: positive_integer(options, theirs, usual, reasons, most)
+        for ours, (theirs, usual, most) in names.items()
+    }
+
+
+def _activation(options: Options, option: str, reasons: list[str]) -> Activation | None:
+    activation = ACTIVATIONS.get(str(options.get(option, "gelu")))
+    if activation is None:
+        known = ", ".join(ACTIVATIONS)
+        reasons.append(f"{option} is {options[option]!r}, supported: {known}")
+    return activation
+
+
+def _layer_types(options: Options, layers: int, reasons: list[str]) -> list[str]:
+    every = positive_integer(options, "global_attn_every_n_layers", 3, reasons)
+    kinds = options.get("layer_types")
+    if kinds is None:
+        return [LOCAL if number % every else GLOBAL for number in range(layers)]
+    is_list = isinstance(kinds, list) and len(kinds) == layers
+    if not is_list or any(kind not in [*THETAS] for kind in kinds):
+        reasons.append(f"layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
+        return []
+    named: list[str] = kinds
+    return named
+
+
+def _theta(options: Options, kind: str, reasons: list[str]) -> float:
+    usual = _number(options, *THETAS[kind], reasons)
+    parameters = options.get("rope_parameters") or {}
+    own = (parameters.get(kind) or {}) if isinstance(parameters, dict) else None
+    is_plain = isinstance(own, dict) and own.get("rope_type", "default") == "default"
+    if own is None or not is_plain or options.get("rope_scaling"):
+        reasons.append(f"{kind} must have no rope_scaling, and no rope_type except 'default'")
+        return usual
+    return _number(own, "rope_theta", usual, reasons)
+
+
+def _number(options: Options, option: str, default: float, reasons: list[str]) -> float:
+    value = options.get(option, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        reasons.append(f"{option} is {value!r}, it must be a number above 0 and below 1e12")
+        return default
+    return float(value)
+
+
+def _family(prefix: str, attention: Mapping[str, str], **defaults: Any) -> Family:
+    return Family(prefix, bert_names(attention), partial(read_bert, **defaults), BERT_IGNORED)
+
+
+ROBERTA = {"pad_id": 1, "token_types": 2}
+FAMILIES = {
+    "bert": _family("bert.", BERT_ATTENTION, token_types=2),
+    "roberta": _family("roberta.", BERT_ATTENTION, **ROBERTA, sizes=(512, 50265)),
+    "xlm-roberta": _family("roberta.", BERT_ATTENTION, **ROBERTA),
+    "camembert": _family("roberta.", BERT_ATTENTION, **ROBERTA),
+    "mpnet": _family("mpnet.", MPNET_ATTENTION, pad_id=1, relative_buckets=32, sizes=(512, 30527)),
+    "modernbert": Family("model.", MODERN_NAMES, read_modern_bert, MODERN_IGNORED, MODERN_SPLITS),
+}
 
 
 def check_embedder(options: Options, name: str) -> None:
     """Refuses a model whose config names an architecture that is not in `EMBEDDERS`.
 
-    A config that names no architecture passes this check. If such a model has a head for another
-    task, the tensors of the head are refused when the weights are read.
-
-    Args:
-        options: Content of a `config.json`.
-        name: The file, for messages.
-
-    Raises:
-        UnsupportedModelError: `architectures` names a class that is not in `EMBEDDERS`.
+    If the config names none, a head is refused when the weights are read.
     """
     named = options.get("architectures") or []
     if not isinstance(named, list) or any(each not in EMBEDDERS for each in named):
@@ -58,11 +295,6 @@ def check_embedder(options: Options, name: str) -> None:
 
 
 def family_of(options: Options, name: str) -> Family:
-    """Returns the family that a `config.json` names.
-
-    Raises:
-        UnsupportedModelError: The family is not implemented.
-    """
     model_type = options.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
@@ -72,11 +304,7 @@ def family_of(options: Options, name: str) -> Family:
 
 
 def read_config(options: Options, name: str) -> TextEncoderConfig:
-    """Returns the config of an encoder.
-
-    Args:
-        options: The content of a `config.json`.
-        name: The file, for messages.
+    """Returns the config of an encoder from a `config.json`; `name` is the file, for messages.
 
     Raises:
         UnsupportedModelError: The family or an option is not implemented.

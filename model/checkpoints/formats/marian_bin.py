@@ -1,12 +1,18 @@
-"""Reads Marian's `.bin` container: named float and int8 tensors, and the training options.
+"""Reads Marian's containers: `.bin` files, and the `.npz` files of training.
+
+Both hold named float tensors and the training options; `.bin` files may hold int8 tensors.
 
 Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_interface.h
 (int8 tensors). No code was copied. The layout was checked with files of real models.
 """
 
 import math
+import mmap
 import struct
+import zipfile
+import zlib
 from collections.abc import Container
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,11 +20,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from model.checkpoints.formats.huge_pages import copy_of
-from model.checkpoints.formats.mapped_files import map_file
-from model.checkpoints.formats.yaml_text import YAML_ERRORS, load_yaml
+from model.checkpoints.formats.files import YAML_ERRORS, load_yaml, map_file
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.quantization.int8 import QuantizedMatrix, quantize_matrix
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
 VERSION = 1
 OPTIONS_ITEM = "special:model.yml"
@@ -27,10 +32,19 @@ FLOAT16 = 0x0402
 FLOAT32 = 0x0404
 INTGEMM8 = 0x4101
 
-FLOATS: dict[int, np.dtype[np.floating[Any]]] = {
-    FLOAT16: np.dtype("<f2"),
-    FLOAT32: np.dtype("<f4"),
-}
+FLOATS: dict[int, np.dtype[np.floating[Any]]] = {FLOAT16: np.dtype("<f2"), FLOAT32: np.dtype("<f4")}
+TYPES = {dtype: kind for kind, dtype in FLOATS.items()}
+BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
+DAMAGE = (
+    *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""Errors for a file that is missing or damaged, is not an archive, or has Python objects."""
+
+MAX_RATIO = 20
+"""Largest ratio of the unpacked size of an `.npz` file to its size."""
+
+HUGE_PAGE, LINE = 2 << 20, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +63,9 @@ class Item:
 
 
 class MarianFile:
-    """The items of a `.bin` file: its tensors, and one item with the training options.
+    """The items of an unpacked `.bin` file: its tensors, and one item with the training options.
 
-    The file is mapped into memory. `arrays` and `quantized` make arrays from its tensors.
-
-    Args:
-        path: The file, already unpacked (not .gz).
+    The file is mapped into memory.
 
     Raises:
         CheckpointFormatError: The file is cut short, is too large, is not a regular file, or is
@@ -107,11 +118,7 @@ class MarianFile:
         return items
 
     def options(self) -> dict[str, Any]:
-        """Returns the training options in the file.
-
-        Raises:
-            CheckpointFormatError: The file has no options, or they are not a YAML mapping.
-        """
+        """Returns the training options in the file."""
         item = self.items.get(OPTIONS_ITEM)
         if item is None:
             raise CheckpointFormatError(f"{self.path.name} has no {OPTIONS_ITEM}")
@@ -125,16 +132,12 @@ class MarianFile:
         return cast("dict[str, Any]", options)
 
     def arrays(self, without: Container[str] = ()) -> dict[str, NDArray[np.float32]]:
-        """Returns every tensor as float32.
+        """Returns every tensor as float32, except those in `without`.
 
         Matrices have the shape (out, in), and embedding tables have the shape (V, D).
 
-        Args:
-            without: Names of tensors to leave out.
-
         Raises:
-            UnsupportedModelError: The type of a tensor is not float16, float32 or int8.
-            CheckpointFormatError: A tensor is damaged.
+            CheckpointError: A tensor is damaged, or its type is not float16, float32 or int8.
         """
         tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
         known = {INTGEMM8, *FLOATS}
@@ -156,10 +159,9 @@ class MarianFile:
         return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
 
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
-        """Returns the int8 values of a tensor and its multiplier.
+        """Returns the int8 values of a tensor, and the multiplier that follows them in the file.
 
-        A value divided by the multiplier is a weight. The values are a view of the file's bytes. In
-        the file, the multiplier follows the values.
+        A value divided by the multiplier is a weight. The values are a view of the file's bytes.
         """
         self._check(item, item.size + 4)
         values = np.frombuffer(self.data, np.int8, item.size, item.offset)
@@ -181,13 +183,7 @@ class MarianFile:
         return any(i.type == INTGEMM8 for i in self.items.values() if min(i.shape, default=0) > 1)
 
     def quantized(self, name: str) -> QuantizedMatrix:
-        """Returns an int8 matrix (out, in) or table (V, D). A float matrix is rounded to int8.
-
-        Raises:
-            CheckpointFormatError: The tensor is damaged.
-
-        Source: marian-dev, src/tensors/cpu/intgemm_interface.h.
-        """
+        """Returns an int8 matrix (out, in) or table (V, D). A float matrix is rounded to int8."""
         item = self.items[name]
         if item.type == INTGEMM8:
             values, multiplier = self._integers(item)
@@ -205,8 +201,80 @@ class MarianFile:
 
 
 def is_table(name: str) -> bool:
-    """Returns whether a tensor with this name is an embedding table.
-
-    A model needs a table in the shape (V, D), and other matrices in the shape (out, in).
-    """
+    """Returns whether a tensor is an embedding table (V, D) by its name, not a matrix (out, in)."""
     return "Wemb" in name or name.endswith("_Wt")
+
+
+class MarianNpz(MarianFile):
+    """The items of an `.npz` file, with the names and the layout of a `.bin` file.
+
+    Raises:
+        CheckpointError: The file cannot be read, is too large, is not an `.npz` file, or holds
+            numbers that are neither float16 nor float32. Python objects are not unpickled.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        arrays = _read(path)
+        self.items = {}
+        blobs, offset, unknown = [], 0, []
+        for name, array in arrays.items():
+            kind = TYPES.get(array.dtype, 0)
+            if not kind and not (name == OPTIONS_ITEM and array.dtype in BYTES):
+                unknown.append(f"{name} has type {array.dtype}")
+            blobs.append(array.tobytes())
+            self.items[name] = Item(name, kind, array.shape, offset, len(blobs[-1]))
+            offset += len(blobs[-1])
+        if unknown:
+            raise UnsupportedModelError(path.name, unknown)
+        self.data = b"".join(blobs)
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        check_file(path, MAX_WEIGHT_BYTES)
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise CheckpointFormatError(f"{path.name} is one array, not an archive of several")
+            infos = archive.zip.infolist() if archive.zip is not None else []
+            num_bytes = sum(info.file_size for info in infos)
+            if num_bytes > MAX_RATIO * path.stat().st_size:
+                raise CheckpointFormatError(
+                    f"{path.name} unpacks to {num_bytes} bytes, more than {MAX_RATIO} times its "
+                    "size"
+                )
+            arrays = {name: archive[name] for name in archive.files}
+    except DAMAGE as error:
+        raise CheckpointFormatError(
+            f"{path.name} is cut short or damaged, or cannot be read: {error}"
+        ) from error
+    strange = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
+    if strange:
+        raise CheckpointFormatError(
+            f"{path.name} holds {', '.join(strange)}, which is not an array"
+        )
+    return arrays
+
+
+def copy_of(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns a contiguous copy that begins at a cache line.
+
+    A copy of 2 MiB or more lies in huge pages, if the system has them: random reads are faster.
+    """
+    if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
+    # By default, the kernel gives huge pages to private memory only. One more page leaves room
+    # for the alignment; a page that is never written takes no memory.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)
+    with suppress(OSError):  # a kernel without huge pages refuses the advice
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return _copy_to(np.frombuffer(memory, np.uint8), HUGE_PAGE, array)
+
+
+def _copy_to(memory: NDArray[np.uint8], alignment: int, array: NDArray[Any]) -> NDArray[Any]:
+    start = -memory.ctypes.data % alignment
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

@@ -1,6 +1,6 @@
-"""Reads named tensors from safetensors files and PyTorch pickles.
+"""Reads named tensors from safetensors files and PyTorch pickles, in one file or in shards.
 
-The tensors of a model are in one file, or in several shards. Code in a pickle is not run.
+Code in a pickle is not run.
 """
 
 import re
@@ -15,8 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from model.checkpoints.formats.git_lfs import check_pointers
-from model.checkpoints.formats.weight_files import INDEX, read_index, weight_files
+from model.checkpoints.formats.files import INDEX, check_pointers, read_index, weight_files
 from model.errors import CheckpointFormatError
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
@@ -31,13 +30,12 @@ def read_tensors(weights: Path) -> Arrays:
     """Returns every tensor as float32.
 
     Args:
-        weights: The result of `weight_files.find_weights`: a `.safetensors` file, a pickle of
-            PyTorch, or the index of shards (`.index.json`).
+        weights: The result of `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the
+            index of shards (`.index.json`).
 
     Raises:
         CheckpointFormatError: A file is damaged, is too large, is a pointer of Git LFS, or holds
-            more than tensors. The error is also raised if two files hold the same tensor, or if a
-            tensor is not in the shard that the index names.
+            more than tensors; or files and index disagree about tensors.
         CheckpointNotFoundError: A shard is missing, or the index cannot be read.
     """
     arrays: Arrays = {}
@@ -49,19 +47,14 @@ def read_tensors(weights: Path) -> Arrays:
                 raise CheckpointFormatError(f"{path} and {places[name]} both have {name}")
             arrays[name] = _array(path, name, tensor)
             places[name] = path.name
-    if weights.name.endswith(INDEX):
-        _check_index(weights, places)
-    return arrays
-
-
-def _check_index(index: Path, places: Mapping[str, str]) -> None:
-    expected = read_index(index)
+    expected = read_index(weights) if weights.name.endswith(INDEX) else {}
     wrong = sorted(name for name in expected if places.get(name) != expected[name])
     if wrong:
         raise CheckpointFormatError(
-            f"{index} names the wrong shard for {len(wrong)} tensors, such as {wrong[0]}: "
+            f"{weights} names the wrong shard for {len(wrong)} tensors, such as {wrong[0]}: "
             f"{expected[wrong[0]]} does not hold this tensor"
         )
+    return arrays
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
@@ -112,13 +105,7 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
     """Returns the tensors of a file, with only one copy of a tensor that has several names.
 
-    Args:
-        arrays: The tensors of the file.
-        copies: Maps the kept name of a tensor to the tensor's other names.
-        weights: The file, for the error message.
-
-    Raises:
-        CheckpointFormatError: Two copies of a tensor differ.
+    `copies` maps the kept name of a tensor to its other names. Copies that differ are refused.
     """
     merged = dict(arrays)
     for kept, others in copies.items():

@@ -1,30 +1,25 @@
-"""Finds the files of models: below a folder, or in an installed package.
-
-Does not import torch.
-"""
+"""Finds the files of models, in folders and installed packages, and names models after folders."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from model.checkpoints.folder_names import title_of
 from model.errors import CheckpointNotFoundError
 
 PACKAGE = "package:"
+UNUSUAL = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def files_of(reference: str) -> list[Path]:
-    """Returns every file below a folder or in a package.
-
-    Args:
-        reference: A folder, or `package:NAME`.
+    """Returns every file below a folder, or in a package (`package:NAME`), which is not imported.
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package.
     """
     if reference.startswith(PACKAGE):
-        return installed_files(reference.removeprefix(PACKAGE))
+        return _installed_files(reference.removeprefix(PACKAGE))
     root = Path(reference)
     if not root.is_dir():
         raise CheckpointNotFoundError(f"{root} is not a folder")
@@ -32,10 +27,7 @@ def files_of(reference: str) -> list[Path]:
 
 
 def files_below(root: Path) -> Iterator[Path]:
-    """Yields the files in a folder and its subfolders. Symbolic links are followed.
-
-    A folder is visited only once, even if several links lead to it.
-    """
+    """Yields the files below a folder. Links are followed; each folder is visited once."""
     visited = {root.resolve()}
     for parent, folders, names in os.walk(root, followlinks=True):
         new = {Path(parent, name).resolve(): name for name in sorted(folders, reverse=True)}
@@ -45,12 +37,7 @@ def files_below(root: Path) -> Iterator[Path]:
             yield Path(parent, name)
 
 
-def installed_files(package: str) -> list[Path]:
-    """Returns the files of an installed package without importing the package.
-
-    Raises:
-        CheckpointNotFoundError: There is no such package.
-    """
+def _installed_files(package: str) -> list[Path]:
     try:
         return [Path(str(file.locate())) for file in metadata.files(package) or []]
     except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: the name is empty
@@ -60,15 +47,9 @@ def installed_files(package: str) -> list[Path]:
 
 
 def package_titles(reference: str, folders: Sequence[Path]) -> list[str]:
-    """Returns a unique name for each model of a package.
+    """Returns a unique name for each model of a package (`package:NAME`), given their folders.
 
-    A single model gets the package's name, which is unique. If there are several models, each
-    model gets the package's name followed by the path of its folder. The path begins below the
-    folder that contains all of the models.
-
-    Args:
-        reference: `package:NAME`.
-        folders: The folders of the package's models.
+    Each name begins with the package's name. The path from the common folder tells several apart.
     """
     name = metadata.distribution(reference.removeprefix(PACKAGE)).name
     package = title_of(Path(name.replace("-", "_")))
@@ -77,3 +58,21 @@ def package_titles(reference: str, folders: Sequence[Path]) -> list[str]:
     common = os.path.commonpath(folders)
     paths = [folder.relative_to(common).parts or (folder.name,) for folder in folders]
     return [title_of(Path("-".join([package, *parts]))) for parts in paths]
+
+
+def title_of(folder: Path) -> str:
+    """Returns the name of the model in a folder: the folder's name, or the repository's.
+
+    In the cache of the Hugging Face hub the folder is models--OWNER--NAME/snapshots/REVISION, and
+    the model is called NAME. Names are used in URLs, so unusual characters become hyphens.
+    """
+    path = folder.absolute()
+    repository = path.parent.parent.name
+    is_cached = path.parent.name == "snapshots" and repository.startswith("models--")
+    name = repository.rpartition("--")[2] if is_cached else name_of(folder)
+    return UNUSUAL.sub("-", name)
+
+
+def name_of(folder: Path) -> str:
+    """Returns the name of a folder. For `.` and `..`, this is the name of the real folder."""
+    return folder.resolve().name if folder.name in ("", "..") else folder.name

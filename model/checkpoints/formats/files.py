@@ -1,0 +1,232 @@
+"""Reads JSON and YAML files, maps files, and finds weight files. Does not import torch."""
+
+import ctypes
+import hashlib
+import json
+import mmap
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
+
+MAX_SIZE = 2**24
+"""Largest value of `positive_integer` by default, as a damaged number must not fill the memory."""
+
+MAX_VALUES = 100_000
+
+YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
+"""Errors of `load_yaml`, and of code that takes values from its result.
+
+PyYAML raises built-in errors for malformed dates, booleans and numbers, and for deep nesting."""
+
+POINTER = b"version https://git-lfs.github.com/spec/v1"
+"""First line of every pointer of Git LFS. Source: git-lfs, docs/spec.md."""
+
+SMAPS = Path("/proc/self/smaps")
+MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+ +(.*)\n((?:[A-Z].*\n?)*)", re.M)
+UNCHANGED = re.compile(r"^Anonymous: +0 kB$", re.M)
+
+INDEX = ".index.json"
+WEIGHTS = (
+    "model.safetensors",
+    f"model.safetensors{INDEX}",
+    "pytorch_model.bin",
+    f"pytorch_model.bin{INDEX}",
+)
+"""Names of weight files, in order of preference. The first file that exists is read."""
+
+REVISION_DIGITS = 12
+
+
+def read_json(path: Path) -> Any:
+    """Returns the content of a JSON file.
+
+    Raises:
+        CheckpointNotFoundError: There is no such file, or it cannot be read.
+        CheckpointFormatError: The file is not JSON, is too large, or is not a regular file.
+    """
+    try:
+        check_file(path)
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointNotFoundError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        raise CheckpointFormatError(f"{path} is not JSON: {error}") from error
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """Returns the object in a JSON file; raises the errors of `read_json`."""
+    options = read_json(path)
+    if not isinstance(options, dict):
+        raise CheckpointFormatError(f"{path} holds no JSON object")
+    return options
+
+
+def read_options_if_there(path: Path) -> dict[str, Any]:
+    return read_options(path) if path.is_file() else {}
+
+
+def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> list[str]:
+    """Returns one reason to refuse a file for each option whose value is not implemented.
+
+    `supported` maps an option to its implemented values, the default first.
+    """
+    return [
+        f"{name} is {options[name]!r}, supported: {next(iter(values))!r}"
+        for name, values in supported.items()
+        if name in options and options[name] not in values
+    ]
+
+
+def check_options(
+    path: Path, options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]
+) -> None:
+    if reasons := unsupported(options, supported):
+        raise UnsupportedModelError(str(path), reasons)
+
+
+def positive_integer(
+    options: Mapping[str, Any], name: str, default: int, reasons: list[str], most: int = MAX_SIZE
+) -> int:
+    """Returns an option that is an integer from 1 to `most`, or else adds to `reasons`."""
+    value = options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        reasons.append(f"{name} is {value!r}, it must be an integer from 1 to {most}")
+        return default
+    return value
+
+
+def load_yaml(text: str | bytes) -> Any:
+    """Returns the content of a YAML text, or raises one of YAML_ERRORS.
+
+    Nested aliases can stand for billions of values, which an error message would print, so such a
+    text is refused.
+    """
+    content = yaml.safe_load(text)
+    if (number := _num_values(content, {})) > MAX_VALUES:
+        raise ValueError(f"with its aliases it has {number} values; the limit is {MAX_VALUES}")
+    return content
+
+
+def _num_values(content: Any, known: dict[int, int]) -> int:
+    """Returns the number of values, repetitions included; `known` has counts by id of object."""
+    if not isinstance(content, dict | list | tuple | set):
+        return 1
+    if id(content) not in known:
+        values = content.values() if isinstance(content, dict) else content
+        known[id(content)] = 1 + sum(_num_values(value, known) for value in values)
+    return known[id(content)]
+
+
+def check_pointers(paths: Iterable[Path]) -> None:
+    """Refuses pointers of Git LFS, which a clone without Git LFS has in place of large files.
+
+    Missing files and folders are skipped.
+    """
+    there = [path for path in dict.fromkeys(paths) if path.exists() and not path.is_dir()]
+    found = []
+    for path in there:
+        check_file(path, MAX_WEIGHT_BYTES)
+        with path.open("rb") as file:
+            if file.read(len(POINTER)) == POINTER:
+                found.append(path)
+    if found:
+        names = ", ".join(map(str, found))
+        raise CheckpointFormatError(
+            f"{names}: pointers of Git LFS, not the files themselves. Fetch them with "
+            "`git lfs pull`, or download them"
+        )
+
+
+def map_file(path: Path) -> mmap.mmap | bytes:
+    """Returns the content of a file. Only the parts that are read take memory."""
+    check_file(path, MAX_WEIGHT_BYTES)
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return b""  # an empty file cannot be mapped
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def forget_pages(path: Path) -> None:
+    """Frees the memory that a mapped file takes, on Linux.
+
+    A page that is used again is read from the file again. Mappings that were written to stay.
+    """
+    if sys.platform == "linux" and SMAPS.exists():
+        madvise = ctypes.CDLL(None).madvise
+        for start, size in unchanged_mappings(SMAPS.read_text("utf-8", "replace"), path):
+            madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
+
+
+def unchanged_mappings(smaps: str, path: Path) -> Iterator[tuple[int, int]]:
+    """Yields (address, number of bytes) of each mapping of a file that was not written to.
+
+    Source: proc_pid_smaps(5); `Anonymous` is the part of a mapping whose content is in no file.
+    """
+    whole = str(path.resolve())
+    for start, end, name, fields in MAPPING.findall(smaps):
+        if name == whole and UNCHANGED.search(fields):
+            yield int(start, 16), int(end, 16) - int(start, 16)
+
+
+def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
+    """Returns the file of tensors, or the index if the tensors are in shards.
+
+    `others` are names of other files that must be in the folder.
+
+    Raises:
+        CheckpointFormatError: Files are missing; the message names all of them.
+    """
+    weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    missing = [name for name in others if not (folder / name).is_file()]
+    if weights is None:
+        missing.append(" or ".join(WEIGHTS))
+    if missing or weights is None:
+        raise CheckpointFormatError(
+            f"{folder} is not a complete model: it has no {', '.join(missing)}"
+        )
+    return weights
+
+
+def weight_files(weights: Path) -> list[Path]:
+    if not weights.name.endswith(INDEX):
+        return [weights]
+    names = sorted(set(read_index(weights).values()))
+    missing = [name for name in names if not (weights.parent / name).is_file()]
+    if missing:
+        raise CheckpointNotFoundError(f"{weights} names missing files: {', '.join(missing)}")
+    return [weights.parent / name for name in names]
+
+
+def read_index(path: Path) -> dict[str, str]:
+    files = read_options(path).get("weight_map")
+    if not isinstance(files, dict) or not files:
+        raise CheckpointFormatError(f"{path} is not an index of shards: it has no weight_map")
+    for name in files.values():
+        if not isinstance(name, str) or Path(name).name != name:
+            raise CheckpointFormatError(
+                f"{path} names {name!r}, which is not a file name in its folder"
+            )
+    return files
+
+
+def revision_of(weights: Path) -> str:
+    """Returns the first digits of the sha256 checksum of the weights, in the order of the shards.
+
+    Raises:
+        CheckpointError: A shard is missing, the index is damaged, or a file is too large.
+        OSError: A file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in weight_files(weights):
+        check_file(path, MAX_WEIGHT_BYTES)
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:REVISION_DIGITS]

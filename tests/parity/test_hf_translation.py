@@ -1,0 +1,212 @@
+"""Our Transformer against transformers' Marian and M2M100, with the same random weights.
+
+This proves the self-attention decoder, both places of layer norm and both position tables against
+code that we did not write; and a first token that each sequence has forced to be its own.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
+
+from model.architectures.seq2seq import EncoderDecoder
+from model.backends.torch_encoder import encode_padded
+from model.checkpoints.build import new_engine
+from model.checkpoints.families.hf_config import read_config
+from model.checkpoints.families.hf_weights import load_weights
+from model.encoding.forced_pass import forced_pass
+from model.inspection.query import AttentionKind
+from model.sequence import DecodingOptions, EngineLimits, Sequence
+from tests.attention_jobs import assert_maps_close, maps
+from tests.hf_files import randomize
+from tests.tiny import pad, translate
+
+LANGUAGES = [60, 61, 62]
+
+# One step beyond assert_close's default of 1e-5: logits are sums over 5 layers of products that
+# the two implementations order differently, and are of size 10.
+TOLERANCE: dict[str, Any] = {"atol": 2e-5, "rtol": 1e-5}
+WEIGHTS: dict[str, Any] = {"atol": 1e-5, "rtol": 0}
+
+SETTINGS: dict[str, Any] = {
+    "vocab_size": 64,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "max_position_embeddings": 128,
+    "attn_implementation": "eager",
+}
+MARIAN: dict[str, Any] = {
+    "scale_embedding": True,
+    "static_position_embeddings": True,
+    "pad_token_id": 63,
+    "decoder_start_token_id": 63,
+    "eos_token_id": 0,
+    "forced_eos_token_id": None,
+}
+
+# What the config of each has that the others' have not, whether its targets begin with the token
+# of their language, and a seed under which targets differ. SMaLL-100's language token stands before
+# the source, and its decoder is shallow.
+FAMILIES: dict[str, tuple[dict[str, Any], bool, int]] = {
+    "marian": ({**MARIAN, "activation_function": "swish"}, False, 0),
+    "marian, relu": ({**MARIAN, "activation_function": "relu"}, False, 1),
+    "marian, gelu": ({**MARIAN, "activation_function": "gelu"}, False, 2),
+    "m2m100": ({"scale_embedding": True}, True, 6),
+    "m2m100, unscaled": ({"scale_embedding": False}, True, 6),
+    "nllb-200": ({"encoder_layers": 3, "d_model": 32, "encoder_layerdrop": 0.0}, True, 6),
+    "small100": ({"encoder_layers": 4, "decoder_layers": 1}, False, 5),
+}
+
+Models = tuple[Any, EncoderDecoder]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
+    """Through the files that they write, with a length factor that half of the targets reach."""
+    folder = tmp_path_factory.mktemp("translation")
+    changes, forces_first, seed = FAMILIES[request.param]
+    settings = {**SETTINGS, **changes}
+    theirs: Any
+    if "pad_token_id" in changes:
+        theirs = MarianMTModel(MarianConfig(**settings))
+    else:
+        theirs = M2M100ForConditionalGeneration(M2M100Config(**settings))
+    randomize(theirs, seed)
+    if "pad_token_id" in changes:
+        generator = torch.Generator().manual_seed(seed)
+        theirs.final_logits_bias.copy_(2 * torch.randn(1, 64, generator=generator))
+    theirs.save_pretrained(folder)
+    weights = folder / "model.safetensors"
+    read = read_config(folder, weights.stat().st_size, 1 if "pad_token_id" in changes else 3)
+    ours = replace(read, forces_first=forces_first, max_length_factor=2.0)
+    return theirs, load_weights(weights, ours)
+
+
+def sequences(
+    model: EncoderDecoder, count: int, seed: int, options: DecodingOptions | None = None
+) -> list[Sequence]:
+    """Each to another language than the one before it."""
+    config = model.config
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 20, (count,), generator=generator).tolist()
+    tokens = [torch.randint(4, 60, (n,), generator=generator).tolist() for n in lengths]
+    firsts = [LANGUAGES[i % 3] if config.forces_first else None for i in range(count)]
+    return [
+        Sequence(i, [61, *tokens[i], config.eos_id], options or DecodingOptions(), firsts[i])
+        for i in range(count)
+    ]
+
+
+@torch.no_grad()
+def test_encoder_states_forced_logits_and_attention_are_the_same(models: Models) -> None:
+    theirs, ours = models
+    source, mask = pad([each.source for each in sequences(ours, 6, seed=1)])
+    source = source.masked_fill(~mask, ours.config.pad_id or 0)
+    target = torch.randint(4, 60, (6, 20), generator=torch.Generator().manual_seed(9))
+    expected = theirs(
+        input_ids=source,
+        attention_mask=mask.long(),
+        decoder_input_ids=ours.decoder_inputs(target),
+        output_attentions=True,
+    )
+    memory = encode_padded(ours.encoder, source, mask)
+    assert_close(memory[mask], expected.encoder_last_hidden_state[mask], **TOLERANCE)
+    logits, weights = forced_pass(ours, source, mask, target, return_weights=True)
+    assert_close(logits, expected.logits, **TOLERANCE)
+    rows = mask[:, None, :, None]  # queries that are padding say nothing
+    for layer, other in zip(weights.encoder, expected.encoder_attentions, strict=True):
+        assert_close(layer * rows, other * rows, **WEIGHTS)
+    for layer, other in zip(weights.decoder, expected.decoder_attentions, strict=True):
+        assert_close(layer, other, **WEIGHTS)
+    for layer, other in zip(weights.cross, expected.cross_attentions, strict=True):
+        assert_close(layer, other, **WEIGHTS)
+
+
+@torch.no_grad()
+def test_all_attention_of_a_pass_is_the_same(models: Models) -> None:
+    theirs, ours = models
+    pairs = [(each.source, each.source[::-1]) for each in sequences(ours, 6, seed=3)]
+    source, mask = pad([source for source, _ in pairs])
+    target, _ = pad([target for _, target in pairs])
+    expected = theirs(
+        input_ids=source.masked_fill(~mask, ours.config.pad_id or 0),
+        attention_mask=mask.long(),
+        decoder_input_ids=ours.decoder_inputs(target),
+        output_attentions=True,
+    )
+    layers = {
+        AttentionKind.ENCODER: expected.encoder_attentions,
+        AttentionKind.DECODER: expected.decoder_attentions,
+        AttentionKind.CROSS: expected.cross_attentions,
+    }
+    for row, found in enumerate(maps(ours, pairs)):
+        stacked = {kind: torch.stack(layers[kind])[:, row].numpy() for kind in layers}
+        theirs_whole = {
+            kind: values[:, :, : found[kind].shape[2], : found[kind].shape[3]]
+            for kind, values in stacked.items()
+        }
+        assert_maps_close(found, theirs_whole, 1e-5)
+
+
+def generate(theirs: Any, ours: EncoderDecoder, sequence: Sequence) -> tuple[list[int], Tensor]:
+    """Their best target, without padding, and the logits (T, V) at each of its steps."""
+    output = theirs.generate(
+        torch.tensor([sequence.source]),
+        num_beams=sequence.options.beam_size,
+        do_sample=False,
+        max_new_tokens=2 * len(sequence.source),
+        forced_bos_token_id=sequence.first_id,
+        suppress_tokens=ours.config.forbidden_ids,
+        length_penalty=1.0,
+        early_stopping=False,
+        renormalize_logits=True,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
+    tokens = output.sequences[0, 1:].tolist()
+    while tokens[-1] == ours.config.pad_id:
+        tokens.pop()
+    return tokens, torch.cat(output.logits)
+
+
+@torch.no_grad()
+def test_greedy_targets_their_logits_and_scores_are_the_same(models: Models) -> None:
+    theirs, ours = models
+    given = sequences(ours, 12, seed=5)
+    results = translate(new_engine(ours, EngineLimits(max_rows=5)), given)
+    scored = sequences(ours, 12, seed=5, options=DecodingOptions(return_scores=True))
+    scores = translate(new_engine(ours, EngineLimits()), scored)
+    targets = [results[i][0].tokens for i in range(len(given))]
+    assert len(set(map(tuple, targets))) >= 10
+    for sequence, target in zip(given, targets, strict=True):
+        expected, expected_logits = generate(theirs, ours, sequence)
+        assert target == expected
+        assert sequence.first_id in (None, target[0])
+        logits, _ = forced_pass(ours, *pad([sequence.source]), torch.tensor([target]))
+        assert_close(logits[0], expected_logits, **TOLERANCE)
+        expected_logits[:, ours.config.forbidden_ids] = -torch.inf
+        log_probs = expected_logits.log_softmax(-1)[range(len(target)), target]
+        if ours.config.forces_first:
+            log_probs[0] = 0
+        assert scores[sequence.id][0].log_probs == pytest.approx(log_probs.tolist(), abs=1e-4)
+
+
+@torch.no_grad()
+def test_beams_are_the_same(models: Models) -> None:
+    """Their rule for the end of a search, as early_stopping=False has it, is ours."""
+    theirs, ours = models
+    given = sequences(ours, 12, seed=7, options=DecodingOptions(beam_size=4, num_hypotheses=4))
+    results = translate(new_engine(ours, EngineLimits()), given)
+    for sequence in given:
+        best = results[sequence.id][0]
+        assert best.tokens == generate(theirs, ours, sequence)[0]
+        assert (best.log_probs[0] == 0) is ours.config.forces_first
