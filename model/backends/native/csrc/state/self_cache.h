@@ -42,18 +42,11 @@ public:
     // Computes the attention output (D) of a row's query (D) over `length` positions, for all heads.
     void attend(int layer, int row, int length, const float* query, Buffer<float>& scratch,
                 float* out) const {
-        const std::vector<Page*>& pages = table(layer, row);
-        int width = round_up(length, PAGE);
-        float *scores = scratch.reserve(width), total;
-        float scale = 1.0f / std::sqrt((float)head_dim);
-        for (int h = 0; h < heads; h++) {
-            size_t first = (size_t)h * head_dim;
-            for (int p = 0; p * PAGE < length; p++)
-                store(scores + p * PAGE, score(query + first, pages[p]->keys.get() + first * PAGE));
-            exponentials<1>(scores, length, width, scale, &total);
-            for (int d = 0; d < head_dim; d += LANES)
-                store(out + first + d, mean(pages, length, scores, total, first + d));
-        }
+        float* scores = scratch.reserve((size_t)HEADS * round_up(length, PAGE));
+        int h = 0;
+        for (; h + HEADS <= heads; h += HEADS)
+            attend_heads<HEADS>(table(layer, row), h, length, query, scores, out);
+        for (; h < heads; h++) attend_heads<1>(table(layer, row), h, length, query, scores, out);
     }
 
     // Gives row to[i] the pages of row from[i] before the call.
@@ -120,6 +113,27 @@ private:
         pages.clear();
     }
 
+    // Computes R heads from head `first` on.
+    template <int R>
+    void attend_heads(const std::vector<Page*>& pages, int first, int length, const float* query,
+                      float* scores, float* out) const {
+        int width = round_up(length, PAGE);
+        float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
+        for (int p = 0; p * PAGE < length; p++)
+            for (int r = 0; r < R; r++) {
+                size_t at = (size_t)(first + r) * head_dim;
+                store(scores + r * width + p * PAGE,
+                      score(query + at, pages[p]->keys.get() + at * PAGE));
+            }
+        exponentials<R>(scores, length, width, scale, totals);
+        for (int r = 0; r < R; r++, scores += width) {
+            int d = (first + r) * head_dim, end = d + head_dim;
+            for (; d + VECTORS * LANES <= end; d += VECTORS * LANES)
+                mean<VECTORS>(pages, length, scores, totals[r], d, out);
+            for (; d < end; d += LANES) mean<1>(pages, length, scores, totals[r], d, out);
+        }
+    }
+
     // Returns the scores of one head's query against the keys (head_dim, PAGE) of a page. Four sums
     // are independent of each other, so that a sum need not wait for the one before.
     Floats score(const float* query, const uint16_t* keys) const {
@@ -130,16 +144,18 @@ private:
         return (sums[0] + sums[1]) + (sums[2] + sums[3]);
     }
 
-    // Returns sixteen numbers of the weighted mean of the values, from number `first` of D on.
-    Floats mean(const std::vector<Page*>& pages, int length, const float* weights, float total,
-                size_t first) const {
-        Floats sum = broadcast(0.0f);
+    // Computes V vectors of the weighted mean of the values, from number `first` of D on.
+    template <int V>
+    void mean(const std::vector<Page*>& pages, int length, const float* weights, float total,
+              int first, float* out) const {
+        Floats sums[V] = {};
         for (int j = 0; j < length; j++) {
-            const uint16_t* values = pages[j / PAGE]->values.get();
-            Floats value = load_half(values + (size_t)(j % PAGE) * d_model + first);
-            sum = fma(broadcast(weights[j]), value, sum);
+            const uint16_t* values = pages[j / PAGE]->values.get() + (size_t)(j % PAGE) * d_model;
+            Floats weight = broadcast(weights[j]);
+            for (int v = 0; v < V; v++)
+                sums[v] = fma(weight, load_half(values + first + v * LANES), sums[v]);
         }
-        return sum * broadcast(1.0f / total);
+        for (int v = 0; v < V; v++) store(out + first + v * LANES, sums[v] * broadcast(1.0f / total));
     }
 };
 
