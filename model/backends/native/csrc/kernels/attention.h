@@ -116,7 +116,7 @@ struct RelativeBias {
 
 // Self-attention of all heads over one sentence.
 struct SelfAttention {
-    Buffer<float> keys, scores;
+    Buffer<float> keys, values, scores;
 
     // projected is (length, 3 D): query, key and value concatenated; out is (length, D).
     void attend(const float* projected, int length, int heads, int head_dim, float* out) {
@@ -128,18 +128,22 @@ struct SelfAttention {
                 const RelativeBias* bias, float* out) {
         int d_model = heads * head_dim, stride = 3 * d_model, width = round_up(length, LANES);
         float* key = keys.reserve((size_t)head_dim * width);
+        float* value = values.reserve((size_t)head_dim * length);
         float* score_rows = scores.reserve((size_t)QUERIES * width);
         for (int h = 0; h < heads; h++) {
             const float* query = projected + h * head_dim;
             const float* added = bias ? bias->zero_distance(h) : nullptr;
             transpose(query + d_model, stride, length, head_dim, key, width);
+            // Rows of values that are far apart would push each other out of the cache.
+            for (int j = 0; j < length; j++)
+                std::copy_n(query + j * stride + 2 * d_model, head_dim, value + j * head_dim);
             int r = first;
             for (; r + QUERIES <= end; r += QUERIES)
-                rows<QUERIES>(query, stride, r, length, width, head_dim, d_model, key, added,
+                rows<QUERIES>(query, stride, r, length, width, head_dim, d_model, key, value, added,
                               score_rows, out + h * head_dim);
             for (; r < end; r++)
-                rows<1>(query, stride, r, length, width, head_dim, d_model, key, added, score_rows,
-                        out + h * head_dim);
+                rows<1>(query, stride, r, length, width, head_dim, d_model, key, value, added,
+                        score_rows, out + h * head_dim);
         }
     }
 
@@ -155,16 +159,16 @@ private:
 
     template <int R>
     static void rows(const float* projected, size_t stride, int first, int length, int width,
-                     int head_dim, int d_model, const float* key, const float* added,
-                     float* scores, float* out) {
+                     int head_dim, int d_model, const float* key, const float* value,
+                     const float* added, float* scores, float* out) {
         auto load_keys = [&](int, size_t i) { return load(key + i); };
-        auto load_values = [&](int, size_t i) { return load(projected + 2 * d_model + i); };
+        auto load_values = [&](int, size_t i) { return load(value + i); };
         float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
         score<R>(projected + first * stride, stride, head_dim, load_keys, scores, width);
         if (added) scale = add<R>(added - first, scale, width, scores);
         exponentials<R>(scores, length, width, scale, totals);
-        attend_values<R>(scores, width, totals, length, head_dim, stride, load_values,
-                 out + (size_t)first * d_model, d_model);
+        attend_values<R>(scores, width, totals, length, head_dim, head_dim, load_values,
+                         out + (size_t)first * d_model, d_model);
     }
 };
 
