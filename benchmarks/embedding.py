@@ -1,10 +1,10 @@
 """Section "embed": embeds a file of sentences without HTTP, all at once and one at a time.
 
-The contestants are Regard and sentence-transformers, each in several settings. The section compares
-the vectors of each contestant with Regard's float32 vectors. It reports the mean cosine, the least
-cosine and the largest difference of a component. With `--sts` it also computes the cosine of the
-two sentences of each pair in a file. Then it reports Spearman's correlation of these cosines with
-human scores.
+The contestants are Regard, sentence-transformers and OpenVINO, each in several settings. The
+section compares the vectors of each contestant with Regard's float32 vectors. It reports the mean
+cosine, the least cosine and the largest difference of a component. With `--sts` it also computes
+the cosine of the two sentences of each pair in a file. Then it reports Spearman's correlation of
+these cosines with human scores.
 """
 
 import csv
@@ -28,7 +28,9 @@ from model.errors import CheckpointError
 
 FLOAT32 = f"{OURS}-float32"
 PEER = "sentence-transformers"
-BEST = f"best {PEER}, bfloat16"
+MODULES = {PEER: "sentence_transformers", "openvino": "openvino"}
+"""The peers, and their modules in `benchmarks.peers`."""
+BEST = "best peer in bfloat16"
 BATCHES = (32, 64, 128)
 TOLERANCE = 1e-5
 """Allowed difference of a component between Regard's float32 vectors and the peer's."""
@@ -84,9 +86,10 @@ def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]
     }
     peers: dict[str, Prepare] = {}
     for dtype, sizes in (("bfloat16", BATCHES), ("float32", BATCHES[:1])):
-        for size in (1,) if is_single else sizes:
-            name = f"{PEER}-{dtype}" if is_single else f"{PEER}-{dtype}-{size}"
-            peers[name] = partial(peer, source=source, name=name, dtype=dtype, size=size)
+        for program in MODULES:
+            for size in (1,) if is_single else sizes:
+                name = f"{program}-{dtype}" if is_single else f"{program}-{dtype}-{size}"
+                peers[name] = partial(peer, program, source, name, dtype, size)
     return found | chosen(peers, options)
 
 
@@ -104,11 +107,13 @@ def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool)
     return Contestant(name, [*command, *["--one"] * is_single], environment=environment)
 
 
-def peer(options: Options, source: Path, name: str, dtype: str, size: int) -> Contestant:
-    """Describes sentence-transformers with `--workers` threads."""
-    python = environments.peer_python(PEER, with_project_packages=True)
-    words = [str(source), str(find_model(options).folder), dtype, str(size), str(options.workers)]
-    command = [python, "-m", "benchmarks.peers.sentence_transformers", *words]
+def peer(
+    program: str, source: Path, name: str, dtype: str, size: int, options: Options
+) -> Contestant:
+    """Describes a peer with `--workers` threads."""
+    python = environments.peer_python(program, with_project_packages=True)
+    arguments = source, find_model(options).folder, dtype, size, options.workers
+    command = [python, "-m", f"benchmarks.peers.{MODULES[program]}", *map(str, arguments)]
     return Contestant(name, command, environment={"HF_HUB_OFFLINE": "1"})
 
 
@@ -178,7 +183,12 @@ def ranks(values: Vectors) -> Vectors:
 
 def best_peer(result: Result, case: str) -> str:
     """Returns the name of the fastest bfloat16 peer in a case, or "" if there is none."""
-    return report.best_of(result, case, RATE, f"{PEER}-bfloat16")
+    rates: dict[str, float] = {}
+    for program in MODULES:
+        name = report.best_of(result, case, RATE, f"{program}-bfloat16")
+        if name and (rate := report.spread(result, name, case, RATE)):
+            rates[name] = rate.median
+    return max(rates, key=rates.__getitem__, default="")
 
 
 def table(result: Result, _options: Options) -> str:

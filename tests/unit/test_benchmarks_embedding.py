@@ -7,7 +7,17 @@ import pytest
 
 from benchmarks import embedding, embedding_http, ours
 from benchmarks import options as command_line
-from benchmarks.embedding import ALL, FLOAT32, ONE, PEER, best_peer, contestants, ranks, spearman
+from benchmarks.embedding import (
+    ALL,
+    FLOAT32,
+    MODULES,
+    ONE,
+    PEER,
+    best_peer,
+    contestants,
+    ranks,
+    spearman,
+)
 from benchmarks.engines import Engine
 from benchmarks.environments import MissingError
 from benchmarks.options import Options
@@ -57,6 +67,9 @@ def test_the_best_peer_is_the_fastest_in_bfloat16() -> None:
         f"{PEER}-float32-32": 500.0,
     }
     assert best_peer(rates(**names), ALL) == f"{PEER}-bfloat16-64"
+    assert (
+        best_peer(rates(**names, **{"openvino-bfloat16-32": 450.0}), ALL) == "openvino-bfloat16-32"
+    )
     assert best_peer(rates(regard=1.0), ALL) == ""
 
 
@@ -104,7 +117,8 @@ def test_peers_are_chosen_by_the_beginning_of_their_names(tmp_path: Path) -> Non
     some = contestants(options_for(tmp_path, "--peers", f"{PEER}-bfloat16"), ALL, tmp_path)
     assert list(some)[2:] == [f"{PEER}-bfloat16-{size}" for size in (32, 64, 128)]
     single = contestants(options_for(tmp_path), ONE, tmp_path)
-    assert list(single)[2:] == [f"{PEER}-bfloat16", f"{PEER}-float32"]
+    kinds = ("bfloat16", "float32")
+    assert list(single)[2:] == [f"{each}-{kind}" for kind in kinds for each in MODULES]
 
 
 def test_model_that_is_not_here_is_a_reason_to_leave_the_section_out(tmp_path: Path) -> None:
