@@ -49,6 +49,24 @@ def test_number_of_rows_does_not_change_bits() -> None:
         np.testing.assert_array_equal(embed(model, [text])[0], vectors)
 
 
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("way", Pooling)
+@pytest.mark.parametrize("width", [384, 768])
+def test_texts_of_one_length_are_pooled_together_with_the_same_bits(
+    way: Pooling, width: int
+) -> None:
+    modules = (DenseConfig(width, 96, True, True), NormalizeConfig())
+    model = EmbeddingModel(
+        replace(new_model(d_model=width).config, pooling=(way,), modules=modules)
+    )
+    with torch.inference_mode():
+        for length in (1, 2, 3, 5, 8, 17, 31, 64, 129, 256):
+            states = torch.randn(9, length, width)
+            together = model.embed(HiddenTexts(states, [length] * 9))
+            alone = [model.embed(HiddenTexts(text[None], [length])) for text in states]
+            assert torch.equal(together, torch.cat(alone)), length
+
+
 def test_slices_are_small_and_short_texts_come_first() -> None:
     """A long text is 2 layers: projections, attention and feed-forward in 3 parts each.
 
