@@ -54,7 +54,7 @@ for the end of the call (19 ms at 32 rows, 34 ms at 64 rows). `tokens_per_step` 
 `model.engine.engine.Engine` says when a call decodes fewer tokens.
 """
 
-ENCODE_TOKENS = 1024
+ENCODE_TOKENS = 512
 """Maximum number of tokens encoded in one call; a longer source is encoded alone. Each token takes
 6 kB of memory. Longer calls would not be faster per token."""
 
