@@ -113,17 +113,31 @@ class _Work(Generic[T]):
         with self.lock:
             self.thread = None
         if self.is_stopped:  # no `_Stopped` may be left for the next work of this thread
-            _raise_in(threading.get_ident(), None)
+            _raise_and_catch()
 
     def stop(self) -> None:
         """Ends the function if it is running, or keeps it from beginning."""
         with self.lock:
             self.is_stopped = True
             if self.thread is not None:
-                _raise_in(self.thread, _Stopped)
+                _raise_in(self.thread)
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Makes a thread raise an error before its next instruction; None takes the error back."""
-    given = ctypes.py_object(error) if error else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), given)
+def _raise_in(thread: int) -> None:
+    """Makes a thread raise `_Stopped` before its next instruction."""
+    error = ctypes.py_object(_Stopped)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
+
+
+def _raise_and_catch() -> None:
+    """Raises `_Stopped` in this thread, in place of one that is still to come, and catches it.
+
+    Python can also take the error back. But then its interpreter goes on looking for an error: all
+    threads of the process get slower, and a profiler never returns.
+    """
+    try:
+        _raise_in(threading.get_ident())
+        while True:
+            pass
+    except _Stopped:
+        pass

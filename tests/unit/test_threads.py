@@ -3,6 +3,8 @@
 import asyncio
 import math
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +16,19 @@ from service.tasks.threads import INLINE_CHARS, run_sized
 from tests.workers import LIMIT_SECONDS
 
 LONG = INLINE_CHARS + 1
+
+
+PROFILED = """
+import sys
+from service.tasks.threads import _Stopped, _Work
+work = _Work(lambda: None)
+work.stop()
+try:
+    work.run()
+except _Stopped:
+    sys.setprofile(lambda *_: None)
+    (lambda: None)()
+"""
 
 
 class Endless:
@@ -129,3 +144,8 @@ def test_short_work_needs_no_thread() -> None:
         return await run_sized(INLINE_CHARS, -math.inf, threading.get_ident)
 
     assert asyncio.run(main()) == threading.get_ident()
+
+
+def test_stopped_work_leaves_no_error_to_look_for() -> None:
+    """Python 3.11 looked for it at each call, in all threads; with a profiler it hung for ever."""
+    subprocess.run([sys.executable, "-c", PROFILED], check=True, timeout=LIMIT_SECONDS)
