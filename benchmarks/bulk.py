@@ -8,7 +8,7 @@ The rows are the lines of the source, repeated. Each repetition of a line leaves
 words. Otherwise the engine could compute a sentence once for several equal rows.
 
 - `kills` computes the rows twice: once without a break, and once with kills (`kill -9`) at random
-  numbers of committed rows. Then it compares the ids and the texts of both outputs.
+  numbers of committed rows. The two outputs must have the same ids and texts.
 - `rate` compares the command with the engine of the section "offline", on the same cores. The CPU
   seconds are those of the whole process tree, in the middle part of a job.
 - `memory` prints the largest memory of the process tree for jobs of several sizes. The engine of

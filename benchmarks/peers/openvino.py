@@ -6,7 +6,6 @@ OpenVINO uses WORKERS threads. Texts are sorted by length. BATCH texts are padde
 them, and several batches are computed at once. Vectors are means over tokens, as MiniLM needs.
 """
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -74,11 +73,5 @@ def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translat
     return run
 
 
-def main() -> None:
-    source, folder, dtype, batch, workers = sys.argv[1:]
-    sentences = protocol.read_lines(source)
-    protocol.serve(sentences, load(folder, dtype, int(batch), int(workers)))
-
-
 if __name__ == "__main__":
-    main()
+    protocol.serve_embedder(load)

@@ -42,6 +42,12 @@ def serve(sentences: list[str], translate: Translate) -> None:
             write(outputs=outputs)
 
 
+def serve_embedder(load: Callable[[str, str, int, int], Translate]) -> None:
+    """Serves an embedder, with the arguments SOURCE FOLDER DTYPE BATCH WORKERS of the command."""
+    source, folder, dtype, batch, workers = sys.argv[1:]
+    serve(read_lines(source), load(folder, dtype, int(batch), int(workers)))
+
+
 def claim_stdout() -> Any:
     """Returns a file that writes to stdout. All other output of the process then goes to stderr.
 

@@ -6,8 +6,6 @@ PyTorch uses WORKERS threads. The library sorts the texts of a call by length. W
 text is a call of its own.
 """
 
-import sys
-
 from benchmarks.peers import protocol, vectors
 
 
@@ -28,11 +26,5 @@ def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translat
     return run
 
 
-def main() -> None:
-    source, folder, dtype, batch, workers = sys.argv[1:]
-    sentences = protocol.read_lines(source)
-    protocol.serve(sentences, load(folder, dtype, int(batch), int(workers)))
-
-
 if __name__ == "__main__":
-    main()
+    protocol.serve_embedder(load)

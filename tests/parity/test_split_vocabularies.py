@@ -36,7 +36,7 @@ def files(tmp_path: Path) -> ModelFiles:
 
     def shrink(tensors: dict[str, Array]) -> None:
         for name in ("encoder_Wemb", "decoder_Wemb"):
-            tensors[name] *= 0.2  # larger ones, tied, predict what was put in
+            tensors[name] *= 0.2  # with larger tied embeddings, the model repeats its input
 
     sizes = {"dim_emb": 64, "transformer_dim_ffn": 128, "transformer_heads": 4}
     write_split(tmp_path, shrink, JAPANESE, SEED, **sizes)

@@ -49,7 +49,7 @@ def request(**fields: Any) -> AttentionRequest:
 def test_model_is_aligned_by_its_trained_head_or_by_its_first_layer(
     config: ModelConfig, given: dict[str, Any], expected: object
 ) -> None:
-    """Another layer of a trained model attends for what is put in."""
+    """In another layer of a trained model, a step attends for its input token."""
     aligner = aligner_of(config, **given)
     assert (aligner.query.layers[CROSS], aligner.query.heads, aligner.shift) == expected
     assert aligner.query.reduce is Reduction.MEAN_HEADS

@@ -39,10 +39,10 @@ ENCODER_TENSOR = "encoder.layer.0.intermediate.dense.bias"
 
 @dataclass(frozen=True)
 class Kind:
-    """A function that writes a whole folder, and what its damage is told by.
+    """A kind of checkpoint: `write` writes a whole folder, which the tests then damage.
 
-    `exchange` puts another vocabulary in place of `vocabulary`. `another` has options of another
-    architecture, and what is said then.
+    `exchange` replaces the file `vocabulary` by another vocabulary. `another` has the options of
+    another architecture, and the error message for it.
     """
 
     write: Callable[..., None]

@@ -210,7 +210,7 @@ def test_copies_are_aligned_and_the_same(rows: int, alignment: int) -> None:
     assert not np.shares_memory(copy, array)
 
 
-@pytest.mark.skipif(not MAPS.exists(), reason="only Linux tells what memory is")
+@pytest.mark.skipif(not MAPS.exists(), reason="needs /proc of Linux")
 def test_large_copies_lie_in_memory_that_may_have_huge_pages() -> None:
     """Python's anonymous mappings are shared by default, which asks another setting for them."""
     copy = copy_of(np.ones(HUGE_PAGE, np.int8))
