@@ -4,11 +4,15 @@ Numpy computes with one thread. With more, the threads of several test processes
 other in busy loops. Child processes inherit the variable.
 """
 
+import asyncio
+import inspect
 import logging
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +42,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.partition("::")[0] in SLOW:
             item.add_marker("slow")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs an asynchronous test in an event loop that loses no error.
+
+    It enters the asynchronous context managers among the arguments.
+    """
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    unhandled: list[dict[str, Any]] = []
+
+    async def watched() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unhandled.append(context))
+        async with AsyncExitStack() as stack:
+            arguments = {}
+            for name in inspect.signature(test).parameters:
+                value = pyfuncitem.funcargs[name]
+                if isinstance(value, AbstractAsyncContextManager):
+                    value = await stack.enter_async_context(value)
+                arguments[name] = value
+            await test(**arguments)
+
+    asyncio.run(watched())
+    assert not unhandled
+    return True
 
 
 def pytest_xdist_auto_num_workers() -> int:

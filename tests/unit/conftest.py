@@ -6,7 +6,9 @@ import torch
 from model.architectures.shortlist import Shortlist
 from model.checkpoints.load import ModelFiles, find_models
 from model.tokenization.tokenizer import Tokenizer
+from service.scheduling.scheduler import Scheduler
 from tests.tiny import FAMILIES, Family, tiny_shortlist
+from tests.unit.scheduling import FakeWorker, assert_idle, make_scheduler
 from tests.unit.worker_talk import Start, talks
 from tests.workers import Script
 
@@ -60,3 +62,16 @@ def script() -> Script:
 def start(script: Script) -> Iterator[Start]:
     with talks(script) as start:
         yield start
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Scheduler]:
+    """A scheduler that has nothing left to do after the test."""
+    scheduler = make_scheduler()
+    yield scheduler
+    assert_idle(scheduler)
+
+
+@pytest.fixture
+def worker(scheduler: Scheduler) -> FakeWorker:
+    return FakeWorker(scheduler)

@@ -5,7 +5,8 @@ The core's workers only record items, and a test finishes them: the computation 
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from service.core import Core
 from service.http_workers.messages import FromHttpWorker
@@ -27,7 +28,10 @@ class Ends:
         core: Computes the submissions.
         worker: The only worker of the core.
         messages: All messages that the main process has received.
+        is_closed: Whether the test has ended the main process.
     """
+
+    is_closed = False
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         scheduler = make_scheduler()
@@ -72,29 +76,21 @@ class Ends:
         assert self.kinds == [*kinds]
 
 
-def run(test: Callable[[Ends], Awaitable[None]], is_closed: bool = False) -> None:
-    """Runs a test with both ends of a channel in one event loop.
-
-    Args:
-        test: The test.
-        is_closed: Whether the test itself ends the main process.
-    """
-
-    async def connected() -> None:
-        ours, theirs = socket.socketpair()
-        reader, writer = await asyncio.open_connection(sock=theirs)
-        ends = Ends(writer)
-        listening = asyncio.create_task(ends.listen(reader))
-        async with ends.backend.connected(ours):
-            await test(ends)
-            if not is_closed:
-                await ends.until_idle()
-        await listening
-        writer.close()
-        assert not ends.backend.waiting
-        assert not ends.backend.streams
-
-    asyncio.run(asyncio.wait_for(connected(), 60))
+@asynccontextmanager
+async def connected() -> AsyncIterator[Ends]:
+    """Yields both ends of a channel in one event loop, which a test leaves idle or closed."""
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    ends = Ends(writer)
+    listening = asyncio.create_task(ends.listen(reader))
+    async with ends.backend.connected(ours):
+        yield ends
+        if not ends.is_closed:
+            await ends.until_idle()
+    await listening
+    writer.close()
+    assert not ends.backend.waiting
+    assert not ends.backend.streams
 
 
 async def compute(lease: Lease, items: list[WorkItem]) -> list[Result]:

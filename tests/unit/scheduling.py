@@ -5,7 +5,7 @@ That is enough: the scheduler only sends messages to a worker and takes reports 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from model.inspection.query import AttentionJob
@@ -120,20 +120,6 @@ class FakeWorker:
         self.scheduler.worker_lost(self)
 
 
-def run(test: Callable[[Scheduler], Awaitable[None]]) -> None:
-    """Runs a test in an event loop that loses no error."""
-    unhandled: list[dict[str, object]] = []
-
-    async def watched() -> None:
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: unhandled.append(context)
-        )
-        await test(make_scheduler())
-
-    asyncio.run(watched())
-    assert not unhandled
-
-
 def make_scheduler(
     call_soon: CallSoon = lambda function: function(), rows_ahead: int = 0
 ) -> Scheduler:
@@ -217,6 +203,22 @@ def begin(
             assert submission.timer.cancelled()
 
     return asyncio.create_task(request())
+
+
+async def begun(
+    scheduler: Scheduler, items: Sequence[WorkItem], seconds: float = FOREVER
+) -> Request:
+    """Begins a request, and lets its submission be dispatched."""
+    request = begin(scheduler, items, seconds)
+    await settle()
+    return request
+
+
+async def finish(workers: Iterable[FakeWorker], requests: Iterable[Request]) -> None:
+    """Lets workers compute all items, and requests end."""
+    for worker in workers:
+        worker.finish_all()
+    await asyncio.gather(*requests)
 
 
 async def settle() -> None:

@@ -65,15 +65,12 @@ def test_all_connections_that_wait_are_accepted_in_a_few_turns(
         runner.run(test())
 
 
-def test_closed_acceptor_keeps_no_socket_open() -> None:
-    async def test() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            address = listener.getsockname()
-            acceptor = Acceptor([listener], asyncio.Protocol, asyncio.get_running_loop())
-            acceptor.accept_soon()
-            acceptor.close()
-        await asyncio.sleep(0)
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address)
-
-    asyncio.run(test())
+async def test_closed_acceptor_keeps_no_socket_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        acceptor = Acceptor([listener], asyncio.Protocol, asyncio.get_running_loop())
+        acceptor.accept_soon()
+        acceptor.close()
+    await asyncio.sleep(0)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)

@@ -176,41 +176,35 @@ def outbox_of(written: Written) -> Outbox:
     return Outbox(cast("asyncio.StreamWriter", written))
 
 
-def test_messages_of_one_turn_go_out_together_and_in_order() -> None:
-    async def run() -> None:
-        written = Written()
-        outbox = outbox_of(written)
-        outbox.post(1)
-        outbox.send(2)
-        outbox.post(3)
-        outbox.send(4)
-        assert not written.lists
-        await asyncio.sleep(0)
-        assert written.lists == [[1, 2, 3, 4]]
-        outbox.send(5)
-        await asyncio.sleep(0)
-        assert written.lists == [[1, 2, 3, 4], [5]]
-
-    asyncio.run(run())
+async def test_messages_of_one_turn_go_out_together_and_in_order() -> None:
+    written = Written()
+    outbox = outbox_of(written)
+    outbox.post(1)
+    outbox.send(2)
+    outbox.post(3)
+    outbox.send(4)
+    assert not written.lists
+    await asyncio.sleep(0)
+    assert written.lists == [[1, 2, 3, 4]]
+    outbox.send(5)
+    await asyncio.sleep(0)
+    assert written.lists == [[1, 2, 3, 4], [5]]
 
 
-def test_message_that_nobody_waits_for_goes_out_by_itself_in_the_end() -> None:
-    async def run() -> None:
-        written = Written()
-        outbox = outbox_of(written)
-        outbox.post(1)
-        await asyncio.sleep(0)
-        outbox.post(2)
-        assert not written.lists
-        async with asyncio.timeout(20):
-            while not written.lists:
-                await asyncio.sleep(0.001)
-        assert written.lists == [[1, 2]]
-        outbox.flush()
-        assert written.lists == [[1, 2]]
-        written.is_closed = True
-        outbox.send(3)
-        await asyncio.sleep(0)
-        assert written.lists == [[1, 2]]
-
-    asyncio.run(run())
+async def test_message_that_nobody_waits_for_goes_out_by_itself_in_the_end() -> None:
+    written = Written()
+    outbox = outbox_of(written)
+    outbox.post(1)
+    await asyncio.sleep(0)
+    outbox.post(2)
+    assert not written.lists
+    async with asyncio.timeout(20):
+        while not written.lists:
+            await asyncio.sleep(0.001)
+    assert written.lists == [[1, 2]]
+    outbox.flush()
+    assert written.lists == [[1, 2]]
+    written.is_closed = True
+    outbox.send(3)
+    await asyncio.sleep(0)
+    assert written.lists == [[1, 2]]

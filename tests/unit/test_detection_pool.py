@@ -88,55 +88,43 @@ def test_requests_take_turns(detector: FakeDetector) -> None:
     assert [text[0] for text in detector.read] == [*"abababab"]
 
 
-def test_request_over_the_limit_is_refused_with_an_estimate(detector: FakeDetector) -> None:
+async def test_request_over_the_limit_is_refused_with_an_estimate(detector: FakeDetector) -> None:
     pool = pool_of(detector, max_waiting=2)
     pool.seconds_per_char = 7 / (2 * sum(map(cost, LONG)))
     detector.may_go_on.clear()
-
-    async def run() -> None:
-        waiting = [asyncio.create_task(pool.detect(LONG, soon())) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(OverloadedError, match="REGARD_MAX_PENDING_DETECTIONS") as refused:
-            await pool.detect(LONG, soon())
-        assert refused.value.retry_after_seconds == 7
-        detector.may_go_on.set()
-        await asyncio.gather(*waiting)
+    waiting = [asyncio.create_task(pool.detect(LONG, soon())) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(OverloadedError, match="REGARD_MAX_PENDING_DETECTIONS") as refused:
         await pool.detect(LONG, soon())
+    assert refused.value.retry_after_seconds == 7
+    detector.may_go_on.set()
+    await asyncio.gather(*waiting)
+    await pool.detect(LONG, soon())
 
-    asyncio.run(run())
 
-
-def test_cancelled_request_reads_no_more_texts(detector: FakeDetector) -> None:
+async def test_cancelled_request_reads_no_more_texts(detector: FakeDetector) -> None:
     pool = pool_of(detector)
     detector.may_go_on.clear()
-
-    async def run() -> None:
-        first = asyncio.create_task(pool.detect(LONG, soon()))
-        second = asyncio.create_task(pool.detect(LONG, soon()))
-        await asyncio.sleep(0.01)
-        first.cancel()
-        second.cancel()
-        await asyncio.gather(first, second, return_exceptions=True)
-        assert pool.num_waiting == 0
-        detector.may_go_on.set()
-        await until_read(detector, 1)
-        await asyncio.sleep(0.01)
-        assert len(detector.read) == 1
-
-    asyncio.run(run())
+    first = asyncio.create_task(pool.detect(LONG, soon()))
+    second = asyncio.create_task(pool.detect(LONG, soon()))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    second.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
+    assert pool.num_waiting == 0
+    detector.may_go_on.set()
+    await until_read(detector, 1)
+    await asyncio.sleep(0.01)
+    assert len(detector.read) == 1
 
 
-def test_request_ends_at_its_deadline(detector: FakeDetector) -> None:
+async def test_request_ends_at_its_deadline(detector: FakeDetector) -> None:
     pool = pool_of(detector)
     detector.may_go_on.clear()
-
-    async def run() -> None:
-        with pytest.raises(DeadlineExceededError, match="0 of 4"):
-            await pool.detect(LONG, time.perf_counter() + 0.01)
-        assert pool.num_waiting == 0
-        detector.may_go_on.set()
-
-    asyncio.run(run())
+    with pytest.raises(DeadlineExceededError, match="0 of 4"):
+        await pool.detect(LONG, time.perf_counter() + 0.01)
+    assert pool.num_waiting == 0
+    detector.may_go_on.set()
 
 
 def test_list_in_one_language_is_read_up_to_a_limit() -> None:

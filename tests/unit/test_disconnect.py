@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
@@ -22,15 +23,17 @@ class Client:
         self.messages.put_nowait({"type": "http.disconnect"})
 
 
-def run(test: Callable[[Client], Awaitable[None]]) -> None:
-    """Runs a test in a loop, of which no task may be left."""
+@asynccontextmanager
+async def watched() -> AsyncIterator[Client]:
+    """Yields a client to a test that leaves no task in the event loop."""
+    yield Client()
+    await settle()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    async def main() -> None:
-        await test(Client())
-        await settle()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    asyncio.run(main())
+@pytest.fixture
+def client() -> AbstractAsyncContextManager[Client]:
+    return watched()
 
 
 async def work(ended: list[str]) -> str:
@@ -44,91 +47,75 @@ async def work(ended: list[str]) -> str:
     return "done"
 
 
-def test_result_is_given_while_the_client_is_there() -> None:
-    async def test(client: Client) -> None:
-        async def answer() -> str:
-            await asyncio.sleep(0)
-            return "done"
+async def test_result_is_given_while_the_client_is_there(client: Client) -> None:
+    async def answer() -> str:
+        await asyncio.sleep(0)
+        return "done"
 
-        assert await unless_disconnected(client.request, answer()) == "done"
-
-    run(test)
+    assert await unless_disconnected(client.request, answer()) == "done"
 
 
-def test_error_of_the_work_is_raised() -> None:
-    async def test(client: Client) -> None:
-        async def fail() -> None:
-            await asyncio.sleep(0)
-            raise ZeroDivisionError
+async def test_error_of_the_work_is_raised(client: Client) -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):
-            await unless_disconnected(client.request, fail())
-
-    run(test)
+    with pytest.raises(ZeroDivisionError):
+        await unless_disconnected(client.request, fail())
 
 
 @pytest.mark.parametrize("comes_first", [None, {"type": "http.request", "body": b""}])
-def test_work_ends_before_its_caller_is_told_that_the_client_has_gone(
-    comes_first: Message | None,
+async def test_work_ends_before_its_caller_is_told_that_the_client_has_gone(
+    comes_first: Message | None, client: Client
 ) -> None:
-    async def test(client: Client) -> None:
-        ended: list[str] = []
-        if comes_first is not None:
-            client.messages.put_nowait(comes_first)
-        waiting = asyncio.create_task(unless_disconnected(client.request, work(ended)))
-        await settle()
-        assert not waiting.done()
-        client.go()
-        with pytest.raises(ClientDisconnect):
-            await waiting
-        assert ended == ["cancelled"]
-
-    run(test)
+    ended: list[str] = []
+    if comes_first is not None:
+        client.messages.put_nowait(comes_first)
+    waiting = asyncio.create_task(unless_disconnected(client.request, work(ended)))
+    await settle()
+    assert not waiting.done()
+    client.go()
+    with pytest.raises(ClientDisconnect):
+        await waiting
+    assert ended == ["cancelled"]
 
 
-def test_cancelled_caller_ends_the_work() -> None:
-    async def test(client: Client) -> None:
-        ended: list[str] = []
-        waiting = asyncio.create_task(unless_disconnected(client.request, work(ended)))
-        await settle()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert ended == ["cancelled"]
-
-    run(test)
+async def test_cancelled_caller_ends_the_work(client: Client) -> None:
+    ended: list[str] = []
+    waiting = asyncio.create_task(unless_disconnected(client.request, work(ended)))
+    await settle()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ended == ["cancelled"]
 
 
 @pytest.mark.parametrize("num_turns", range(6))
-def test_client_that_goes_as_the_work_ends_ends_nothing_else(num_turns: int) -> None:
+async def test_client_that_goes_as_the_work_ends_ends_nothing_else(
+    num_turns: int, client: Client
+) -> None:
     """Whoever has the result already is not cancelled for it when it goes on."""
 
-    async def test(client: Client) -> None:
-        async def answer() -> str:
-            client.go()
-            for _ in range(num_turns):
-                await asyncio.sleep(0)
-            return "done"
-
-        try:
-            assert await unless_disconnected(client.request, answer()) == "done"
-        except ClientDisconnect:
-            assert num_turns > 0
-        await settle()
-        task = asyncio.current_task()
-        assert task is not None
-        assert not task.cancelling()
-
-    run(test)
-
-
-def test_end_of_the_caller_goes_before_that_of_the_client() -> None:
-    async def test(client: Client) -> None:
-        waiting = asyncio.create_task(unless_disconnected(client.request, work([])))
-        await settle()
+    async def answer() -> str:
         client.go()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        for _ in range(num_turns):
+            await asyncio.sleep(0)
+        return "done"
 
-    run(test)
+    try:
+        assert await unless_disconnected(client.request, answer()) == "done"
+    except ClientDisconnect:
+        assert num_turns > 0
+    await settle()
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+async def test_end_of_the_caller_goes_before_that_of_the_client(client: Client) -> None:
+    waiting = asyncio.create_task(unless_disconnected(client.request, work([])))
+    await settle()
+    client.go()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

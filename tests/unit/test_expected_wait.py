@@ -11,7 +11,7 @@ from service.items.translation import TRANSLATE
 from service.scheduling import forecast
 from service.scheduling.forecast import MAX_STRETCH, MIN_SAMPLES, Pace
 from service.scheduling.scheduler import Scheduler
-from tests.unit.scheduling import MODELS, FakeWorker, run, sentences
+from tests.unit.scheduling import MODELS, FakeWorker, sentences
 from tests.unit.simulation import Simulation
 
 SECONDS = 60.0
@@ -207,22 +207,21 @@ def test_pace_follows_a_change_within_seconds() -> None:
     assert pace.seconds_for(100, 10) == pytest.approx(2.0, rel=0.1)
 
 
-def test_prediction_of_one_model_is_not_compared_with_the_time_of_two() -> None:
-    async def check(scheduler: Scheduler) -> None:
-        FakeWorker(scheduler)
-        for model in MODELS:
-            for _ in range(100):
-                scheduler.queues[TRANSLATE][model].pace.add(10.0, 5.0, 4.0, time.perf_counter())
-        items = [sentences(1, model=model)[0] for model in MODELS]
-        soon = time.perf_counter() + 10.0
-        begun = [scheduler.submit([item], soon) for item in items]
-        one = scheduler.submit(sentences(2), soon)
-        two = scheduler.submit([sentences(1, model=model)[0] for model in MODELS], soon)
-        assert one.prediction is not None
-        far = scheduler.submit(sentences(2, first=9), time.perf_counter() + 1000.0)
-        assert two.prediction is None
-        assert far.prediction is None  # it is never close to its limit
-        for submission in (*begun, one, two, far):
-            submission.close()
-
-    run(check)
+async def test_prediction_of_one_model_is_not_compared_with_the_time_of_two(
+    scheduler: Scheduler,
+) -> None:
+    FakeWorker(scheduler)
+    for model in MODELS:
+        for _ in range(100):
+            scheduler.queues[TRANSLATE][model].pace.add(10.0, 5.0, 4.0, time.perf_counter())
+    items = [sentences(1, model=model)[0] for model in MODELS]
+    soon = time.perf_counter() + 10.0
+    begun = [scheduler.submit([item], soon) for item in items]
+    one = scheduler.submit(sentences(2), soon)
+    two = scheduler.submit([sentences(1, model=model)[0] for model in MODELS], soon)
+    assert one.prediction is not None
+    far = scheduler.submit(sentences(2, first=9), time.perf_counter() + 1000.0)
+    assert two.prediction is None
+    assert far.prediction is None  # it is never close to its limit
+    for submission in (*begun, one, two, far):
+        submission.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -69,110 +68,84 @@ class Turns:
             assert await self.run(300) == [300]
 
 
-def run(test: Callable[[Turns], Awaitable[None]], share: float = 1.0) -> None:
-    async def started() -> None:
-        await test(Turns(share))
-
-    asyncio.run(started())
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
 
 
-def test_short_turns_have_no_limit() -> None:
-    async def test(turns: Turns) -> None:
-        fitting = int(LONG_CPU_SECONDS / COST) - 1
-        for _ in range(1000):
-            assert await turns.run(fitting) == [fitting]
-
-    run(test)
+async def test_short_turns_have_no_limit(turns: Turns) -> None:
+    fitting = int(LONG_CPU_SECONDS / COST) - 1
+    for _ in range(1000):
+        assert await turns.run(fitting) == [fitting]
 
 
-def test_cpu_time_is_not_read_in_turns_that_are_short() -> None:
+async def test_cpu_time_is_not_read_in_turns_that_are_short() -> None:
     def cpu_clock() -> float:
         raise AssertionError
 
-    async def test() -> None:
-        load = LoopLoad(time.perf_counter, cpu_clock)
-        for _ in range(10):
-            assert load.admits("client")
-            await end_turn()
-
-    asyncio.run(test())
+    load = LoopLoad(time.perf_counter, cpu_clock)
+    for _ in range(10):
+        assert load.admits("client")
+        await end_turn()
 
 
-def test_turns_with_refusals_of_other_limits_are_limited_earlier() -> None:
-    async def test(turns: Turns) -> None:
-        too_many = int(TARGET_SECONDS / COST) + 2
-        while turns.now < 10 * PATIENCE_SECONDS:  # a refusal in half of the turns
-            assert await turns.run(too_many, useful=0) == [too_many]
-            assert await turns.run(too_many) == [too_many]
-        while not turns.load.is_overloaded:
-            assert turns.now < 12 * PATIENCE_SECONDS
-            await turns.run(too_many, useful=0)
-        assert await turns.run(200) < [too_many]
-
-    run(test)
+async def test_turns_with_refusals_of_other_limits_are_limited_earlier(turns: Turns) -> None:
+    too_many = int(TARGET_SECONDS / COST) + 2
+    while turns.now < 10 * PATIENCE_SECONDS:  # a refusal in half of the turns
+        assert await turns.run(too_many, useful=0) == [too_many]
+        assert await turns.run(too_many) == [too_many]
+    while not turns.load.is_overloaded:
+        assert turns.now < 12 * PATIENCE_SECONDS
+        await turns.run(too_many, useful=0)
+    assert await turns.run(200) < [too_many]
 
 
-def test_process_that_has_little_of_a_processor_is_not_overloaded() -> None:
-    async def test(turns: Turns) -> None:
-        for _ in range(1000):
-            assert await turns.run(64) == [64]
-
-    run(test, share=0.05)
+async def test_process_that_has_little_of_a_processor_is_not_overloaded() -> None:
+    turns = Turns(share=0.05)
+    for _ in range(1000):
+        assert await turns.run(64) == [64]
 
 
-def test_single_burst_is_handled() -> None:
-    async def test(turns: Turns) -> None:
-        assert await turns.run(5000) == [5000]
-        assert await turns.run(10) == [10]
-        assert await turns.run(5000) == [5000]
-
-    run(test)
+async def test_single_burst_is_handled(turns: Turns) -> None:
+    assert await turns.run(5000) == [5000]
+    assert await turns.run(10) == [10]
+    assert await turns.run(5000) == [5000]
 
 
-def test_turns_of_a_lasting_overload_are_as_long_as_the_target() -> None:
-    async def test(turns: Turns) -> None:
-        await turns.overload()
-        assert turns.now > PATIENCE_SECONDS
-        before = turns.now
-        for _ in range(50):
-            (handled,) = await turns.run(200)
-            assert handled <= TARGET_SECONDS / COST + 1
-        assert turns.now - before == pytest.approx(50 * TARGET_SECONDS, rel=0.1)
-
-    run(test)
+async def test_turns_of_a_lasting_overload_are_as_long_as_the_target(turns: Turns) -> None:
+    await turns.overload()
+    assert turns.now > PATIENCE_SECONDS
+    before = turns.now
+    for _ in range(50):
+        (handled,) = await turns.run(200)
+        assert handled <= TARGET_SECONDS / COST + 1
+    assert turns.now - before == pytest.approx(50 * TARGET_SECONDS, rel=0.1)
 
 
-def test_clients_share_a_turn_evenly() -> None:
-    async def test(turns: Turns) -> None:
-        await turns.overload()
-        await turns.run(200, 3)
-        half = turns.load.limit // 2
-        assert await turns.run(200, 3) == [half, 3]
-        assert half >= TARGET_SECONDS / COST / 2 - 1
-
-    run(test)
+async def test_clients_share_a_turn_evenly(turns: Turns) -> None:
+    await turns.overload()
+    await turns.run(200, 3)
+    half = turns.load.limit // 2
+    assert await turns.run(200, 3) == [half, 3]
+    assert half >= TARGET_SECONDS / COST / 2 - 1
 
 
-def test_client_has_little_more_than_the_requests_that_are_not_refused_afterwards() -> None:
-    async def test(turns: Turns) -> None:
-        await turns.overload()
-        for useful in (10, 20, 0):
-            for _ in range(30):
-                await turns.run(200, useful=useful)
-            (handled,) = await turns.run(200, useful=useful)
-            assert handled == pytest.approx(SPARE * useful + 1, abs=1)
-
-    run(test)
-
-
-def test_refusals_of_a_client_take_nothing_from_another() -> None:
-    async def test(turns: Turns) -> None:
-        await turns.overload()
+async def test_client_has_little_more_than_the_requests_that_are_not_refused_afterwards(
+    turns: Turns,
+) -> None:
+    await turns.overload()
+    for useful in (10, 20, 0):
         for _ in range(30):
-            await turns.run(200, 15, useful=0)
-        assert await turns.run(200, 15, useful=0) == [1, 15]
+            await turns.run(200, useful=useful)
+        (handled,) = await turns.run(200, useful=useful)
+        assert handled == pytest.approx(SPARE * useful + 1, abs=1)
 
-    run(test)
+
+async def test_refusals_of_a_client_take_nothing_from_another(turns: Turns) -> None:
+    await turns.overload()
+    for _ in range(30):
+        await turns.run(200, 15, useful=0)
+    assert await turns.run(200, 15, useful=0) == [1, 15]
 
 
 @pytest.mark.parametrize(
@@ -185,67 +158,51 @@ def test_refusals_of_a_client_take_nothing_from_another() -> None:
         ((b"accept", b"*/*"), False),
     ],
 )
-def test_large_bodies_take_no_place_of_short_requests(
-    header: tuple[bytes, bytes], is_large: bool
+async def test_large_bodies_take_no_place_of_short_requests(
+    header: tuple[bytes, bytes], is_large: bool, turns: Turns
 ) -> None:
-    async def test(turns: Turns) -> None:
-        await turns.overload()
-        while turns.load.admits(account_of("client 0", [(b"host", b"localhost"), header])):
-            pass
-        assert turns.load.admits("client 0") == is_large
-
-    run(test)
+    await turns.overload()
+    while turns.load.admits(account_of("client 0", [(b"host", b"localhost"), header])):
+        pass
+    assert turns.load.admits("client 0") == is_large
 
 
-def test_some_requests_are_handled_however_slow_they_are() -> None:
-    async def test(turns: Turns) -> None:
-        await turns.overload()
-        assert turns.load.admits("client 0")
-        turns.cpu += 60.0
-        await end_turn()
-        assert await turns.run(50) == [MIN_REQUESTS]
-
-    run(test)
+async def test_some_requests_are_handled_however_slow_they_are(turns: Turns) -> None:
+    await turns.overload()
+    assert turns.load.admits("client 0")
+    turns.cpu += 60.0
+    await end_turn()
+    assert await turns.run(50) == [MIN_REQUESTS]
 
 
-def test_limit_ends_with_the_overload() -> None:
-    async def test(turns: Turns) -> None:
-        await turns.overload()
-        await turns.run(200)
-        while turns.load.is_overloaded:
-            assert await turns.run(30) == [30]
-        assert await turns.run(200) == [200]
-
-    run(test)
+async def test_limit_ends_with_the_overload(turns: Turns) -> None:
+    await turns.overload()
+    await turns.run(200)
+    while turns.load.is_overloaded:
+        assert await turns.run(30) == [30]
+    assert await turns.run(200) == [200]
 
 
-def test_overload_ends_when_few_requests_arrive_in_bursts() -> None:
+async def test_overload_ends_when_few_requests_arrive_in_bursts(turns: Turns) -> None:
     """Single requests made the limit so low that each small burst was refused in part."""
-
-    async def test(turns: Turns) -> None:
-        await turns.overload()
-        for _ in range(30):
-            await turns.run(200, useful=1)
-        began = turns.now
-        while turns.load.is_overloaded:
-            assert turns.now - began < 3 * PATIENCE_SECONDS
-            for number in (1, 1, 2, 1, 5):
-                await turns.run(number)
-                turns.cpu += 0.002  # until the next requests arrive
-
-    run(test)
+    await turns.overload()
+    for _ in range(30):
+        await turns.run(200, useful=1)
+    began = turns.now
+    while turns.load.is_overloaded:
+        assert turns.now - began < 3 * PATIENCE_SECONDS
+        for number in (1, 1, 2, 1, 5):
+            await turns.run(number)
+            turns.cpu += 0.002  # until the next requests arrive
 
 
-def test_turn_began_with_its_first_request() -> None:
-    async def check() -> None:
-        now = 1.0
-        load = LoopLoad(lambda: now, lambda: 0.0)
-        load.admits("client")
-        now = 1.5
-        load.admits("client")
-        assert load.turn_began == 1.0
-        await end_turn()
-        load.admits("client")
-        assert load.turn_began == 1.5
-
-    asyncio.run(check())
+async def test_turn_began_with_its_first_request() -> None:
+    now = 1.0
+    load = LoopLoad(lambda: now, lambda: 0.0)
+    load.admits("client")
+    now = 1.5
+    load.admits("client")
+    assert load.turn_began == 1.0
+    await end_turn()
+    load.admits("client")
+    assert load.turn_began == 1.5

@@ -60,32 +60,25 @@ def test_scrapes_at_the_same_time_share_one_rendering(
     assert len(set(texts)) == 1
 
 
-def test_scrape_during_a_rendering_gets_the_next_one(
+async def test_scrape_during_a_rendering_gets_the_next_one(
     rendered: Exposition, families: Families, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A value that changed before the scrape must be in its text."""
     monkeypatch.setattr(prometheus, "SLICE_SECONDS", 0.0)
-
-    async def scrape() -> None:
-        first = asyncio.create_task(rendered.text())
-        while not families.count:
-            await asyncio.sleep(0)
-        assert not first.done()  # other work runs between the families
-        second = await rendered.text()
-        assert b"b 1.0" in await first
-        assert b"b 2.0" in second
-
-    asyncio.run(scrape())
-
-
-def test_scraper_that_goes_does_not_end_the_rendering_of_others(rendered: Exposition) -> None:
-    async def scrape() -> None:
-        tasks = [asyncio.create_task(rendered.text()) for _ in range(2)]
+    first = asyncio.create_task(rendered.text())
+    while not families.count:
         await asyncio.sleep(0)
-        tasks[0].cancel()
-        assert await tasks[1]
+    assert not first.done()  # other work runs between the families
+    second = await rendered.text()
+    assert b"b 1.0" in await first
+    assert b"b 2.0" in second
 
-    asyncio.run(scrape())
+
+async def test_scraper_that_goes_does_not_end_the_rendering_of_others(rendered: Exposition) -> None:
+    tasks = [asyncio.create_task(rendered.text()) for _ in range(2)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    assert await tasks[1]
 
 
 def test_renderings_wait_after_a_burst(

@@ -98,7 +98,9 @@ def test_file_has_hashes_only_and_is_closed(tmp_path: Path) -> None:
     assert rows == [("a", 1)]
 
 
-def test_cancelled_request_is_not_charged(quota: Quota, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_request_is_not_charged(
+    quota: Quota, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its client has gone while a thread waits for the file."""
     begun, released = threading.Event(), threading.Event()
     add = quota.add
@@ -108,14 +110,11 @@ def test_cancelled_request_is_not_charged(quota: Quota, monkeypatch: pytest.Monk
         released.wait()
         return add(*args)
 
-    async def run() -> None:
-        monkeypatch.setattr(quota, "add", slow)
-        task = asyncio.create_task(spend(quota, "a", 4))
-        await asyncio.to_thread(begun.wait)
-        task.cancel()
-        released.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await quota.used("a") == 0
-
-    asyncio.run(run())
+    monkeypatch.setattr(quota, "add", slow)
+    task = asyncio.create_task(spend(quota, "a", 4))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await quota.used("a") == 0

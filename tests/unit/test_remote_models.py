@@ -40,32 +40,29 @@ class Endpoint:
         return text.upper()
 
 
-def test_pause_of_one_request_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        pause, endpoints, client = asyncio.Event(), Endpoints(ONE, Mock()), Endpoint()
-        endpoints.opened = cast(ChatClient, client)
-        clock = Mock(sleep=lambda _: pause.wait(), Semaphore=asyncio.Semaphore)
-        clock.CancelledError = asyncio.CancelledError
-        monkeypatch.setattr(endpoint, "asyncio", clock)
+async def test_pause_of_one_request_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    pause, endpoints, client = asyncio.Event(), Endpoints(ONE, Mock()), Endpoint()
+    endpoints.opened = cast(ChatClient, client)
+    clock = Mock(sleep=lambda _: pause.wait(), Semaphore=asyncio.Semaphore)
+    clock.CancelledError = asyncio.CancelledError
+    monkeypatch.setattr(endpoint, "asyncio", clock)
 
-        def begin(text: str, model: RemoteFiles) -> "asyncio.Task[tuple[str, float, float]]":
-            deadline = time.perf_counter() + 1000
-            return asyncio.create_task(endpoints.translate(text, model, deadline))
+    def begin(text: str, model: RemoteFiles) -> "asyncio.Task[tuple[str, float, float]]":
+        deadline = time.perf_counter() + 1000
+        return asyncio.create_task(endpoints.translate(text, model, deadline))
 
-        refused = begin("a", BUSY)
-        await settle()
-        others = [begin("b", BUSY), begin("c", OTHER)]
-        await settle()
-        assert [other.done() for other in others] == [True, True]
-        held = begin("held", BUSY)
-        pause.set()
-        await settle()
-        assert client.texts == ["a", "b", "c", "held"]  # still one request at a time
-        client.release.set()
-        assert (await refused)[0] == "A"
-        assert (await held)[0] == "HELD"
-
-    asyncio.run(test())
+    refused = begin("a", BUSY)
+    await settle()
+    others = [begin("b", BUSY), begin("c", OTHER)]
+    await settle()
+    assert [other.done() for other in others] == [True, True]
+    held = begin("held", BUSY)
+    pause.set()
+    await settle()
+    assert client.texts == ["a", "b", "c", "held"]  # still one request at a time
+    client.release.set()
+    assert (await refused)[0] == "A"
+    assert (await held)[0] == "HELD"
 
 
 def test_slow_endpoint_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,12 @@ from service.workers.messages import Report
 from tests.unit.scheduling import (
     FOREVER,
     FakeWorker,
-    assert_idle,
     begin,
+    begun,
+    finish,
     make_scheduler,
     numbers,
     pairs,
-    run,
     sample,
     sentences,
     settle,
@@ -30,302 +30,209 @@ from tests.unit.scheduling import (
 )
 
 
-def test_results_are_returned_in_the_order_of_the_sentences() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler)
-        request = begin(scheduler, sentences(3))
-        await settle()
-        worker.finish(*reversed(worker.given))
-        assert numbers(await request) == [2, 3, 4]
-        assert_idle(scheduler)
-        assert scheduler.admission.throughput.tokens == 6
-
-    run(test)
+async def test_submissions_of_one_turn_are_dispatched_together() -> None:
+    scheduler = make_scheduler(call_soon)
+    worker = FakeWorker(scheduler)
+    requests = [begin(scheduler, sentences(1, first=first)) for first in (2, 3, 4)]
+    await settle()
+    assert (worker.given, worker.num_messages) == ([1, 2, 3], 1)
+    worker.finish_all()
+    assert [numbers(await request) for request in requests] == [[2], [3], [4]]
 
 
-def test_submissions_of_one_turn_are_dispatched_together() -> None:
-    async def test() -> None:
-        scheduler = make_scheduler(call_soon)
-        worker = FakeWorker(scheduler)
-        requests = [begin(scheduler, sentences(1, first=first)) for first in (2, 3, 4)]
-        await settle()
-        assert (worker.given, worker.num_messages) == ([1, 2, 3], 1)
-        worker.finish_all()
-        assert [numbers(await request) for request in requests] == [[2], [3], [4]]
-        assert_idle(scheduler)
-
-    asyncio.run(test())
-
-
-def test_results_stream_in_the_order_in_which_they_finish() -> None:
+async def test_results_stream_in_the_order_in_which_they_finish(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
     """Each is yielded while the others are still computed."""
-
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler)
-        submission = scheduler.submit(sentences(3), time.perf_counter() + FOREVER)
-        stream = aiter(submission)
-        for item_id in (2, 3, 1):
-            worker.finish(item_id)
-            index, result = await anext(stream)
-            assert (index, numbers([result])) == (item_id - 1, [item_id + 1])
-        assert submission.is_closed
-        with pytest.raises(StopAsyncIteration):
-            await anext(stream)
-        assert_idle(scheduler)
-
-    run(test)
+    submission = scheduler.submit(sentences(3), time.perf_counter() + FOREVER)
+    stream = aiter(submission)
+    for item_id in (2, 3, 1):
+        worker.finish(item_id)
+        index, result = await anext(stream)
+        assert (index, numbers([result])) == (item_id - 1, [item_id + 1])
+    assert submission.is_closed
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
 
 
-def test_results_of_one_report_finish_in_the_order_of_their_deadlines() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        worker, finished, now = FakeWorker(scheduler), list[int](), time.perf_counter()
+async def test_results_of_one_report_finish_in_the_order_of_their_deadlines(
+    scheduler: Scheduler,
+) -> None:
+    worker, finished, now = FakeWorker(scheduler), list[int](), time.perf_counter()
 
-        async def wait(number: int, seconds: float) -> None:
-            submission = scheduler.submit(sentences(1, first=number), now + seconds)
-            async for _, result in submission:
-                finished.extend(numbers([result]))
+    async def wait(number: int, seconds: float) -> None:
+        submission = scheduler.submit(sentences(1, first=number), now + seconds)
+        async for _, result in submission:
+            finished.extend(numbers([result]))
 
-        limits = {2: 300.0, 3: 100.0, 4: 400.0, 5: 200.0}
-        requests = [asyncio.create_task(wait(*each)) for each in limits.items()]
-        await settle()
+    limits = {2: 300.0, 3: 100.0, 4: 400.0, 5: 200.0}
+    requests = [asyncio.create_task(wait(*each)) for each in limits.items()]
+    await settle()
+    worker.finish(*worker.given)
+    await asyncio.gather(*requests)
+    assert finished == [3, 5, 2, 4]
+
+
+async def test_items_of_several_kinds_are_one_submission(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    request = await begun(scheduler, [*texts(1), *pairs(1, first=5), *sentences(1, first=9)])
+    worker.finish(*reversed(worker.given))
+    assert numbers(await request) == [2, 5, 9]
+
+
+async def test_waiting_sentences_are_dispatched_as_rows_become_free(scheduler: Scheduler) -> None:
+    worker = FakeWorker(scheduler, rows=2)
+    request = await begun(scheduler, sentences(5))
+    assert worker.given == [1, 2]
+    assert (slots(scheduler, "used"), slots(scheduler, "free")) == (2, 0)
+    worker.finish(2)
+    assert worker.given == [1, 2, 3]
+    worker.finish(1, 3)
+    worker.finish(4, 5)
+    results = await request
+    assert numbers(results) == [2, 3, 4, 5, 6]
+    assert all(result.queue_seconds >= 0 and result.device_seconds > 0 for result in results)
+    assert results[4].queue_seconds > results[0].queue_seconds
+    assert (slots(scheduler, "used"), slots(scheduler, "free")) == (0, 2)
+
+
+async def test_workers_share_the_waiting_sentences(scheduler: Scheduler) -> None:
+    workers = [FakeWorker(scheduler, f"worker-{number}", rows=8) for number in range(3)]
+    request = await begun(scheduler, sentences(10))
+    assert sorted(len(worker.given) for worker in workers) == [3, 3, 4]
+    for worker in workers:
         worker.finish(*worker.given)
-        await asyncio.gather(*requests)
-        assert finished == [3, 5, 2, 4]
-        assert_idle(scheduler)
-
-    run(test)
+    await request
 
 
-def test_items_of_several_kinds_are_one_submission() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler)
-        request = begin(scheduler, [*texts(1), *pairs(1, first=5), *sentences(1, first=9)])
-        await settle()
-        worker.finish(*reversed(worker.given))
-        assert numbers(await request) == [2, 5, 9]
-        assert_idle(scheduler)
-
-    run(test)
-
-
-def test_waiting_sentences_are_dispatched_as_rows_become_free() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler, rows=2)
-        request = begin(scheduler, sentences(5))
-        await settle()
-        assert worker.given == [1, 2]
-        assert (slots(scheduler, "used"), slots(scheduler, "free")) == (2, 0)
-        worker.finish(2)
-        assert worker.given == [1, 2, 3]
-        worker.finish(1, 3)
-        worker.finish(4, 5)
-        results = await request
-        assert numbers(results) == [2, 3, 4, 5, 6]
-        assert all(result.queue_seconds >= 0 and result.device_seconds > 0 for result in results)
-        assert results[4].queue_seconds > results[0].queue_seconds
-        assert (slots(scheduler, "used"), slots(scheduler, "free")) == (0, 2)
-
-    run(test)
-
-
-def test_workers_share_the_waiting_sentences() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        workers = [FakeWorker(scheduler, f"worker-{number}", rows=8) for number in range(3)]
-        request = begin(scheduler, sentences(10))
-        await settle()
-        assert sorted(len(worker.given) for worker in workers) == [3, 3, 4]
-        for worker in workers:
-            worker.finish(*worker.given)
-        await request
-
-    run(test)
-
-
-def test_bulk_work_leaves_rows_free_for_a_later_sentence() -> None:
+async def test_bulk_work_leaves_rows_free_for_a_later_sentence(scheduler: Scheduler) -> None:
     """Guards a fault: a short sentence waited for the end of one sentence of a document."""
-
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler, rows=int(2 / KEPT_SHARE))
-        document = begin(scheduler, sentences(20, is_bulk=True))
-        await settle()
-        assert len(worker.held) == 2 / KEPT_SHARE - 2
-        assert all(item.is_bulk for item in worker.held.values())
-        short = begin(scheduler, sentences(1))
-        await settle()
-        (new,) = [item.id for item in worker.held.values() if not item.is_bulk]
-        worker.finish(new)
-        await short
-        worker.finish_all()
-        assert len(await document) == 20
-        assert_idle(scheduler)
-
-    run(test)
+    worker = FakeWorker(scheduler, rows=int(2 / KEPT_SHARE))
+    document = await begun(scheduler, sentences(20, is_bulk=True))
+    assert len(worker.held) == 2 / KEPT_SHARE - 2
+    assert all(item.is_bulk for item in worker.held.values())
+    short = await begun(scheduler, sentences(1))
+    (new,) = [item.id for item in worker.held.values() if not item.is_bulk]
+    worker.finish(new)
+    await short
+    worker.finish_all()
+    assert len(await document) == 20
 
 
 @pytest.mark.parametrize("rows", [1, 4, 8])
-def test_bulk_work_takes_all_rows_where_a_beam_needs_them(rows: int) -> None:
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler, rows=rows)
-        request = begin(scheduler, sentences(2, beam=rows, is_bulk=True))
-        await settle()
-        worker.finish(1)
-        worker.finish(2)
-        await request
-
-    run(test)
+async def test_bulk_work_takes_all_rows_where_a_beam_needs_them(
+    rows: int, scheduler: Scheduler
+) -> None:
+    worker = FakeWorker(scheduler, rows=rows)
+    request = await begun(scheduler, sentences(2, beam=rows, is_bulk=True))
+    worker.finish(1)
+    worker.finish(2)
+    await request
 
 
-def test_worker_with_most_free_rows_gets_a_single_sentence() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        first, second = (FakeWorker(scheduler, name, rows=8) for name in ("a", "b"))
-        requests = [begin(scheduler, sentences(1)) for _ in range(6)]
-        await settle()
-        assert (len(first.given), len(second.given)) == (3, 3)
-        for worker in (first, second):
-            worker.finish(*worker.given)
-        await asyncio.gather(*requests)
-
-    run(test)
+async def test_worker_with_most_free_rows_gets_a_single_sentence(scheduler: Scheduler) -> None:
+    first, second = (FakeWorker(scheduler, name, rows=8) for name in ("a", "b"))
+    requests = [await begun(scheduler, sentences(1)) for _ in range(6)]
+    assert (len(first.given), len(second.given)) == (3, 3)
+    await finish([first, second], requests)
 
 
-def test_rows_ahead_wait_in_the_workers_of_a_model() -> None:
-    async def test(_: Scheduler) -> None:
-        scheduler = make_scheduler(rows_ahead=4)
-        first, second = (FakeWorker(scheduler, name, rows=8) for name in ("a", "b"))
-        request = begin(scheduler, sentences(30))
-        await settle()
-        assert (len(first.held), len(second.held)) == (12, 12)
-        first.finish(*[*first.held][:5])
-        assert (len(first.held), len(second.held)) == (12, 12)
-        first.finish(*[*first.held][:5])
-        assert (len(first.held), len(second.held)) == (8, 12)
-        assert (slots(scheduler, "used"), slots(scheduler, "free")) == (20, 0)
-        first.finish_all()
-        second.finish_all()
-        await request
-
-    run(test)
+async def test_rows_ahead_wait_in_the_workers_of_a_model() -> None:
+    scheduler = make_scheduler(rows_ahead=4)
+    first, second = (FakeWorker(scheduler, name, rows=8) for name in ("a", "b"))
+    request = await begun(scheduler, sentences(30))
+    assert (len(first.held), len(second.held)) == (12, 12)
+    first.finish(*[*first.held][:5])
+    assert (len(first.held), len(second.held)) == (12, 12)
+    first.finish(*[*first.held][:5])
+    assert (len(first.held), len(second.held)) == (8, 12)
+    assert (slots(scheduler, "used"), slots(scheduler, "free")) == (20, 0)
+    first.finish_all()
+    second.finish_all()
+    await request
 
 
-def test_worker_with_a_large_batch_takes_what_others_have_no_rows_for() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        large = FakeWorker(scheduler, "large", rows=20)
-        requests = [begin(scheduler, sentences(8))]
-        await settle()
-        small = FakeWorker(scheduler, "small", rows=2)
-        requests.append(begin(scheduler, sentences(5)))
-        await settle()
-        assert (large.used_rows("en-pt"), small.used_rows("en-pt")) == (11, 2)
-        for worker in (large, small):
-            worker.finish_all()
-        await asyncio.gather(*requests)
-        assert_idle(scheduler)
-
-    run(test)
+async def test_worker_with_a_large_batch_takes_what_others_have_no_rows_for(
+    scheduler: Scheduler,
+) -> None:
+    large = FakeWorker(scheduler, "large", rows=20)
+    requests = [await begun(scheduler, sentences(8))]
+    small = FakeWorker(scheduler, "small", rows=2)
+    requests.append(await begun(scheduler, sentences(5)))
+    assert (large.used_rows("en-pt"), small.used_rows("en-pt")) == (11, 2)
+    await finish([large, small], requests)
 
 
-def test_wide_beam_is_given_to_the_worker_with_room_for_it() -> None:
+async def test_wide_beam_is_given_to_the_worker_with_room_for_it(scheduler: Scheduler) -> None:
     """Guards a fault: the worker's share of the rows was smaller, and so the beam waited."""
-
-    async def test(scheduler: Scheduler) -> None:
-        busy, idle = FakeWorker(scheduler, "busy", rows=8), FakeWorker(scheduler, "idle", rows=8)
-        requests = [begin(scheduler, sentences(12))]
-        await settle()
-        idle.finish(*idle.given)
-        busy.finish(busy.given[0])
-        requests.append(begin(scheduler, sentences(1, beam=8)))
-        await settle()
-        assert idle.used_rows("en-pt") == 8
-        for worker in (busy, idle):
-            worker.finish_all()
-        await asyncio.gather(*requests)
-        assert_idle(scheduler)
-
-    run(test)
+    busy, idle = FakeWorker(scheduler, "busy", rows=8), FakeWorker(scheduler, "idle", rows=8)
+    requests = [await begun(scheduler, sentences(12))]
+    idle.finish(*idle.given)
+    busy.finish(busy.given[0])
+    requests.append(await begun(scheduler, sentences(1, beam=8)))
+    assert idle.used_rows("en-pt") == 8
+    await finish([busy, idle], requests)
 
 
-def test_workers_get_rows_until_all_use_about_as_many() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        first, second = FakeWorker(scheduler, "first"), FakeWorker(scheduler, "second")
-        requests = [begin(scheduler, sentences(6))]
-        await settle()
-        assert (first.used_rows("en-pt"), second.used_rows("en-pt")) == (3, 3)
-        second.finish(*second.given)
-        third = FakeWorker(scheduler, "third")
-        requests.append(begin(scheduler, sentences(2)))
-        await settle()
-        used = [worker.used_rows("en-pt") for worker in (first, second, third)]
-        assert used == [3, 1, 1]
-        requests.append(begin(scheduler, sentences(5)))
-        await settle()
-        used = [worker.used_rows("en-pt") for worker in (first, second, third)]
-        assert sorted(used) == [3, 3, 4]
-        for worker in (first, second, third):
-            worker.finish_all()
-        await asyncio.gather(*requests)
-        assert_idle(scheduler)
-
-    run(test)
+async def test_workers_get_rows_until_all_use_about_as_many(scheduler: Scheduler) -> None:
+    first, second = FakeWorker(scheduler, "first"), FakeWorker(scheduler, "second")
+    requests = [await begun(scheduler, sentences(6))]
+    assert (first.used_rows("en-pt"), second.used_rows("en-pt")) == (3, 3)
+    second.finish(*second.given)
+    third = FakeWorker(scheduler, "third")
+    requests.append(await begun(scheduler, sentences(2)))
+    used = [worker.used_rows("en-pt") for worker in (first, second, third)]
+    assert used == [3, 1, 1]
+    requests.append(await begun(scheduler, sentences(5)))
+    used = [worker.used_rows("en-pt") for worker in (first, second, third)]
+    assert sorted(used) == [3, 3, 4]
+    await finish([first, second, third], requests)
 
 
-def test_each_model_has_rows_of_its_own() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler, rows=1)
-        request = begin(scheduler, [*sentences(1), *sentences(1, model="pt-en", first=9)])
-        await settle()
-        assert [worker.held[i].model for i in worker.given] == ["en-pt", "pt-en"]
-        worker.finish(2, 1)
-        assert numbers(await request) == [2, 9]
-
-    run(test)
+async def test_each_model_has_rows_of_its_own(scheduler: Scheduler) -> None:
+    worker = FakeWorker(scheduler, rows=1)
+    request = await begun(scheduler, [*sentences(1), *sentences(1, model="pt-en", first=9)])
+    assert [worker.held[i].model for i in worker.given] == ["en-pt", "pt-en"]
+    worker.finish(2, 1)
+    assert numbers(await request) == [2, 9]
 
 
-def test_request_without_any_worker_is_refused_at_once() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        with pytest.raises(UnavailableError, match="loading") as refused:
-            scheduler.submit(sentences(1), time.perf_counter() + FOREVER)
-        assert refused.value.retry_after_seconds == 1
-        assert_idle(scheduler)
-
-    run(test)
+async def test_request_without_any_worker_is_refused_at_once(scheduler: Scheduler) -> None:
+    with pytest.raises(UnavailableError, match="loading") as refused:
+        scheduler.submit(sentences(1), time.perf_counter() + FOREVER)
+    assert refused.value.retry_after_seconds == 1
 
 
-def test_figures_of_a_report_are_counted() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler)
-        batches = {BatchStats("encode", 2, 10, 6): 3, BatchStats("decode", 0, 0, 0): 1}
-        report = Report(
-            batches={"en-pt": batches},
-            splits={"en-pt": 3},
-            out_of_memory={"en-pt": 2},
-            memory_bytes={"resident": 77},
-        )
-        scheduler.report(worker, report)
-        assert sample(scheduler, "regard_batch_splits_total", model="en-pt") == 3
-        assert sample(scheduler, "regard_oom_total", model="en-pt") == 2
-        labels = {"worker": "worker-0", "kind": "resident"}
-        assert sample(scheduler, "regard_device_memory_bytes", **labels) == 77
-        kind = {"task": "translate", "model": "en-pt"}
-        assert sample(scheduler, "regard_batches_total", **kind, phase="encode") == 3
-        assert sample(scheduler, "regard_batch_tokens_sum", **kind, phase="encode") == 30
-        assert sample(scheduler, "regard_tokens_total", **kind, kind="padding") == 18
-        assert sample(scheduler, "regard_batch_padding_ratio_sum", **kind) == 3 * 6 / 16
-
-    run(test)
+async def test_figures_of_a_report_are_counted(scheduler: Scheduler, worker: FakeWorker) -> None:
+    batches = {BatchStats("encode", 2, 10, 6): 3, BatchStats("decode", 0, 0, 0): 1}
+    report = Report(
+        batches={"en-pt": batches},
+        splits={"en-pt": 3},
+        out_of_memory={"en-pt": 2},
+        memory_bytes={"resident": 77},
+    )
+    scheduler.report(worker, report)
+    assert sample(scheduler, "regard_batch_splits_total", model="en-pt") == 3
+    assert sample(scheduler, "regard_oom_total", model="en-pt") == 2
+    labels = {"worker": "worker-0", "kind": "resident"}
+    assert sample(scheduler, "regard_device_memory_bytes", **labels) == 77
+    kind = {"task": "translate", "model": "en-pt"}
+    assert sample(scheduler, "regard_batches_total", **kind, phase="encode") == 3
+    assert sample(scheduler, "regard_batch_tokens_sum", **kind, phase="encode") == 30
+    assert sample(scheduler, "regard_tokens_total", **kind, kind="padding") == 18
+    assert sample(scheduler, "regard_batch_padding_ratio_sum", **kind) == 3 * 6 / 16
 
 
-def test_bulk_sentences_use_few_rows_while_interactive_ones_arrive() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler, rows=16)
-        interactive = begin(scheduler, sentences(3))
-        await settle()
-        bulk = begin(scheduler, sentences(40, first=100, is_bulk=True))
-        await settle()
-        assert len(worker.held) == 3 + BULK_ROWS * 3
-        worker.finish(*worker.ids(TRANSLATE)[:3])
-        await interactive
-        assert len(worker.held) <= BULK_ROWS * 3
-        worker.finish_all()
-        assert numbers(await bulk) == [*range(100, 140)]
-
-    run(test)
+async def test_bulk_sentences_use_few_rows_while_interactive_ones_arrive(
+    scheduler: Scheduler,
+) -> None:
+    worker = FakeWorker(scheduler, rows=16)
+    interactive = await begun(scheduler, sentences(3))
+    bulk = await begun(scheduler, sentences(40, first=100, is_bulk=True))
+    assert len(worker.held) == 3 + BULK_ROWS * 3
+    worker.finish(*worker.ids(TRANSLATE)[:3])
+    await interactive
+    assert len(worker.held) <= BULK_ROWS * 3
+    worker.finish_all()
+    assert numbers(await bulk) == [*range(100, 140)]

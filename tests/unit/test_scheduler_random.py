@@ -24,7 +24,6 @@ from tests.unit.scheduling import (
     number_of,
     numbers,
     pairs,
-    run,
     sentences,
     settle,
     texts,
@@ -140,35 +139,34 @@ class Play:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_every_request_ends_once_and_no_capacity_leaks(seed: int) -> None:
-    async def test(scheduler: Scheduler) -> None:
-        play = Play(scheduler, seed)
-        events: list[Callable[[], None]] = [
-            play.start_worker,
-            play.kill_worker,
-            play.leave,
-            play.ask_for_all_kinds,
-            *[play.translate] * 6,
-            *[play.attend] * 3,
-            *[play.embed] * 3,
-            *[play.work] * 5,
-        ]
-        for _ in range(150):
-            play.random.choice(events)()
-            await settle()
-            play.check()
-        await play.finish()
-        results = await asyncio.gather(*play.requests, return_exceptions=True)
-        done: set[str] = set()
-        for result, (kinds, wanted) in zip(results, play.wanted, strict=True):
-            if isinstance(result, BaseException):
-                assert isinstance(result, ServiceError | asyncio.CancelledError)
-            else:
-                assert numbers(result) == wanted
-                done |= kinds
-        assert done == {TRANSLATE, ATTENTION, EMBED}
-        assert_idle(scheduler)
-        attempts = [i for worker in (*play.workers, *play.dead) for i in worker.given]
-        assert max(attempts.count(i) for i in attempts) <= 2
-
-    run(test)
+async def test_every_request_ends_once_and_no_capacity_leaks(
+    seed: int, scheduler: Scheduler
+) -> None:
+    play = Play(scheduler, seed)
+    events: list[Callable[[], None]] = [
+        play.start_worker,
+        play.kill_worker,
+        play.leave,
+        play.ask_for_all_kinds,
+        *[play.translate] * 6,
+        *[play.attend] * 3,
+        *[play.embed] * 3,
+        *[play.work] * 5,
+    ]
+    for _ in range(150):
+        play.random.choice(events)()
+        await settle()
+        play.check()
+    await play.finish()
+    results = await asyncio.gather(*play.requests, return_exceptions=True)
+    done: set[str] = set()
+    for result, (kinds, wanted) in zip(results, play.wanted, strict=True):
+        if isinstance(result, BaseException):
+            assert isinstance(result, ServiceError | asyncio.CancelledError)
+        else:
+            assert numbers(result) == wanted
+            done |= kinds
+    assert done == {TRANSLATE, ATTENTION, EMBED}
+    assert_idle(scheduler)
+    attempts = [i for worker in (*play.workers, *play.dead) for i in worker.given]
+    assert max(attempts.count(i) for i in attempts) <= 2

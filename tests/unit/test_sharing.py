@@ -5,7 +5,7 @@ import gc
 import random
 import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,29 +19,27 @@ from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FakeWorker,
-    assert_idle,
     deadline,
     numbers,
     pairs,
-    run,
     sample,
     sentences,
     settle,
 )
 
-Test = Callable[[Scheduler, FakeWorker], Awaitable[None]]
+
+@pytest.fixture
+def max_entries() -> int:
+    """Number of cached sentences. A test may parametrize it."""
+    return 0
 
 
-def run_sharing(test: Test, max_entries: int = 0) -> None:
-    """Runs a test with shared sentences; it must leave none of them."""
-
-    async def with_sharing(scheduler: Scheduler) -> None:
-        scheduler.sharing = sharing = SentenceSharing(scheduler.metrics, max_entries)
-        await test(scheduler, FakeWorker(scheduler, rows=8))
-        assert not sharing.running
-        assert_idle(scheduler)
-
-    run(with_sharing)
+@pytest.fixture
+def worker(scheduler: Scheduler, max_entries: int) -> Iterator[FakeWorker]:
+    """The worker of a scheduler with shared sentences, of which the test leaves none."""
+    scheduler.sharing = sharing = SentenceSharing(scheduler.metrics, max_entries)
+    yield FakeWorker(scheduler, rows=8)
+    assert not sharing.running
 
 
 def shared(scheduler: Scheduler, state: str) -> float:
@@ -53,26 +51,29 @@ def cache_of(scheduler: Scheduler) -> list[Any]:
     return [*scheduler.sharing.cache]
 
 
-def test_equal_sentences_in_progress_are_computed_once() -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        first = scheduler.submit(sentences(3), deadline())
-        others = [scheduler.submit(sentences(3, first=3), deadline()) for _ in range(2)]
-        assert len(worker.given) == 4  # the numbers 2 to 5
-        worker.finish_all()
-        assert numbers(await first.in_order()) == [2, 3, 4]
-        for other in others:
-            assert numbers(await other.in_order()) == [3, 4, 5]
-        assert shared(scheduler, "running") == 5
-        again = scheduler.submit(sentences(1), deadline())
-        worker.finish_all()
-        assert numbers(await again.in_order()) == [2]
-        assert len(worker.given) == 5
+async def test_equal_sentences_in_progress_are_computed_once(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    first = scheduler.submit(sentences(3), deadline())
+    others = [scheduler.submit(sentences(3, first=3), deadline()) for _ in range(2)]
+    assert len(worker.given) == 4  # the numbers 2 to 5
+    worker.finish_all()
+    assert numbers(await first.in_order()) == [2, 3, 4]
+    for other in others:
+        assert numbers(await other.in_order()) == [3, 4, 5]
+    assert shared(scheduler, "running") == 5
+    again = scheduler.submit(sentences(1), deadline())
+    worker.finish_all()
+    assert numbers(await again.in_order()) == [2]
+    assert len(worker.given) == 5
 
-    run_sharing(test)
 
-
-def test_answered_requests_are_freed_without_garbage_collection() -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
+async def test_answered_requests_are_freed_without_garbage_collection(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
         submission = scheduler.submit(sentences(3), deadline())
         freed = weakref.ref(submission)
         worker.finish_all()
@@ -80,34 +81,26 @@ def test_answered_requests_are_freed_without_garbage_collection() -> None:
         del submission
         worker.received.clear()
         assert freed() is None
-
-    gc.collect()
-    gc.disable()
-    try:
-        run_sharing(test)
     finally:
         gc.enable()
 
 
-def test_sentence_that_a_request_repeats_is_computed_once() -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        stream = scheduler.submit([*sentences(2), *sentences(2), *sentences(1)], deadline())
-        assert len(worker.given) == 2
-        worker.finish_all()
-        assert numbers(await stream.in_order()) == [2, 3, 2, 3, 2]
+async def test_sentence_that_a_request_repeats_is_computed_once(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    stream = scheduler.submit([*sentences(2), *sentences(2), *sentences(1)], deadline())
+    assert len(worker.given) == 2
+    worker.finish_all()
+    assert numbers(await stream.in_order()) == [2, 3, 2, 3, 2]
 
-    run_sharing(test)
 
-
-def test_any_number_of_requests_that_wait_for_each_other_fail_together() -> None:
+async def test_any_number_of_requests_that_wait_for_each_other_fail_together(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
     """Each request waits for a sentence of the request before it; no worker is left."""
-
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        streams = [scheduler.submit(sentences(2, first=first), deadline()) for first in range(500)]
-        scheduler.device_lost(worker)
-        assert all(isinstance(each.error, UnavailableError) for each in streams)
-
-    run_sharing(test)
+    streams = [scheduler.submit(sentences(2, first=first), deadline()) for first in range(500)]
+    scheduler.device_lost(worker)
+    assert all(isinstance(each.error, UnavailableError) for each in streams)
 
 
 @pytest.mark.parametrize(
@@ -123,142 +116,131 @@ def test_any_number_of_requests_that_wait_for_each_other_fail_together() -> None
         pairs(1),
     ],
 )
-def test_sentences_that_differ_are_computed_separately(other: list[WorkItem]) -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        streams = [scheduler.submit(items, deadline()) for items in (sentences(1), other)]
-        assert len(worker.given) == 2
-        worker.finish_all()
-        for stream in streams:
-            assert len(await stream.in_order()) == 1
+async def test_sentences_that_differ_are_computed_separately(
+    other: list[WorkItem], scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    streams = [scheduler.submit(items, deadline()) for items in (sentences(1), other)]
+    assert len(worker.given) == 2
+    worker.finish_all()
+    for stream in streams:
+        assert len(await stream.in_order()) == 1
 
-    run_sharing(test)
 
-
-def test_cancelled_request_fails_no_other() -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        streams = [scheduler.submit(sentences(2), deadline()) for _ in range(4)]
-        streams[0].close()
-        streams[2].close()
-        assert len(worker.held) == 2
-        worker.finish_all()
-        assert await streams[0].batch() == []
-        for stream in (streams[1], streams[3]):
-            assert numbers(await stream.in_order()) == [2, 3]
-
-    run_sharing(test)
+async def test_cancelled_request_fails_no_other(scheduler: Scheduler, worker: FakeWorker) -> None:
+    streams = [scheduler.submit(sentences(2), deadline()) for _ in range(4)]
+    streams[0].close()
+    streams[2].close()
+    assert len(worker.held) == 2
+    worker.finish_all()
+    assert await streams[0].batch() == []
+    for stream in (streams[1], streams[3]):
+        assert numbers(await stream.in_order()) == [2, 3]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-def test_last_request_that_leaves_cancels_the_sentence(order: tuple[int, ...]) -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        streams = [scheduler.submit(sentences(2), deadline()) for _ in range(3)]
-        for index in order:
-            assert len(worker.held) == 2
-            streams[index].close()
-        assert not worker.held
-
-    run_sharing(test)
+async def test_last_request_that_leaves_cancels_the_sentence(
+    order: tuple[int, ...], scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    streams = [scheduler.submit(sentences(2), deadline()) for _ in range(3)]
+    for index in order:
+        assert len(worker.held) == 2
+        streams[index].close()
+    assert not worker.held
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_late_request_fails_no_other(late: int) -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        ends = [deadline(), deadline()]
-        ends[late] = time.perf_counter() + 0.01
-        streams = [scheduler.submit(sentences(2), end) for end in ends]
-        with pytest.raises(DeadlineExceededError):
-            await streams[late].in_order()
+async def test_late_request_fails_no_other(
+    late: int, scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    ends = [deadline(), deadline()]
+    ends[late] = time.perf_counter() + 0.01
+    streams = [scheduler.submit(sentences(2), end) for end in ends]
+    with pytest.raises(DeadlineExceededError):
+        await streams[late].in_order()
+    worker.finish_all()
+    assert numbers(await streams[1 - late].in_order()) == [2, 3]
+
+
+async def test_failing_sentence_fails_only_after_it_was_computed_for_each_request(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    streams = [scheduler.submit(sentences(2), deadline()) for _ in range(2)]
+    worker.fail(worker.given[0])
+    with pytest.raises(InternalError):
+        await streams[0].in_order()
+    assert len(worker.held) == 2
+    worker.finish_all()
+    assert numbers(await streams[1].in_order()) == [2, 3]
+
+
+@pytest.mark.parametrize("max_entries", [10])
+async def test_unloaded_model_fails_all_requests_and_loses_its_cache(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    cached = scheduler.submit([*sentences(1, first=9), *sentences(1, model="pt-en")], deadline())
+    worker.finish_all()
+    await cached.in_order()
+    streams = [scheduler.submit(sentences(2), deadline()) for _ in range(5)]
+    scheduler.remove_model("en-pt")
+    for stream in streams:
+        assert stream.is_closed  # no request waits for its deadline
+        with pytest.raises(NotFoundError):
+            await stream.in_order()
+    assert [key[0] for key in cache_of(scheduler)] == ["pt-en"]
+
+
+@pytest.mark.parametrize("max_entries", [2])
+async def test_cached_sentence_is_not_computed_and_the_oldest_is_dropped(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    async def translate(count: int, first: int) -> None:
+        stream = scheduler.submit(sentences(count, first=first), deadline())
         worker.finish_all()
-        assert numbers(await streams[1 - late].in_order()) == [2, 3]
+        assert numbers(await stream.in_order()) == [*range(first, first + count)]
 
-    run_sharing(test)
-
-
-def test_failing_sentence_fails_only_after_it_was_computed_for_each_request() -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        streams = [scheduler.submit(sentences(2), deadline()) for _ in range(2)]
-        worker.fail(worker.given[0])
-        with pytest.raises(InternalError):
-            await streams[0].in_order()
-        assert len(worker.held) == 2
-        worker.finish_all()
-        assert numbers(await streams[1].in_order()) == [2, 3]
-
-    run_sharing(test)
+    await translate(2, 2)
+    await translate(1, 2)
+    assert (len(worker.given), shared(scheduler, "cached")) == (2, 1)
+    await translate(1, 4)  # drops 3, because 2 was used later
+    await translate(1, 2)
+    assert len(worker.given) == 3
+    await translate(2, 2)
+    assert (len(worker.given), len(cache_of(scheduler))) == (4, 2)
 
 
-def test_unloaded_model_fails_all_requests_and_loses_its_cache() -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        cached = scheduler.submit(
-            [*sentences(1, first=9), *sentences(1, model="pt-en")], deadline()
-        )
-        worker.finish_all()
-        await cached.in_order()
-        streams = [scheduler.submit(sentences(2), deadline()) for _ in range(5)]
-        scheduler.remove_model("en-pt")
-        for stream in streams:
-            assert stream.is_closed  # no request waits for its deadline
-            with pytest.raises(NotFoundError):
-                await stream.in_order()
-        assert [key[0] for key in cache_of(scheduler)] == ["pt-en"]
-
-    run_sharing(test, max_entries=10)
+@pytest.mark.parametrize("max_entries", [2])
+async def test_result_with_attention_is_not_cached(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    options = DecodingOptions(return_attention=True)
+    stream = scheduler.submit([TranslationItem("en-pt", [2, 0], options)], deadline())
+    worker.finish_all()
+    await stream.in_order()
+    assert not cache_of(scheduler)
 
 
-def test_cached_sentence_is_not_computed_and_the_oldest_is_dropped() -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        async def translate(count: int, first: int) -> None:
-            stream = scheduler.submit(sentences(count, first=first), deadline())
-            worker.finish_all()
-            assert numbers(await stream.in_order()) == [*range(first, first + count)]
-
-        await translate(2, 2)
-        await translate(1, 2)
-        assert (len(worker.given), shared(scheduler, "cached")) == (2, 1)
-        await translate(1, 4)  # drops 3, because 2 was used later
-        await translate(1, 2)
-        assert len(worker.given) == 3
-        await translate(2, 2)
-        assert (len(worker.given), len(cache_of(scheduler))) == (4, 2)
-
-    run_sharing(test, max_entries=2)
-
-
-def test_result_with_attention_is_not_cached() -> None:
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        options = DecodingOptions(return_attention=True)
-        stream = scheduler.submit([TranslationItem("en-pt", [2, 0], options)], deadline())
-        worker.finish_all()
-        await stream.in_order()
-        assert not cache_of(scheduler)
-
-    run_sharing(test, max_entries=2)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_every_request_ends_with_its_own_results(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "max_entries"), [(seed, seed % 3) for seed in range(30)])
+async def test_every_request_ends_with_its_own_results(
+    seed: int, scheduler: Scheduler, worker: FakeWorker
+) -> None:
     """Requests of few different sentences begin, are cancelled and fail at random."""
     chance = random.Random(seed)
-
-    async def test(scheduler: Scheduler, worker: FakeWorker) -> None:
-        requests: list[tuple[ResultStream, list[int]]] = []
-        for _ in range(200):
-            event = chance.random()
-            if event < 0.5:
-                wanted = [chance.randint(2, 8) for _ in range(chance.randint(1, 4))]
-                items = [item for number in wanted for item in sentences(1, first=number)]
-                requests.append((scheduler.submit(items, deadline()), wanted))
-            elif event < 0.6 and requests:
-                requests.pop(chance.randrange(len(requests)))[0].close()
-            elif event < 0.65 and worker.held:
-                worker.fail(chance.choice([*worker.held]))
-            elif worker.held:
-                worker.finish(chance.choice([*worker.held]))
-            await settle()
-        worker.finish_all()
-        for stream, wanted in requests:
-            if stream.error is None:
-                async with asyncio.timeout(10):
-                    assert numbers(await stream.in_order()) == wanted
-
-    run_sharing(test, max_entries=seed % 3)
+    requests: list[tuple[ResultStream, list[int]]] = []
+    for _ in range(200):
+        event = chance.random()
+        if event < 0.5:
+            wanted = [chance.randint(2, 8) for _ in range(chance.randint(1, 4))]
+            items = [item for number in wanted for item in sentences(1, first=number)]
+            requests.append((scheduler.submit(items, deadline()), wanted))
+        elif event < 0.6 and requests:
+            requests.pop(chance.randrange(len(requests)))[0].close()
+        elif event < 0.65 and worker.held:
+            worker.fail(chance.choice([*worker.held]))
+        elif worker.held:
+            worker.finish(chance.choice([*worker.held]))
+        await settle()
+    worker.finish_all()
+    for stream, wanted in requests:
+        if stream.error is None:
+            async with asyncio.timeout(10):
+                assert numbers(await stream.in_order()) == wanted

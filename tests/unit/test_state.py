@@ -256,17 +256,13 @@ def test_locked_file_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.Monk
         count(database)
 
 
-def test_state_that_hangs_takes_no_thread_from_other_work(tmp_path: Path) -> None:
+async def test_state_that_hangs_takes_no_thread_from_other_work(tmp_path: Path) -> None:
     released = threading.Event()
-
-    async def run() -> None:
-        database = Database(str(tmp_path))
-        waiting = [asyncio.create_task(database.call(released.wait)) for _ in range(64)]
-        await asyncio.sleep(0)
-        await asyncio.to_thread(released.set)  # no thread would be left for it
-        assert all(await asyncio.gather(*waiting))
-
-    asyncio.run(run())
+    database = Database(str(tmp_path))
+    waiting = [asyncio.create_task(database.call(released.wait)) for _ in range(64)]
+    await asyncio.sleep(0)
+    await asyncio.to_thread(released.set)  # no thread would be left for it
+    assert all(await asyncio.gather(*waiting))
 
 
 def test_check_creates_no_file_that_is_not_needed(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Sentences that are translated side by side and come in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
 
@@ -9,6 +9,7 @@ import pytest
 
 from service.errors import DeadlineExceededError, InternalError
 from service.tasks.translation.streaming import AHEAD_PER_TAKEN, MAX_AHEAD, in_order
+from tests.unit.scheduling import settle
 
 SEVERAL = 600
 
@@ -39,99 +40,71 @@ class Works:
         return [partial(self.work, number) for number in range(self.count)]
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(60):
-            await test()
-
-    asyncio.run(limited())
-
-
 async def read(works: Works, found: list[int]) -> None:
     """Adds the results to a list as they come."""
     async for number in in_order(works.all):
         found.append(number)
 
 
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
+async def test_results_come_in_order_whichever_ends_first() -> None:
+    works = Works(4)
+    found: list[int] = []
+    works.may_end[0].set()
+    reading = asyncio.create_task(read(works, found))
+    await settle()
+    assert found == [0]
+    for number in (3, 2):
+        works.may_end[number].set()
+    await settle()
+    assert found == [0]
+    works.may_end[1].set()
+    await reading
+    assert found == [0, 1, 2, 3]
 
 
-def test_results_come_in_order_whichever_ends_first() -> None:
-    async def test() -> None:
-        works = Works(4)
-        found: list[int] = []
-        works.may_end[0].set()
-        reading = asyncio.create_task(read(works, found))
-        await settle()
-        assert found == [0]
-        for number in (3, 2):
-            works.may_end[number].set()
-        await settle()
-        assert found == [0]
-        works.may_end[1].set()
-        await reading
-        assert found == [0, 1, 2, 3]
-
-    run(test)
-
-
-def test_reader_that_stops_lets_no_more_begin() -> None:
-    async def test() -> None:
-        works = Works(SEVERAL)
-        for event in works.may_end:
-            event.set()
-        async with aclosing(in_order(works.all)) as results:
-            for taken in range(100):
-                assert await anext(results) == taken
-                await settle()
-                assert len(works.begun) <= taken + 1 + min(MAX_AHEAD, AHEAD_PER_TAKEN * taken)
-            assert len(works.begun) == 99 + MAX_AHEAD
+async def test_reader_that_stops_lets_no_more_begin() -> None:
+    works = Works(SEVERAL)
+    for event in works.may_end:
+        event.set()
+    async with aclosing(in_order(works.all)) as results:
+        for taken in range(100):
+            assert await anext(results) == taken
             await settle()
-            assert len(works.begun) == 99 + MAX_AHEAD
-
-    run(test)
-
-
-def test_reader_that_goes_cancels_the_rest() -> None:
-    async def test() -> None:
-        works = Works(SEVERAL)
-        for event in works.may_end[:10]:
-            event.set()
-        async with aclosing(in_order(works.all)) as results:
-            for _ in range(10):
-                await anext(results)
-            await settle()
-        assert works.cancelled == works.begun[10:]
-        assert works.cancelled
-
-    run(test)
+            assert len(works.begun) <= taken + 1 + min(MAX_AHEAD, AHEAD_PER_TAKEN * taken)
+        assert len(works.begun) == 99 + MAX_AHEAD
+        await settle()
+        assert len(works.begun) == 99 + MAX_AHEAD
 
 
-def test_error_comes_in_its_place_and_cancels_the_rest() -> None:
-    async def test() -> None:
-        works = Works(10)
-        works.errors[3] = InternalError("a fault of the device")
-        found: list[int] = []
-        for event in works.may_end[:5]:
-            event.set()
-        with pytest.raises(InternalError):
-            await read(works, found)
-        assert found == [0, 1, 2]
-        assert works.cancelled == works.begun[5:]
-        assert works.cancelled
-
-    run(test)
+async def test_reader_that_goes_cancels_the_rest() -> None:
+    works = Works(SEVERAL)
+    for event in works.may_end[:10]:
+        event.set()
+    async with aclosing(in_order(works.all)) as results:
+        for _ in range(10):
+            await anext(results)
+        await settle()
+    assert works.cancelled == works.begun[10:]
+    assert works.cancelled
 
 
-def test_deadline_names_the_sentences_of_the_whole_request() -> None:
-    async def test() -> None:
-        works = Works(5)
-        works.errors[2] = DeadlineExceededError("0 of 1 sentences or texts were done")
-        for event in works.may_end:
-            event.set()
-        with pytest.raises(DeadlineExceededError, match="2 of 5"):
-            await read(works, [])
+async def test_error_comes_in_its_place_and_cancels_the_rest() -> None:
+    works = Works(10)
+    works.errors[3] = InternalError("a fault of the device")
+    found: list[int] = []
+    for event in works.may_end[:5]:
+        event.set()
+    with pytest.raises(InternalError):
+        await read(works, found)
+    assert found == [0, 1, 2]
+    assert works.cancelled == works.begun[5:]
+    assert works.cancelled
 
-    run(test)
+
+async def test_deadline_names_the_sentences_of_the_whole_request() -> None:
+    works = Works(5)
+    works.errors[2] = DeadlineExceededError("0 of 1 sentences or texts were done")
+    for event in works.may_end:
+        event.set()
+    with pytest.raises(DeadlineExceededError, match="2 of 5"):
+        await read(works, [])

@@ -1,7 +1,7 @@
 """A submission: results as they finish, the first error, the end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 
 import pytest
 
@@ -30,14 +30,6 @@ def indices(cancelled: list[Sequence[WorkItem]]) -> list[list[int]]:
     return [[item.index for item in items] for items in cancelled]
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(60):
-            await test()
-
-    asyncio.run(limited())
-
-
 async def waiting(awaited: Awaitable[object]) -> "asyncio.Task[object]":
     """Returns a task that waits already."""
 
@@ -51,141 +43,114 @@ async def waiting(awaited: Awaitable[object]) -> "asyncio.Task[object]":
     return task
 
 
-def test_batch_has_all_results_since_the_last_one() -> None:
-    async def test() -> None:
-        submission, cancelled = started(4)
-        submission.finish(2, RESULTS[2])
-        submission.finish(0, RESULTS[0])
-        assert await submission.batch() == [(2, RESULTS[2]), (0, RESULTS[0])]
-        batch = await waiting(submission.batch())
-        submission.finish(3, RESULTS[3])
-        assert await batch == [(3, RESULTS[3])]
-        submission.finish(1, RESULTS[1])
-        assert await submission.batch() == [(1, RESULTS[1])]
-        assert await submission.batch() == []
-        assert not cancelled
-
-    run(test)
+async def test_batch_has_all_results_since_the_last_one() -> None:
+    submission, cancelled = started(4)
+    submission.finish(2, RESULTS[2])
+    submission.finish(0, RESULTS[0])
+    assert await submission.batch() == [(2, RESULTS[2]), (0, RESULTS[0])]
+    batch = await waiting(submission.batch())
+    submission.finish(3, RESULTS[3])
+    assert await batch == [(3, RESULTS[3])]
+    submission.finish(1, RESULTS[1])
+    assert await submission.batch() == [(1, RESULTS[1])]
+    assert await submission.batch() == []
+    assert not cancelled
 
 
-def test_iteration_yields_results_in_the_order_in_which_they_finish() -> None:
-    async def test() -> None:
-        submission, _ = started(4)
-        found: list[tuple[int, Result]] = []
+async def test_iteration_yields_results_in_the_order_in_which_they_finish() -> None:
+    submission, _ = started(4)
+    found: list[tuple[int, Result]] = []
 
-        async def read() -> None:
-            async for each in submission:
-                found.append(each)
+    async def read() -> None:
+        async for each in submission:
+            found.append(each)
 
-        reading = await waiting(read())
-        for count, index in enumerate((3, 0, 2, 1), 1):
-            submission.finish(index, RESULTS[index])
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert len(found) == count
-        await reading
-        assert found == [(index, RESULTS[index]) for index in (3, 0, 2, 1)]
-
-    run(test)
+    reading = await waiting(read())
+    for count, index in enumerate((3, 0, 2, 1), 1):
+        submission.finish(index, RESULTS[index])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(found) == count
+    await reading
+    assert found == [(index, RESULTS[index]) for index in (3, 0, 2, 1)]
 
 
-def test_in_order_waits_for_all_results() -> None:
-    async def test() -> None:
-        submission, _ = started(4)
-        in_order = await waiting(submission.in_order())
-        for index in (3, 0, 2):
-            submission.finish(index, RESULTS[index])
-            await asyncio.sleep(0)
-        assert not in_order.done()
-        submission.finish(1, RESULTS[1])
-        assert await in_order == RESULTS
-
-    run(test)
+async def test_in_order_waits_for_all_results() -> None:
+    submission, _ = started(4)
+    in_order = await waiting(submission.in_order())
+    for index in (3, 0, 2):
+        submission.finish(index, RESULTS[index])
+        await asyncio.sleep(0)
+    assert not in_order.done()
+    submission.finish(1, RESULTS[1])
+    assert await in_order == RESULTS
 
 
-def test_error_wakes_the_waiter_at_once_and_cancels_the_other_items() -> None:
-    async def test() -> None:
-        submission, cancelled = started(3)
-        in_order = await waiting(submission.in_order())
-        submission.fail(InternalError("a sentence could not be computed"))
-        assert indices(cancelled) == [[0, 1, 2]]
-        with pytest.raises(InternalError, match="could not be computed"):
-            await in_order
-        with pytest.raises(InternalError):
-            await submission.batch()
-
-    run(test)
+async def test_error_wakes_the_waiter_at_once_and_cancels_the_other_items() -> None:
+    submission, cancelled = started(3)
+    in_order = await waiting(submission.in_order())
+    submission.fail(InternalError("a sentence could not be computed"))
+    assert indices(cancelled) == [[0, 1, 2]]
+    with pytest.raises(InternalError, match="could not be computed"):
+        await in_order
+    with pytest.raises(InternalError):
+        await submission.batch()
 
 
-def test_first_error_stays_and_later_results_are_dropped() -> None:
-    async def test() -> None:
-        submission, cancelled = started(3)
-        submission.finish(0, RESULTS[0])
-        submission.fail(InternalError("first"))
-        submission.fail(InternalError("second"))
-        submission.finish(1, RESULTS[1])
-        assert len(cancelled) == 1
-        with pytest.raises(InternalError, match="first"):
-            await submission.batch()
-
-    run(test)
+async def test_first_error_stays_and_later_results_are_dropped() -> None:
+    submission, cancelled = started(3)
+    submission.finish(0, RESULTS[0])
+    submission.fail(InternalError("first"))
+    submission.fail(InternalError("second"))
+    submission.finish(1, RESULTS[1])
+    assert len(cancelled) == 1
+    with pytest.raises(InternalError, match="first"):
+        await submission.batch()
 
 
 @pytest.mark.parametrize("num_finished", [0, 2])
-def test_closed_submission_wakes_its_waiter(num_finished: int) -> None:
-    async def test() -> None:
-        submission, cancelled = started(3)
-        for index in range(num_finished):
-            submission.finish(index, RESULTS[index])
-        if num_finished:
-            assert len(await submission.batch()) == num_finished
-        batch = await waiting(submission.batch())
-        for _ in range(2):
-            submission.close()
-        assert indices(cancelled) == [[0, 1, 2]]
-        assert await batch == []
-        assert await submission.batch() == []
-        submission.fail(InternalError("too late for an error"))
-        assert await submission.batch() == []
-
-    run(test)
-
-
-def test_finished_submission_has_nothing_to_cancel() -> None:
-    async def test() -> None:
-        submission, cancelled = started(1)
-        submission.finish(0, RESULTS[0])
+async def test_closed_submission_wakes_its_waiter(num_finished: int) -> None:
+    submission, cancelled = started(3)
+    for index in range(num_finished):
+        submission.finish(index, RESULTS[index])
+    if num_finished:
+        assert len(await submission.batch()) == num_finished
+    batch = await waiting(submission.batch())
+    for _ in range(2):
         submission.close()
-        assert not cancelled
-        assert await submission.in_order() == RESULTS[:1]
+    assert indices(cancelled) == [[0, 1, 2]]
+    assert await batch == []
+    assert await submission.batch() == []
+    submission.fail(InternalError("too late for an error"))
+    assert await submission.batch() == []
 
-    run(test)
+
+async def test_finished_submission_has_nothing_to_cancel() -> None:
+    submission, cancelled = started(1)
+    submission.finish(0, RESULTS[0])
+    submission.close()
+    assert not cancelled
+    assert await submission.in_order() == RESULTS[:1]
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.01])
-def test_deadline_counts_from_the_start_and_names_the_finished_items(seconds: float) -> None:
-    async def test() -> None:
-        submission, cancelled = started(3, seconds)
-        submission.finish(2, RESULTS[2])
+async def test_deadline_counts_from_the_start_and_names_the_finished_items(seconds: float) -> None:
+    submission, cancelled = started(3, seconds)
+    submission.finish(2, RESULTS[2])
+    await submission.batch()
+    with pytest.raises(DeadlineExceededError, match="1 of 3"):
         await submission.batch()
-        with pytest.raises(DeadlineExceededError, match="1 of 3"):
-            await submission.batch()
-        assert indices(cancelled) == [[0, 1, 2]]
-
-    run(test)
+    assert indices(cancelled) == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize("end", ["finish", "fail", "close"])
-def test_end_stops_the_timer(end: str) -> None:
-    async def test() -> None:
-        submission, _ = started(1)
-        timer = submission.timer
-        if end == "finish":
-            submission.finish(0, RESULTS[0])
-        elif end == "fail":
-            submission.fail(ServiceError("it failed"))
-        else:
-            submission.close()
-        assert timer.cancelled()
-
-    run(test)
+async def test_end_stops_the_timer(end: str) -> None:
+    submission, _ = started(1)
+    timer = submission.timer
+    if end == "finish":
+        submission.finish(0, RESULTS[0])
+    elif end == "fail":
+        submission.fail(ServiceError("it failed"))
+    else:
+        submission.close()
+    assert timer.cancelled()

@@ -78,14 +78,21 @@ class Starts:
         return self.processes[-1]
 
 
-def run(test: Callable[[Supervisor, Starts], Awaitable[None]], count: int = 1) -> None:
-    async def main() -> None:
-        scheduler, starts = make_scheduler(), Starts()
-        await test(
-            Supervisor(CONFIG, ["cpu"] * count, scheduler, scheduler.metrics, starts), starts
-        )
+@pytest.fixture
+def starts() -> Starts:
+    return Starts()
 
-    asyncio.run(main())
+
+@pytest.fixture
+def count() -> int:
+    """Number of workers. A test may parametrize it."""
+    return 1
+
+
+@pytest.fixture
+def supervisor(count: int, starts: Starts) -> Supervisor:
+    scheduler = make_scheduler()
+    return Supervisor(CONFIG, ["cpu"] * count, scheduler, scheduler.metrics, starts)
 
 
 def scheduler_of(supervisor: Supervisor) -> Scheduler:
@@ -104,74 +111,67 @@ def _short_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.02)
 
 
-def test_worker_that_ignores_a_stop_is_killed() -> None:
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        supervisor.start()
-        await until(lambda: len(starts.processes) == 2)
-        for process in starts.processes:
-            process.say(Ready({}))
-        await until(lambda: len(supervisor.ready) == 2)
-        await supervisor.stop()
-        assert [process.is_killed for process in starts.processes] == [True, True]
-        assert supervisor.is_stopping
-        assert not supervisor.links
-
-    run(test, count=2)
+@pytest.mark.parametrize("count", [2])
+async def test_worker_that_ignores_a_stop_is_killed(supervisor: Supervisor, starts: Starts) -> None:
+    supervisor.start()
+    await until(lambda: len(starts.processes) == 2)
+    for process in starts.processes:
+        process.say(Ready({}))
+    await until(lambda: len(supervisor.ready) == 2)
+    await supervisor.stop()
+    assert [process.is_killed for process in starts.processes] == [True, True]
+    assert supervisor.is_stopping
+    assert not supervisor.links
 
 
-def test_worker_that_loads_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_that_loads_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor, starts: Starts
+) -> None:
     """It reads no message until it has loaded, and holds no item that could be lost."""
     monkeypatch.setattr(processes, "STOP_SECONDS", 1000.0)
-
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        supervisor.start()
-        await until(lambda: supervisor.links)
-        await supervisor.stop()
-        assert starts.processes[0].is_killed
-
-    run(test)
+    supervisor.start()
+    await until(lambda: supervisor.links)
+    await supervisor.stop()
+    assert starts.processes[0].is_killed
 
 
-def test_worker_that_is_being_started_at_the_end_is_ended_too() -> None:
+async def test_worker_that_is_being_started_at_the_end_is_ended_too(
+    supervisor: Supervisor, starts: Starts
+) -> None:
     """It has no link yet that a Stop could be sent to."""
-
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        starts.may_start.clear()
-        supervisor.start()
-        await settle()
-        stopping = asyncio.create_task(supervisor.stop())
-        await settle()
-        starts.may_start.set()
-        await stopping
-        assert all(process.is_killed for process in starts.processes)
-        assert all(task.done() for task in supervisor.keeper.tasks)
-
-    run(test)
+    starts.may_start.clear()
+    supervisor.start()
+    await settle()
+    stopping = asyncio.create_task(supervisor.stop())
+    await settle()
+    starts.may_start.set()
+    await stopping
+    assert all(process.is_killed for process in starts.processes)
+    assert all(task.done() for task in supervisor.keeper.tasks)
 
 
-def test_worker_that_waits_to_be_started_again_is_not_started_at_the_end() -> None:
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        supervisor.start()
-        await until(lambda: len(supervisor.links) == 2)
-        starts.processes[0].end()
-        await until(lambda: len(supervisor.links) == 1)
-        await settle()
-        await supervisor.stop()
-        assert len(starts.processes) == 2
-        assert all(task.done() for task in supervisor.keeper.tasks)
-
-    run(test, count=2)
-
-
-def test_supervisor_that_was_never_started_can_stop() -> None:
-    async def test(supervisor: Supervisor, _: Starts) -> None:
-        await supervisor.stop()
-        assert not supervisor.is_ready
-
-    run(test)
+@pytest.mark.parametrize("count", [2])
+async def test_worker_that_waits_to_be_started_again_is_not_started_at_the_end(
+    supervisor: Supervisor, starts: Starts
+) -> None:
+    supervisor.start()
+    await until(lambda: len(supervisor.links) == 2)
+    starts.processes[0].end()
+    await until(lambda: len(supervisor.links) == 1)
+    await settle()
+    await supervisor.stop()
+    assert len(starts.processes) == 2
+    assert all(task.done() for task in supervisor.keeper.tasks)
 
 
-def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_supervisor_that_was_never_started_can_stop(supervisor: Supervisor) -> None:
+    await supervisor.stop()
+    assert not supervisor.is_ready
+
+
+async def test_pauses_between_starts_grow_up_to_a_bound(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a thousand failures, the doubled pause would be too large for a float."""
     pauses: list[float] = []
 
@@ -182,197 +182,178 @@ def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
         pauses.append(seconds)
         asyncio.ensure_future(waiting).cancel()
         if len(pauses) == 1100:
-            supervisors[0].keeper.stopping.set()
+            supervisor.keeper.stopping.set()
         await asyncio.sleep(0)
         raise TimeoutError
 
-    supervisors: list[Supervisor] = []
-
-    async def test(supervisor: Supervisor, _: Starts) -> None:
-        supervisor.start_worker = fail
-        supervisors.append(supervisor)
-        monkeypatch.setattr(asyncio, "wait_for", pause)
-        monkeypatch.setattr(processes.logger, "disabled", True)
-        supervisor.start()
-        await supervisor.keeper.tasks[0]
-
-    run(test)
+    supervisor.start_worker = fail
+    monkeypatch.setattr(asyncio, "wait_for", pause)
+    monkeypatch.setattr(processes.logger, "disabled", True)
+    supervisor.start()
+    await supervisor.keeper.tasks[0]
     assert pauses[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
     assert pauses == sorted(pauses)
     assert pauses[-1] == MAX_BACKOFF_SECONDS
 
 
-def test_only_a_silent_worker_with_work_is_ended() -> None:
+@pytest.mark.parametrize("count", [4])
+async def test_only_a_silent_worker_with_work_is_ended(
+    supervisor: Supervisor, starts: Starts
+) -> None:
     """A worker that reports, or is idle, or loads its models goes on."""
-
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        supervisor.timeout_seconds = 0.2
-        supervisor.start()
-        await until(lambda: len(supervisor.links) == 4)
-        silent, talking, idle, loading = starts.processes
-        one_row = Ready({"en-pt": replace(RESIDENT, max_rows=1)})
-        for process in (silent, talking):
-            process.say(one_row)
-        idle.say(Ready({}))
-        await until(lambda: len(supervisor.ready) == 3)
-        work = begin(scheduler_of(supervisor), sentences(2))
-        async with asyncio.timeout(20):
-            while not silent.is_killed:
-                talking.say(Report(memory_bytes={"resident": 1}))
-                await asyncio.sleep(0.002)
-        assert not any(process.is_killed for process in (talking, idle, loading))
-        work.cancel()
-        await supervisor.stop()
-
-    run(test, count=4)
+    supervisor.timeout_seconds = 0.2
+    supervisor.start()
+    await until(lambda: len(supervisor.links) == 4)
+    silent, talking, idle, loading = starts.processes
+    one_row = Ready({"en-pt": replace(RESIDENT, max_rows=1)})
+    for process in (silent, talking):
+        process.say(one_row)
+    idle.say(Ready({}))
+    await until(lambda: len(supervisor.ready) == 3)
+    work = begin(scheduler_of(supervisor), sentences(2))
+    async with asyncio.timeout(20):
+        while not silent.is_killed:
+            talking.say(Report(memory_bytes={"resident": 1}))
+            await asyncio.sleep(0.002)
+    assert not any(process.is_killed for process in (talking, idle, loading))
+    work.cancel()
+    await supervisor.stop()
 
 
-def test_worker_that_hangs_is_noticed_although_its_requests_time_out() -> None:
+async def test_worker_that_hangs_is_noticed_although_its_requests_time_out(
+    supervisor: Supervisor, starts: Starts
+) -> None:
     """Without requests it has no work for a while, and need not report."""
-
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        supervisor.timeout_seconds = 0.2
-        supervisor.start()
-        await until(lambda: supervisor.links)
-        starts.processes[0].say(Ready({"en-pt": replace(RESIDENT, max_rows=1)}))
-        await until(lambda: supervisor.ready)
-        async with asyncio.timeout(20):
-            while not starts.processes[0].is_killed:
-                work = begin(scheduler_of(supervisor), sentences(1))
-                await asyncio.sleep(0.03)
-                work.cancel()
-                await asyncio.sleep(0.03)
-        await supervisor.stop()
-
-    run(test)
+    supervisor.timeout_seconds = 0.2
+    supervisor.start()
+    await until(lambda: supervisor.links)
+    starts.processes[0].say(Ready({"en-pt": replace(RESIDENT, max_rows=1)}))
+    await until(lambda: supervisor.ready)
+    async with asyncio.timeout(20):
+        while not starts.processes[0].is_killed:
+            work = begin(scheduler_of(supervisor), sentences(1))
+            await asyncio.sleep(0.03)
+            work.cancel()
+            await asyncio.sleep(0.03)
+    await supervisor.stop()
 
 
-def test_starting_worker_may_fail_to_load_a_model_that_was_unloaded() -> None:
+async def test_starting_worker_may_fail_to_load_a_model_that_was_unloaded(
+    supervisor: Supervisor, starts: Starts
+) -> None:
     """The server goes on: it does not serve the model any more."""
-
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        supervisor.start()
-        await until(lambda: starts.processes)
-        await supervisor.unload("en-pt")
-        starts.processes[0].say(LoadFailed("en-pt: it is not there", "en-pt"))
-        starts.processes[0].end()
-        await until(lambda: len(starts.processes) == 2)
-        assert supervisor.failure is None
-        starts.processes[1].say(Ready({}))
-        await until(lambda: supervisor.is_ready)
-        await supervisor.stop()
-
-    run(test)
+    supervisor.start()
+    await until(lambda: starts.processes)
+    await supervisor.unload("en-pt")
+    starts.processes[0].say(LoadFailed("en-pt: it is not there", "en-pt"))
+    starts.processes[0].end()
+    await until(lambda: len(starts.processes) == 2)
+    assert supervisor.failure is None
+    starts.processes[1].say(Ready({}))
+    await until(lambda: supervisor.is_ready)
+    await supervisor.stop()
 
 
-def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_the_new_one() -> None:
+@pytest.mark.parametrize("count", [2])
+async def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_the_new_one(
+    supervisor: Supervisor, starts: Starts
+) -> None:
     """It must not go on to serve the model that was unloaded."""
-
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        supervisor.start()
-        await until(lambda: len(supervisor.links) == 2)
-        first, second = starts.processes
-        first.say(READY)
-        await until(lambda: supervisor.ready)
-        unloading = asyncio.create_task(supervisor.unload("en-pt"))
-        first.say(Unloaded("en-pt"))
-        await unloading
-        loading = asyncio.create_task(supervisor.load(replace(FILES), {}))
-        await settle()
-        first.say(Loaded(RESIDENT))
-        await loading
-        second.say(READY)
-        await until(lambda: len(supervisor.ready) == 2)
-        assert [each.missing for each in scheduler_of(supervisor).workers.values()] == [
-            set(),
-            {"en-pt"},
-        ]
-        second.say(Unloaded("en-pt"))
-        second.say(Loaded(RESIDENT))
-        await until(lambda: all(supervisor.ready.values()))
-        await supervisor.stop()
-
-    run(test, count=2)
+    supervisor.start()
+    await until(lambda: len(supervisor.links) == 2)
+    first, second = starts.processes
+    first.say(READY)
+    await until(lambda: supervisor.ready)
+    unloading = asyncio.create_task(supervisor.unload("en-pt"))
+    first.say(Unloaded("en-pt"))
+    await unloading
+    loading = asyncio.create_task(supervisor.load(replace(FILES), {}))
+    await settle()
+    first.say(Loaded(RESIDENT))
+    await loading
+    second.say(READY)
+    await until(lambda: len(supervisor.ready) == 2)
+    assert [each.missing for each in scheduler_of(supervisor).workers.values()] == [
+        set(),
+        {"en-pt"},
+    ]
+    second.say(Unloaded("en-pt"))
+    second.say(Loaded(RESIDENT))
+    await until(lambda: all(supervisor.ready.values()))
+    await supervisor.stop()
 
 
-def test_each_worker_computes_on_its_own_device() -> None:
+async def test_each_worker_computes_on_its_own_device(starts: Starts) -> None:
     """A model that is loaded later goes to the same device; all devices are listed."""
-
-    async def main() -> None:
-        scheduler, starts = make_scheduler(), Starts()
-        supervisor = Supervisor(CONFIG, ["cuda:0", "cuda:1"], scheduler, scheduler.metrics, starts)
-        supervisor.start()
-        await until(lambda: len(starts.processes) == 2)
-        assert [link.config.device for link in supervisor.links] == ["cuda:0", "cuda:1"]
-        for process, device in zip(starts.processes, ("cuda:0", "cuda:1"), strict=True):
-            process.say(Ready({"en-pt": replace(RESIDENT, device=device)}))
-        await until(lambda: len(supervisor.ready) == 2)
-        found = supervisor.resident_models()["en-pt"]
-        assert sorted(each.device for each in found) == ["cuda:0", "cuda:1"]
-        await supervisor.stop()
-
-    asyncio.run(main())
+    scheduler = make_scheduler()
+    supervisor = Supervisor(CONFIG, ["cuda:0", "cuda:1"], scheduler, scheduler.metrics, starts)
+    supervisor.start()
+    await until(lambda: len(starts.processes) == 2)
+    assert [link.config.device for link in supervisor.links] == ["cuda:0", "cuda:1"]
+    for process, device in zip(starts.processes, ("cuda:0", "cuda:1"), strict=True):
+        process.say(Ready({"en-pt": replace(RESIDENT, device=device)}))
+    await until(lambda: len(supervisor.ready) == 2)
+    found = supervisor.resident_models()["en-pt"]
+    assert sorted(each.device for each in found) == ["cuda:0", "cuda:1"]
+    await supervisor.stop()
 
 
 @pytest.mark.parametrize("method", ["report", "worker_loaded"])
-def test_fault_of_the_server_does_not_end_a_worker(
-    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_fault_of_the_server_does_not_end_a_worker(
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    supervisor: Supervisor,
+    starts: Starts,
 ) -> None:
     """The worker goes on with its other work. A load that waits for the answer ends."""
+    supervisor.start()
+    await until(lambda: starts.processes)
+    process = starts.processes[0]
+    process.say(READY)
+    await until(lambda: supervisor.ready)
+    work = begin(scheduler_of(supervisor), sentences(1))
+    await settle()
 
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        supervisor.start()
-        await until(lambda: starts.processes)
-        process = starts.processes[0]
-        process.say(READY)
-        await until(lambda: supervisor.ready)
-        work = begin(scheduler_of(supervisor), sentences(1))
-        await settle()
+    def fail(*_: object) -> None:
+        raise ValueError(SECRET)
 
-        def fail(*_: object) -> None:
-            raise ValueError(SECRET)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(supervisor.scheduler, method, fail)
-            if method == "report":
-                process.say(Report())
-                await until(lambda: caplog.text)
-            else:
-                loading = asyncio.create_task(supervisor.load(replace(FILES, target="de"), {}))
-                await settle()
-                process.say(Loaded(replace(RESIDENT, name="en-de")))
-                await until(lambda: "en-de" not in supervisor.files)
-                process.say(Unloaded("en-de"))
-                with pytest.raises(LoadRefusedError):
-                    await loading
-        (number,) = next(iter(scheduler_of(supervisor).workers.values())).held
-        process.say(Report(done=[Done(number, [Hypothesis([2, 0])])]))
-        assert numbers(await work) == [2]
-        assert len(starts.processes) == 1
-        assert "ValueError" in caplog.text
-        assert SECRET not in caplog.text
-        await supervisor.stop()
-
-    run(test)
+    with monkeypatch.context() as patched:
+        patched.setattr(supervisor.scheduler, method, fail)
+        if method == "report":
+            process.say(Report())
+            await until(lambda: caplog.text)
+        else:
+            loading = asyncio.create_task(supervisor.load(replace(FILES, target="de"), {}))
+            await settle()
+            process.say(Loaded(replace(RESIDENT, name="en-de")))
+            await until(lambda: "en-de" not in supervisor.files)
+            process.say(Unloaded("en-de"))
+            with pytest.raises(LoadRefusedError):
+                await loading
+    (number,) = next(iter(scheduler_of(supervisor).workers.values())).held
+    process.say(Report(done=[Done(number, [Hypothesis([2, 0])])]))
+    assert numbers(await work) == [2]
+    assert len(starts.processes) == 1
+    assert "ValueError" in caplog.text
+    assert SECRET not in caplog.text
+    await supervisor.stop()
 
 
-def test_worker_whose_models_cannot_be_recorded_is_started_again(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_worker_whose_models_cannot_be_recorded_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor, starts: Starts
 ) -> None:
     """It would get no work, although it looks ready."""
 
-    async def test(supervisor: Supervisor, starts: Starts) -> None:
-        def fail(*_: object) -> None:
-            raise ValueError
+    def fail(*_: object) -> None:
+        raise ValueError
 
-        supervisor.start()
-        await until(lambda: starts.processes)
-        with monkeypatch.context() as patched:
-            patched.setattr(supervisor.scheduler, "worker_ready", fail)
-            starts.processes[0].say(READY)
-            await until(lambda: len(starts.processes) == 2)
-        starts.processes[1].say(READY)
-        await until(lambda: supervisor.ready)
-        await supervisor.stop()
-
-    run(test)
+    supervisor.start()
+    await until(lambda: starts.processes)
+    with monkeypatch.context() as patched:
+        patched.setattr(supervisor.scheduler, "worker_ready", fail)
+        starts.processes[0].say(READY)
+        await until(lambda: len(starts.processes) == 2)
+    starts.processes[1].say(READY)
+    await until(lambda: supervisor.ready)
+    await supervisor.stop()

@@ -109,23 +109,19 @@ def test_cancelled_work_does_not_begin(endless: Endless) -> None:
     assert ran == [0, 2]
 
 
-def test_stopped_work_does_not_stop_the_next_one() -> None:
+async def test_stopped_work_does_not_stop_the_next_one() -> None:
     """Works are stopped at random moments: before they begin, inside, and as they end."""
     rng = random.Random(1)
-
-    async def main() -> None:
-        for number in range(300):
-            size = rng.choice((1, 1000, 30_000))
-            task = asyncio.create_task(
-                run_sized(LONG, time.perf_counter() + 3600, sum, map(abs, range(size)))
-            )
-            for _ in range(rng.randrange(3)):
-                await asyncio.sleep(rng.choice((0, 0.0001)))
-            task.cancel()
-            assert await run_sized(LONG, time.perf_counter() + 3600, abs, number) == number
-            await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(main())
+    for number in range(300):
+        size = rng.choice((1, 1000, 30_000))
+        task = asyncio.create_task(
+            run_sized(LONG, time.perf_counter() + 3600, sum, map(abs, range(size)))
+        )
+        for _ in range(rng.randrange(3)):
+            await asyncio.sleep(rng.choice((0, 0.0001)))
+        task.cancel()
+        assert await run_sized(LONG, time.perf_counter() + 3600, abs, number) == number
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def test_long_works_share_one_thread() -> None:
