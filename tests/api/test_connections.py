@@ -155,7 +155,7 @@ def test_slow_header_gets_408(serve_live: ServeLive) -> None:
 
 
 def test_idle_connection_is_closed(serve_live: ServeLive) -> None:
-    server = serve_live(idle_timeout_seconds=0.2)
+    server = serve_live(idle_timeout_seconds=1)
     with server.connect() as silent, server.connect() as used:
         used.sendall(head(len(BODY)) + BODY)
         reply(used)
@@ -165,11 +165,11 @@ def test_idle_connection_is_closed(serve_live: ServeLive) -> None:
 def test_connection_is_not_idle_while_its_request_runs(
     serve_live: ServeLive, script: Script
 ) -> None:
-    server = serve_live(idle_timeout_seconds=0.1, header_timeout_seconds=0.1)
+    server = serve_live(idle_timeout_seconds=0.5, header_timeout_seconds=0.5)
     script.may_finish.clear()
     with send(server, "Hello.") as connection:
         until(lambda: script.admitted)
-        time.sleep(0.4)
+        time.sleep(1.2)
         script.may_finish.set()
         reply(connection)
 

@@ -1,6 +1,7 @@
 """Models that are loaded and unloaded while the server runs."""
 
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ def test_worker_loads_beside_its_translations(
     serve: Serve, script: Script, english: str, portuguese: str
 ) -> None:
     """The sentences that it holds go on, step by step, and it is not taken to hang."""
-    server = serve(models=(english,), admin_key=KEY, worker_timeout_seconds=0.2)
+    server = serve(models=(english,), admin_key=KEY, worker_timeout_seconds=1)
     script.may_finish.clear()
     held = server.begin_translate("Hello.")
     until(lambda: len(script.admitted) == 1)
@@ -160,6 +161,7 @@ def test_worker_loads_beside_its_translations(
     )
     script.may_finish.set()
     assert held.result(LIMIT_SECONDS).json() == {"translatedText": "Hello."}
+    time.sleep(1.5)
     script.may_load.set()
     assert begun.result(LIMIT_SECONDS).status_code == 200
     assert server.sample("regard_engine_restarts_total") == 0

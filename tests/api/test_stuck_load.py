@@ -65,5 +65,5 @@ def test_load_that_hangs_does_not_delay_the_end(
     began = time.monotonic()
     server.run(server.core.stop())
     server.run(server.loop.shutdown_default_executor())
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < LIMIT_SECONDS / 2
     hanging.set()

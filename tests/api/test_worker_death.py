@@ -156,7 +156,7 @@ def test_threads_are_as_many_as_a_worker_may_use(script: Script) -> None:
 def test_worker_that_hangs_is_replaced_and_its_sentences_are_tried_once_more(
     serve_any: ServeAny, script: Script
 ) -> None:
-    server = serve_any(worker_timeout_seconds=0.2)
+    server = serve_any(worker_timeout_seconds=2)
     script.hanging.append(server.token("Hello"))
     begun = server.begin_translate(["Hello.", "Bye."])
     until(lambda: not server.core.supervisor.ready)
@@ -181,7 +181,7 @@ def test_process_that_ends_or_hangs_is_replaced_and_its_request_answered(
 
     texts = [f"Here is sentence number {number} of a long letter." for number in range(60)]
     settings = make_settings(
-        device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128, worker_timeout_seconds=4
+        device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128, worker_timeout_seconds=8
     )
     with Server(create_app(settings, start)) as server:
         server.until_ready()
