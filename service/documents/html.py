@@ -75,7 +75,7 @@ def is_inside(tag: str) -> bool:
 
 
 def _tokens(page: str) -> list[Token]:
-    """Cuts a page into tokens as they are written. The token of a kept element has its content."""
+    """Cuts a page into tokens. The token of a kept element has its content."""
     around = OpenElements(False)  # whether the content of the element is kept
     found: list[tuple[Kind, list[str]]] = []
     for piece in pieces(page):

@@ -185,7 +185,6 @@ def _kept_field(start: Element) -> list[Element]:
 
 
 def _has_text_around(elements: Sequence[Element]) -> bool:
-    """Reports whether the runs of a field have text before its start or after its end."""
     first, last = ([local_name(child) for child in elements[n]] for n in (0, -1))
     starts, ends = first.index("fldChar"), last[::-1].index("fldChar")
     return "t" in first[:starts] or "t" in last[len(last) - ends :]
@@ -225,8 +224,7 @@ def _run_items(run: Element) -> Iterator[Item | None]:
 def _blocks(items: Sequence[Item]) -> Iterator[Block]:
     """Yields one block for neighbouring items, or no block if they have no words to translate.
 
-    If the items have more than MAX_UNITS inline elements, each text and each link gets its own
-    blocks.
+    With more than MAX_UNITS inline elements, each text and each link gets its own blocks.
     """
     shown = [n for n, item in enumerate(items) if item.form is not Form.EMPTY]
     items = _merged(items[shown[0] : shown[-1] + 1] if shown else [])

@@ -38,10 +38,7 @@ def read_vtt(data: bytes) -> PassageDocument:
 
 
 def _read(mark: str, text: str, has_orphans: bool) -> PassageDocument:
-    """Reads cues.
-
-    `has_orphans` says whether a cue may contain blank lines, as in many SubRip files.
-    """
+    """Reads cues, which may contain blank lines with `has_orphans`, as in many SubRip files."""
     lines = lines_of(text)
     is_timing = [_TIMING.match(line.content) is not None for line in lines]
     if has_orphans and not any(is_timing):

@@ -284,7 +284,6 @@ class _Reader:
         self.top: list[Node] = []
 
     def read(self, translation: str) -> list[Node]:
-        """Returns the translation as a tree."""
         around: OpenElements[Unit | None] = OpenElements(None)
         for piece in pieces(translation):
             if piece.kind is Kind.TEXT:

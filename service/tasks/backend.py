@@ -24,14 +24,10 @@ class Status:
 
     Attributes:
         failure: Reason why the server ends: a model could not be loaded at the start, or the device
-            failed repeatedly. None if there is no such reason.
-        is_ready: Whether work is accepted.
-        is_stopping: Whether the shutdown has begun.
+            failed repeatedly.
         models: Maps the served name of each loaded model to one description from each worker.
         changes: States of models that are being loaded or unloaded, or whose load failed.
-        failures: Reasons why loads after the start failed, by model; only administrators may see
-            these reasons.
-        load: Load of the server.
+        failures: Reasons why loads after the start failed, by model, for administrators only.
         state_fault: Reason why the state cannot be used; "" if it can be used.
         billed_characters: Characters that DeepL's routes have translated since the start.
     """
@@ -53,10 +49,7 @@ class Status:
 
 
 class Lease(Protocol):
-    """The permission of one request to use the server.
-
-    The request keeps its lease until it has been answered.
-    """
+    """The permission of one request to use the server until it has been answered."""
 
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
@@ -73,13 +66,8 @@ class Lease(Protocol):
             total_tokens: Number of tokens of all submissions of the request. Only the first
                 submission uses it. If `items` have more tokens, their number is used instead.
 
-        Returns:
-            The results as they finish. Iterating raises a ServiceError if an item is too late or
-            has failed.
-
-        Raises:
-            ServiceError: The items are refused. If another process decides about the admission,
-                the iteration raises this error.
+        Returns the results as they finish. Iterating raises a ServiceError if an item is too late
+        or has failed, and also a refusal if another process decides about the admission.
         """
 
     def release(self) -> None:
@@ -89,11 +77,9 @@ class Lease(Protocol):
 class Recorder(Protocol):
     """Counts requests."""
 
-    def begin(self, task: str) -> None:
-        """Counts a request that has arrived."""
+    def begin(self, task: str) -> None: ...
 
-    def end(self, ended: Ended) -> None:
-        """Counts a request that has ended."""
+    def end(self, ended: Ended) -> None: ...
 
     def count_refused(self, task: str, number: int) -> None:
         """Counts requests that were refused before the application got them."""
@@ -101,30 +87,22 @@ class Recorder(Protocol):
     def count_call(self, model: str, outcome: str) -> None:
         """Counts a request to the endpoint of a remote model.
 
-        Args:
-            model: Served name of the remote model.
-            outcome: One of `service.metrics.figures.CALL_OUTCOMES`.
+        `outcome` is one of `service.metrics.figures.CALL_OUTCOMES`.
         """
 
 
 class Admitter(Protocol):
     """Admits and computes requests, and reports the state of the server."""
 
-    async def status(self) -> Status:
-        """Returns the state of the server."""
+    async def status(self) -> Status: ...
 
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
         """Admits a request of about `tokens` tokens.
 
         Args:
-            tokens: Estimated number of tokens.
             at_once: Whether to decide about the admission now. If false, the decision may be left
                 to the first submission.
             client: Identity of the client, by which the server divides its time among clients.
-
-        Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The requests in progress leave no room for this one.
         """
 
 
@@ -132,40 +110,19 @@ class Backend(Recorder, Admitter, Protocol):
     """Admits, computes and counts requests, and changes the served models."""
 
     async def take(self, account: str, limits: RateLimits, characters: int) -> None:
-        """Counts a request against the limits of its key.
-
-        Args:
-            account: Account of the key.
-            limits: Limits of the key per minute.
-            characters: Number of characters of the request's texts.
-
-        Raises:
-            RequestTooLargeError: The request alone has more characters than the limit.
-            RateLimitedError: The account has too few requests or characters left.
-        """
+        """Counts a request against the limits of its key per minute, or refuses it."""
 
     async def load_model(self, name: str, source: str) -> str:
         """Loads a model that is on disk.
 
-        Args:
-            name: Served name of the model.
-            source: Reference to the model, as in REGARD_MODELS; it may name several models.
-
-        Returns:
-            `ready`, or `loading` if the load takes longer than the time limit of a request.
-
-        Raises:
-            ServiceError: The model cannot be loaded.
+        `source` is a reference as in REGARD_MODELS; it may name several models. The result is
+        `ready`, or `loading` if the load takes longer than the time limit of a request.
         """
 
     async def unload_model(self, name: str) -> str:
         """Unloads a model when its open requests have ended, or at their deadlines.
 
-        Returns:
-            `unloaded`, or `unloading` if this takes longer than the time limit of a request.
-
-        Raises:
-            ServiceError: The model is not loaded, is being loaded or unloaded, or is remote.
+        The result is `unloaded`, or `unloading` if this takes longer than a request may.
         """
 
     async def metrics_text(self, is_openmetrics: bool) -> bytes:

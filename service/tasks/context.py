@@ -11,14 +11,9 @@ from service.tasks.backend import Admitter, Lease
 
 @dataclass(slots=True)
 class StageTimes:
-    """The beginning and the end of each stage of a traced request.
+    """The stages of a traced request: first beginning and last end, by time.perf_counter."""
 
-    Attributes:
-        trace_id: Id of the trace, 32 hexadecimal digits.
-        intervals: Maps a stage to its first beginning and its last end, by time.perf_counter.
-    """
-
-    trace_id: str
+    trace_id: str  # 32 hexadecimal digits
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def add(self, name: str, seconds: float, seconds_ago: float) -> None:
@@ -44,13 +39,11 @@ class RequestContext:
         task: Name of the request's task kind, or DETECT or DOCUMENT of
             `service.metrics.figures`. None on routes whose requests are not counted.
         model: Served name of the model; NO_MODEL if no model or more than one model is chosen.
-        num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
         stages: Maps the name of each stage to the seconds spent in it.
         num_cut: Maps a model's name to the number of sentences or texts that were too long for it.
         rejected: Number of translations that a guard rejected, by model, guard and outcome. A guard
             is a check for wrong translations.
-        lease: Admission of the request; None before it is admitted.
         address: Address of the client. It never leaves the server.
         account: Hash of the API key; "" on a server without API keys.
         billed_characters: Characters that the request adds to the usage that /v2/usage reports.
@@ -83,10 +76,8 @@ class RequestContext:
     def deadline(self, timeout_seconds: float) -> float:
         """Returns the time by time.perf_counter at which the request fails.
 
-        A client can only shorten the time limit of the server.
-
-        Args:
-            timeout_seconds: Time limit that applies if the attribute `timeout_seconds` is None.
+        A client can only shorten the time limit of the server. The argument applies if the
+        attribute `timeout_seconds` is None.
         """
         seconds = self.timeout_seconds or timeout_seconds
         if self.client_seconds is not None and self.client_seconds < seconds:
@@ -142,10 +133,7 @@ class Stage:
     """Adds the time of a `with` block to a stage of a request.
 
     A context manager made from a generator function would take four times as long as this class.
-
-    Args:
-        context: Context of the request.
-        name: Name of the stage, one of STAGES in `service.metrics.figures`.
+    The names are STAGES of `service.metrics.figures`.
     """
 
     __slots__ = ("context", "name", "start")

@@ -7,10 +7,11 @@ threads with `lingua` would therefore be no faster than one thread, and would de
 import asyncio
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from service.errors import OverloadedError, too_late
+from service.tasks.grouping import grouped
 from service.text.detection import MAX_TEXT_CHARS, Detection, LanguageDetector
 
 UNDETECTED = Detection("en", 0.0)
@@ -31,17 +32,13 @@ MAX_RETRY_SECONDS = 60
 
 
 def cost(text: str) -> int:
-    """Returns the cost of detecting the language of a text, as a number of characters."""
     return min(len(text), MAX_TEXT_CHARS) + CHARS_PER_TEXT
 
 
 class DetectionPool:
     """Detects the languages of short requests in the event loop, and of long ones in one thread.
 
-    Args:
-        detector: Detects the language of one text.
-        max_waiting: Largest number of requests that wait for the thread, or use it. Further
-            requests are refused.
+    Beyond `max_waiting` requests that wait for the thread, or use it, requests are refused.
     """
 
     def __init__(self, detector: LanguageDetector, max_waiting: int) -> None:
@@ -59,10 +56,9 @@ class DetectionPool:
     async def detect(
         self, texts: Sequence[str], deadline: float, among: Collection[str] | None = None
     ) -> list[list[Detection]]:
-        """Returns the likeliest languages of each text, best first; UNDETECTED if none matches.
+        """Returns what `detect_one` returns for each text.
 
         Args:
-            texts: The texts.
             deadline: Time by time.perf_counter at which the request fails.
             among: Codes that may be returned; None stands for all candidates of the detector.
         """
@@ -83,7 +79,7 @@ class DetectionPool:
         try:
             async with asyncio.timeout(deadline - time.perf_counter()):
                 loop = asyncio.get_running_loop()
-                for part in _slices(texts):
+                for part in grouped(texts, cost, SLICE_CHARS):
                     found += await loop.run_in_executor(self.thread, self._detect, part, among)
         except TimeoutError:
             raise too_late(len(found), len(texts)) from None
@@ -93,7 +89,6 @@ class DetectionPool:
         return found
 
     def _detect(self, texts: Sequence[str], among: Collection[str] | None) -> list[list[Detection]]:
-        """Detects the languages of a slice, and measures the speed."""
         start = time.perf_counter()
         found = [self.detect_one(text, among) for text in texts]
         speed = (time.perf_counter() - start) / sum(map(cost, texts))
@@ -104,19 +99,3 @@ class DetectionPool:
         """Estimates the seconds until all waiting texts are read, from 1 to MAX_RETRY_SECONDS."""
         seconds = math.ceil(self.waiting_chars * self.seconds_per_char)
         return min(MAX_RETRY_SECONDS, max(1, seconds))
-
-
-def _slices(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yields the texts in groups that cost at most SLICE_CHARS.
-
-    A text that costs more is a group of its own.
-    """
-    part: list[str] = []
-    chars = 0
-    for text in texts:
-        if part and chars + cost(text) > SLICE_CHARS:
-            yield part
-            part, chars = [], 0
-        part.append(text)
-        chars += cost(text)
-    yield part

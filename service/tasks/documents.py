@@ -9,7 +9,7 @@ import gc
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -31,6 +31,7 @@ from service.errors import (
 from service.settings import Settings
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
+from service.tasks.grouping import grouped
 from service.tasks.translation.translator import TranslationRequest, Translator
 from service.text.glossary import Terms
 
@@ -78,19 +79,6 @@ class DocumentJob:
     context: RequestContext
     state: DocumentState  # that clients see
     terms: Terms | None = None  # None without a glossary or without a `source`
-
-
-def _batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
-    """Groups texts into batches, in order. A text over the limit is a batch of its own."""
-    batches: list[list[str]] = []
-    num_chars = 0
-    for text in texts:
-        if not batches or num_chars + len(text) > max_chars:
-            batches.append([])
-            num_chars = 0
-        batches[-1].append(text)
-        num_chars += len(text)
-    return batches
 
 
 def translated_name(name: str, language: str) -> str:
@@ -241,7 +229,7 @@ class DocumentTranslator:
         # A text usually has more characters than tokens, so a batch rarely exceeds
         # `max_pending_tokens`.
         batch_chars = min(BATCH_CHARS, self.settings.max_pending_tokens)
-        waiting = deque(_batches_of(list(known), batch_chars))
+        waiting = deque(grouped(list(known), len, batch_chars))
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(BATCHES_AT_ONCE, len(waiting))):

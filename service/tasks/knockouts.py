@@ -57,18 +57,13 @@ class KnockoutEffect:
 
 @dataclass(frozen=True, slots=True)
 class KnockoutResult:
-    """The effects of the knock-outs of a request.
-
-    Attributes:
-        start: Spelling of the decoder's start token; "" if the model has no start token.
-        log_probs: Log-probability of each of the T target tokens if nothing is off (T).
-    """
+    """The effects of the knock-outs of a request."""
 
     model: str
     source: TokenizedText
     target: TokenizedText
-    start: str
-    log_probs: NDArray[np.float32]
+    start: str  # spelling of the decoder's start token; "" without one
+    log_probs: NDArray[np.float32]  # of the T target tokens if nothing is off (T)
     effects: Sequence[KnockoutEffect]
 
 
@@ -82,19 +77,13 @@ class Draft:
 
     Source: Santilli et al. 2023, "Accelerating Transformer Inference for Translation via Parallel
     Decoding", section 3.
-
-    Attributes:
-        ids: Ids of the draft, EOS included.
-        limit: Largest number of tokens. A longer first draft is kept if none of its tokens changes.
-        is_done: Whether the draft is final.
-        is_cut: Whether the draft was cut at `limit`.
     """
 
-    ids: list[int]
+    ids: list[int]  # EOS included
     eos_id: int
-    limit: int
+    limit: int  # of tokens; a longer first draft is kept if none of its tokens changes
     is_done: bool = False
-    is_cut: bool = False
+    is_cut: bool = False  # at `limit`
 
     def change(self, likeliest: Sequence[int]) -> None:
         """Corrects the draft by the most probable token at each position."""
@@ -126,9 +115,6 @@ class KnockoutInspector:
 
         Equal knock-outs are computed once. The result with nothing switched off is computed as the
         result of an empty knock-out. An empty knock-out in the request has exactly this result.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
         """
         model = await self.inspector.choose_model(request, [request.text], context)
         for question in request.knockouts:  # refuses a wrong layer or head before tokenisation

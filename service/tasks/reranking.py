@@ -26,22 +26,14 @@ Inputs = tuple[str] | tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ScoreQuery:
-    """A request for the score of each text or pair.
-
-    Attributes:
-        param: Name of the inputs in the client's request, for error messages.
-        is_raw: Whether scores are logits. If false, they are sigmoids of the logits.
-        truncate: Whether inputs that are too long are truncated. If false, they are refused.
-        direction: End at which a query or a text is truncated.
-        model: Served name; None for the first cross-encoder.
-    """
+    """A request for the score of each text or pair."""
 
     inputs: Sequence[Inputs]
-    param: str
-    is_raw: bool = False
-    truncate: bool = False
-    direction: Direction = "right"
-    model: str | None = None
+    param: str  # name of the inputs in the client's request, for error messages
+    is_raw: bool = False  # whether scores are logits, and not sigmoids of the logits
+    truncate: bool = False  # inputs that are too long; otherwise they are refused
+    direction: Direction = "right"  # end at which a query or a text is truncated
+    model: str | None = None  # None for the first cross-encoder
 
 
 class Reranker:
@@ -53,11 +45,7 @@ class Reranker:
         self.settings = settings
 
     async def score(self, query: ScoreQuery, context: RequestContext) -> tuple[Scores, str]:
-        """Returns the score of each input, and the name of the model's only label.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
-        """
+        """Returns the score of each input, and the name of the model's only label."""
         served = self._model(query.model)
         context.model = served.name
         check_num_inputs(query.inputs, self.settings.max_inputs, query.param)

@@ -52,14 +52,12 @@ async def run_sized(
 
     The function runs in the event loop for up to INLINE_CHARS characters, otherwise in a thread.
     If the request is cancelled or misses its deadline, the function ends there, or does not begin.
+    It must not wait for anything, and must leave no shared object in a wrong state if it ends at
+    any place.
 
     Args:
         num_chars: Number of characters that the function reads.
         deadline: Time by time.perf_counter at which the request fails.
-        function: The function. It must not wait for anything, and must leave no shared object in
-            a wrong state if it ends at any place.
-        args: Arguments of the function.
-        kwargs: Arguments of the function.
     """
     if num_chars <= INLINE_CHARS:
         return function(*args, **kwargs)
@@ -95,7 +93,6 @@ class _Work(Generic[T]):
         self.is_stopped = False
 
     def run(self) -> T:
-        """Runs the function in this thread."""
         try:
             try:
                 with self.lock:

@@ -11,24 +11,13 @@ its spans.
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from model.tokenization.tokenizer import Tokenizer
-from service.text.chunking import ChunkedText
-from service.text.letters import words_start
 from service.text.protection import MARKER, ProtectedText
 from service.text.segmentation import Segments
-from service.text.tags import Tag
-
-# Largest number of inline tags of a sentence that is translated as a whole. A sentence of 127
-# tokens in which each word has four tags has fewer. The placement of tags takes some 0.1 ms for
-# each element, and is recursive.
-MAX_TAGS = 512
-
-NO_SPANS = ProtectedText("", ())
 
 # Characters after which a stand-in needs no space.
 OPENING = "([{\"'"
@@ -177,51 +166,6 @@ def _is_alike(source: str, target: str) -> bool:
     return source == target or (source.isalnum() and target.isalnum())
 
 
-@dataclass(slots=True)
-class Carriage:
-    """The protected spans of one text while a model translates it."""
-
-    protected: ProtectedText = NO_SPANS
-
-    # The carriers of the sentences with markers, by the index of the sentence. A carrier is None if
-    # its sentence already contains a stand-in, or is too long with stand-ins.
-    carriers: dict[int, Carrier | None] = field(default_factory=dict)
-
-    # The translations, with markers, of the sentences that were translated in parts.
-    parts: dict[int, str] = field(default_factory=dict)
-
-    # Maps the marker of a glossary term to the marker of the term with a capital first letter. The
-    # second marker is used at the start of a translated sentence.
-    capitals: dict[str, str] = field(default_factory=dict)
-
-    def restore(self, index: int, decoded: str) -> str | None:
-        """Returns the translation of a sentence with its markers.
-
-        The result is None if a stand-in is missing or occurs twice, or if the markers of inline
-        tags are in a wrong order. Without a carrier, it is None until the parts are translated.
-        """
-        if index in self.parts:
-            return self._with_capital(self.parts[index])
-        if index not in self.carriers:
-            return decoded
-        carrier = self.carriers[index]
-        restored = None if carrier is None else carrier.restore(decoded)
-        if restored is None or not self.protected.keeps_order(restored):
-            return None
-        return self._with_capital(restored)
-
-    def _with_capital(self, sentence: str) -> str:
-        """Replaces a marker at the start of a sentence by the marker that `capitals` maps it to."""
-        for found in MARKER.finditer(sentence, 0, words_start(sentence)) if self.capitals else ():
-            marker = found[0]
-            if marker in self.capitals:
-                capital = self.capitals[marker]
-                return sentence[: found.start()] + capital + sentence[found.end() :]
-            if not self.protected.may_move(marker):  # tags and symbols may stand before the term
-                break
-        return sentence
-
-
 def trim(segments: Segments, protected: ProtectedText) -> Segments:
     """Moves markers at the start and at the end of a sentence into the separator beside them.
 
@@ -250,44 +194,3 @@ def _ends(sentence: str, protected: ProtectedText) -> tuple[int, int]:
     while first < last and is_left_out(sentence[last - 1]):
         last -= 1
     return first, last
-
-
-def load(
-    chunked: ChunkedText,
-    protected: ProtectedText,
-    tags: Mapping[int, Sequence[Tag]],
-    tokenizer: Tokenizer,
-    limit: int,
-) -> Carriage:
-    """Returns the carriage of a text, with a carrier for each sentence that has markers.
-
-    The token ids of a carrier replace the token ids of its sentence. A sentence with more than
-    MAX_TAGS tags has the carrier None even if it has no markers.
-
-    Args:
-        tags: The inline tags of each sentence that has some, by the index of the sentence.
-        limit: Largest number of tokens of a sentence, without EOS.
-    """
-    carriage = Carriage(protected)
-    if protected.spans:
-        for index, sentence in enumerate(chunked.segments.sentences):
-            num_tags = len(tags.get(index, ()))
-            if num_tags > MAX_TAGS or MARKER.search(sentence):
-                carrier, ids = carried(sentence, num_tags, 0, tokenizer, limit)
-                if carrier:
-                    chunked.sources[index] = ids
-                carriage.carriers[index] = carrier
-    return carriage
-
-
-def carried(
-    sentence: str, num_tags: int, variant: int, tokenizer: Tokenizer, limit: int
-) -> tuple[Carrier | None, list[int]]:
-    """Returns the carrier of a sentence and its token ids; None if it must be cut into parts.
-
-    The sentence has markers for its spans, but not its `num_tags` inline tags. The ids are without
-    EOS.
-    """
-    carrier = carry(sentence, variant, limit) if num_tags <= MAX_TAGS else None
-    ids = tokenizer.encode(carrier.text) if carrier else []
-    return (carrier, ids) if len(ids) <= limit else (None, [])

@@ -8,7 +8,7 @@ ALL CAPS. The markers of protected spans are private-use characters, which have 
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from babel import Locale, UnknownLocaleError
@@ -80,38 +80,24 @@ _FOLDED_SIGN = re.compile(r"(?<!\w)[Nn]\.?o(?=\s?(\d{1,9}))")  # not the English
 _GENDER = re.compile(r"\s\(\w{1,3}\)$")
 
 
-@dataclass(slots=True, eq=False)
-class Formatting:
-    """Source sentences. Each translation gets the case and the final punctuation of its source."""
+def formatted(source: str, translation: str, languages: tuple[str, str]) -> str:
+    """Returns a translation with the case and the final punctuation of its source sentence.
 
-    sentences: tuple[str, ...] = ()  # with markers; empty if translations stay as they are
-    languages: tuple[str, str] = ("", "")  # codes of the source and the target
-
-    def part(self, index: int) -> "Formatting":
-        """Returns the formatting of one sentence, which gets the index 0."""
-        return replace(self, sentences=self.sentences[index : index + 1])
-
-    def apply(self, index: int, translation: str) -> str:
-        """Returns a translation with the case and the final punctuation of its source sentence.
-
-        Markers of tags at the ends of the translation stay there. A missing final punctuation mark
-        is added after the markers at the end.
-        """
-        if not self.sentences:
-            return translation
-        source = self.sentences[index]
-        translation = with_ordinals(source, translation.strip())
-        first, last = 0, len(translation)
-        while first < last and _is_tag(translation[first], source):
-            first += 1
-        while first < last and _is_tag(translation[last - 1], source):
-            last -= 1
-        head, body, tail = translation[:first], translation[first:last], translation[last:]
-        ended = with_ending(source, body)
-        is_added = ended.startswith(body) and body[-1:] not in _MARKS
-        added = ended[len(body) :] if is_added else ""
-        cased = with_case(source, ended.removesuffix(added), self.languages)
-        return head + cased + tail + added
+    Markers of tags at the ends of the translation stay there. A missing final punctuation mark is
+    added after the markers at the end. `languages` are the codes of source and target.
+    """
+    translation = with_ordinals(source, translation.strip())
+    first, last = 0, len(translation)
+    while first < last and _is_tag(translation[first], source):
+        first += 1
+    while first < last and _is_tag(translation[last - 1], source):
+        last -= 1
+    head, body, tail = translation[:first], translation[first:last], translation[last:]
+    ended = with_ending(source, body)
+    is_added = ended.startswith(body) and body[-1:] not in _MARKS
+    added = ended[len(body) :] if is_added else ""
+    cased = with_case(source, ended.removesuffix(added), languages)
+    return head + cased + tail + added
 
 
 def _is_tag(char: str, source: str) -> bool:

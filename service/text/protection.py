@@ -221,6 +221,9 @@ class ProtectedText:
         return True
 
 
+NO_SPANS = ProtectedText("", ())
+
+
 class Marking:
     """Replaces spans of a text, or of several parts of a text, by markers.
 

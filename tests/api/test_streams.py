@@ -17,7 +17,7 @@ from service.errors import (
     RequestTooLargeError,
     UnsupportedLanguageError,
 )
-from service.tasks.translation.streaming import MAX_AHEAD
+from service.tasks.translation.translator import MAX_AHEAD
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, Server, SocketServer, assert_error, translation
 from tests.api.test_disconnect import cancelled_requests, head

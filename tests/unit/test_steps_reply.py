@@ -12,7 +12,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.api.attention.bodies import SHOWN_VALUES, steps_body
 from service.api.attention.response_schemas import StepsResponse
 from service.api.responses import json_chunks
-from service.tasks.alignment.aligner import Pair
+from service.tasks.alignment.aligner import TranslatedPair
 from service.tasks.attention.requests import Include
 from service.tasks.attention.results import TraceResult
 from tests.attention import sides
@@ -21,11 +21,11 @@ HEADS, SIZE = 2, 16
 
 
 @pytest.fixture(scope="module")
-def pair(tokenizer: Tokenizer) -> Pair:
-    return Pair(*sides(tokenizer))
+def pair(tokenizer: Tokenizer) -> TranslatedPair:
+    return TranslatedPair("en-pt", *sides(tokenizer), None)
 
 
-def found(pair: Pair, kind: AttentionKind, query: int) -> TraceResult:
+def found(pair: TranslatedPair, kind: AttentionKind, query: int) -> TraceResult:
     """With a start token, and as many keys as there are."""
     generator = np.random.default_rng(1)
     target = kind is AttentionKind.DECODER
@@ -53,7 +53,7 @@ def reply(stepped: TraceResult, *include: Include) -> dict[str, Any]:
     return body
 
 
-def test_numbers_are_those_of_the_steps(pair: Pair) -> None:
+def test_numbers_are_those_of_the_steps(pair: TranslatedPair) -> None:
     stepped = found(pair, AttentionKind.CROSS, 2)
     body = reply(stepped, "vectors", "output", "output_weight")
     steps = stepped.trace
@@ -78,7 +78,7 @@ def test_numbers_are_those_of_the_steps(pair: Pair) -> None:
             np.testing.assert_array_equal(np.array(part[name], np.float32), values)
 
 
-def test_tokens_depend_on_the_kind(pair: Pair) -> None:
+def test_tokens_depend_on_the_kind(pair: TranslatedPair) -> None:
     source, target = pair.source.pieces, pair.target.pieces
     inputs = ["<s>", *target[:-1]]
     encoder = reply(found(pair, AttentionKind.ENCODER, 1))
@@ -94,7 +94,7 @@ def test_tokens_depend_on_the_kind(pair: Pair) -> None:
     assert "input_tokens" not in decoder["source"]
 
 
-def test_only_what_is_asked_for_is_there(pair: Pair) -> None:
+def test_only_what_is_asked_for_is_there(pair: TranslatedPair) -> None:
     stepped = found(pair, AttentionKind.CROSS, 0)
     assert {"vectors", "output"}.isdisjoint(reply(stepped))
     assert "output" not in reply(stepped, "vectors")

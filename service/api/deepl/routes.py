@@ -19,7 +19,8 @@ from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
 from service.tasks.parameters import Parameters
-from service.tasks.translation.translator import TranslatedText, TranslationRequest
+from service.tasks.translation.sentences import TranslatedText
+from service.tasks.translation.translator import TranslationRequest
 from service.text.language_codes import display_name, match_language
 from service.text.xml_text import XmlRules
 

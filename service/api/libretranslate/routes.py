@@ -50,7 +50,8 @@ from service.errors import ForbiddenError, InvalidRequestError, NotFoundError
 from service.models.catalog import PIVOT, Catalog
 from service.state.suggestions import Suggestion
 from service.tasks.detection import cost
-from service.tasks.translation.translator import TranslatedText, TranslationRequest
+from service.tasks.translation.sentences import TranslatedText
+from service.tasks.translation.translator import TranslationRequest
 from service.text.detection import Detection
 from service.text.language_codes import display_name
 
@@ -161,18 +162,18 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
         if result.detected:
             detection = detection_body(result.detected)
             items.setdefault("detectedLanguage", []).append(detection)
-        has_routes = has_routes or len(result.prepared.route) > 1
-        has_warnings = has_warnings or bool(result.prepared.warnings)
+        has_routes = has_routes or len(result.route) > 1
+        has_warnings = has_warnings or bool(result.warnings)
     if has_routes:
-        items["models"] = [[each.name for each in r.prepared.route] for r in results]
+        items["models"] = [[each.name for each in r.route] for r in results]
     if body.alternatives:
         items["alternatives"] = [r.alternatives[: body.alternatives] for r in results]
     if body.return_scores:
         items["scores"] = [result.scores for result in results]
     if body.return_alignment:
-        items["alignment"] = [result.prepared.alignments for result in results]
+        items["alignment"] = [result.alignments for result in results]
     if has_warnings:
-        items["warnings"] = [result.prepared.warnings for result in results]
+        items["warnings"] = [result.warnings for result in results]
     if isinstance(body.q, list):
         return items
     return {name: values[0] for name, values in items.items()}

@@ -20,7 +20,7 @@ from service.api.request.reading import unless_disconnected
 from service.api.responses import preferred
 from service.errors import InvalidRequestError, ServiceError, outcome
 from service.tasks.context import RequestContext
-from service.tasks.translation.streaming import TranslatedSentence
+from service.tasks.translation.sentences import TranslatedText
 from service.text.detection import Detection
 
 SSE = "text/event-stream"
@@ -62,7 +62,7 @@ def check(body: TranslateRequest) -> None:
 
 
 async def respond(
-    request: Request, media_type: str, sentences: AsyncGenerator[TranslatedSentence, None]
+    request: Request, media_type: str, sentences: AsyncGenerator[TranslatedText, None]
 ) -> Response:
     context = context_of(request)
     first = await unless_disconnected(request, _first(sentences))
@@ -72,7 +72,7 @@ async def respond(
     return EventResponse(_events(first, sentences, context), media_type, deadline)
 
 
-async def _first(sentences: AsyncGenerator[TranslatedSentence, None]) -> TranslatedSentence:
+async def _first(sentences: AsyncGenerator[TranslatedText, None]) -> TranslatedText:
     return await anext(sentences)
 
 
@@ -80,8 +80,8 @@ Event = tuple[str, dict[str, Any]]  # the name of an event, and its data
 
 
 async def _events(
-    first: TranslatedSentence,
-    sentences: AsyncGenerator[TranslatedSentence, None],
+    first: TranslatedText,
+    sentences: AsyncGenerator[TranslatedText, None],
     context: RequestContext,
 ) -> AsyncGenerator[Event, None]:
     count = 1
@@ -103,7 +103,7 @@ def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
     return own_shape(known, context)[1]
 
 
-def _body(sentence: TranslatedSentence) -> dict[str, Any]:
+def _body(sentence: TranslatedText) -> dict[str, Any]:
     body: dict[str, Any] = {
         "input": sentence.number,
         "sentence": sentence.index,

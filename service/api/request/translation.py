@@ -30,8 +30,8 @@ from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
-from service.tasks.translation.streaming import TranslatedSentence
-from service.tasks.translation.translator import TranslatedText, TranslationRequest
+from service.tasks.translation.sentences import TranslatedText
+from service.tasks.translation.translator import TranslationRequest
 from service.text.glossary import Terms
 from service.text.language_codes import base_language
 
@@ -123,7 +123,7 @@ async def _translate_counted(
 
 async def stream(
     services: Services, wanted: TranslationRequest, context: RequestContext
-) -> AsyncGenerator[TranslatedSentence, None]:
+) -> AsyncGenerator[TranslatedText, None]:
     """Yields translated sentences. A failure before the first one costs no characters."""
     async with aclosing(services.translator.stream(wanted, context)) as sentences:
         async with services.quota.spent(context.account, sum(map(len, wanted.texts))):

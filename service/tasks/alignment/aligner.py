@@ -5,7 +5,7 @@ Without a record, a second pass over the sentence and its translation captures t
 other work waits, second passes get a limited share of the workers' time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,38 +21,31 @@ from service.settings import Settings
 from service.tasks.attention.query import Aligner, aligner_of
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
+from service.tasks.grouping import grouped
 from service.workers.messages import Resident
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A tokenised sentence and its tokenised translation."""
-
-    source: TokenizedText
-    target: TokenizedText
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TranslatedPair:
-    """A sentence, and its translation by a model.
+    """A tokenised sentence, and its tokenised translation by a model.
 
-    `recorded` is the cross-attention (T, S) of the decode steps, None if it was not recorded.
+    Attributes:
+        weights: Cross-attention (T, S) of T target tokens to S source tokens; None if the decode
+            steps have not recorded it, until `PairAligner.attend`.
+        shift: 0 if row t has the weights of target token t; 1 if row t + 1 has these weights.
     """
 
     model: str
-    pair: Pair
-    recorded: NDArray[np.float32] | None
+    source: TokenizedText
+    target: TokenizedText
+    weights: NDArray[np.float32] | None
+    shift: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class CrossAttention:
-    """The cross-attention (T, S) that aligns T target tokens with S source tokens.
-
-    The shift is 0 if row t has the weights of target token t; 1 if row t + 1 has these weights.
-    """
-
-    weights: NDArray[np.float32]
-    shift: int
+    @property
+    def attention(self) -> tuple[NDArray[np.float32], TokenizedText, TokenizedText, int]:
+        """The arguments of `align` and of `between_words`, after `PairAligner.attend`."""
+        assert self.weights is not None
+        return self.weights, self.source, self.target, self.shift
 
 
 class PairAligner:
@@ -62,29 +55,20 @@ class PairAligner:
         self.backend = backend
         self.settings = settings
 
-    async def attention(
-        self, pairs: Sequence[TranslatedPair], context: RequestContext
-    ) -> list[CrossAttention]:
-        """Returns the recorded attention of each pair, or else the attention of a second pass.
-
-        Raises:
-            ServiceError: The request is refused, misses its deadline, or fails.
-        """
+    async def attend(self, pairs: Sequence[TranslatedPair], context: RequestContext) -> None:
+        """Gives each pair without recorded attention the attention of a second pass."""
         aligners = {name: await self._aligner(name) for name in {pair.model for pair in pairs}}
-        missing = []
-        for each in pairs:
-            if each.recorded is None:
-                queries = (aligners[each.model].query,)
-                job = AttentionJob(each.pair.source.ids, each.pair.target.ids, queries)
-                missing.append(AttentionItem(each.model, job))
-        captured = iter(await self._capture(missing, context))
-        return [
-            CrossAttention(
-                next(captured) if each.recorded is None else each.recorded,
-                aligners[each.model].shift,
-            )
-            for each in pairs
-        ]
+        missing = [pair for pair in pairs if pair.weights is None]
+        items = []
+        for pair in missing:
+            queries = (aligners[pair.model].query,)
+            job = AttentionJob(pair.source.ids, pair.target.ids, queries)
+            items.append(AttentionItem(pair.model, job))
+        captured = await self._capture(items, context)
+        for pair, weights in zip(missing, captured, strict=True):
+            pair.weights = weights
+        for pair in pairs:
+            pair.shift = aligners[pair.model].shift
 
     async def _capture(
         self, items: Sequence[AttentionItem], context: RequestContext
@@ -92,7 +76,7 @@ class PairAligner:
         results: list[Result] = []
         # All items together decide about the bulk lane. A part alone may have too few items.
         _use_bulk_lane(items, self.settings)
-        for part in in_parts(items, self.settings.max_attention_values):
+        for part in grouped(items, _num_weights, self.settings.max_attention_values):
             results += await submit_all(part, self.backend, self.settings, context)
         maps = [values for result in results for values in result.value[0].values()]
         return [values[0, 0] for values in maps]  # (1, 1, T, S)
@@ -133,20 +117,6 @@ async def submit_all(
     return results
 
 
-def in_parts(items: Sequence[AttentionItem], max_values: int) -> Iterator[list[AttentionItem]]:
-    """Yields the items of a request in parts.
-
-    A head has one weight for each pair of a source token and a target token of an item. A part has
-    at most `max_values` such weights, unless the part is a single item.
-    """
-    part: list[AttentionItem] = []
-    total = 0
-    for item in items:
-        size = len(item.job.source) * len(item.job.target)
-        if part and total + size > max_values:
-            yield part
-            part, total = [], 0
-        part.append(item)
-        total += size
-    if part:
-        yield part
+def _num_weights(item: AttentionItem) -> int:
+    """Returns the number of weights of a head: one for each pair of source and target token."""
+    return len(item.job.source) * len(item.job.target)

@@ -66,8 +66,8 @@ def between_words(
 ) -> tuple[list[Span], list[Span], NDArray[np.float32]]:
     """Returns the source and target words as spans of tokens, and the attention between them.
 
-    The arguments are those of `align`. Special tokens are left out. The attention has the shape
-    (target words, source words).
+    The arguments are those of `align`. Special tokens are left out. The attention has a row for
+    each target word.
     """
     rows = np.concatenate([weights[shift:], weights[len(weights) - shift :]])  # (T, S)
     target_spans, source_spans = word_spans(target), word_spans(source)
@@ -90,9 +90,8 @@ def in_text(alignment: Alignment, source: TokenizedText, target: TokenizedText) 
     )
 
 
-def moved(alignment: Alignment, starts: tuple[int, int]) -> Alignment:
+def moved(alignment: Alignment, source: int, target: int) -> Alignment:
     """Returns an alignment of parts that begin at these code points of source and target."""
-    source, target = starts
     return replace(
         alignment,
         source_words=[(start + source, end + source) for start, end in alignment.source_words],

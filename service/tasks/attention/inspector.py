@@ -32,17 +32,11 @@ anything else is computed for it.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedModel:
-    """A loaded model whose attention a request asks for.
-
-    Attributes:
-        name: Served name.
-        config: Sizes and switches of the model.
-        start: Spelling of the decoder's start token; "" if the model has no start token.
-    """
+    """A loaded model whose attention a request asks for."""
 
     name: str
     config: InspectedConfig
-    start: str = ""
+    start: str = ""  # spelling of the decoder's start token; "" without one
 
 
 ModelT = TypeVar("ModelT", bound=InspectedModel)

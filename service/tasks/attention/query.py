@@ -41,16 +41,10 @@ built-in models, 200,000 edges take 2 seconds on one core.
 
 @dataclass(frozen=True, slots=True)
 class Aligner:
-    """The cross-attention that aligns words.
-
-    Attributes:
-        query: Query for one layer, and for one head or the mean over all heads.
-        shift: 0 if the attention of a row belongs to the predicted token, 1 if it belongs to the
-            decoder's input token (see `service.tasks.alignment.alignment.align`).
-    """
+    """The cross-attention that aligns words: one layer, and one head or the mean over all heads."""
 
     query: AttentionQuery
-    shift: int
+    shift: int  # as in `service.tasks.alignment.alignment.align`
 
 
 def attention_query(config: InspectedConfig, request: AttentionRequest) -> AttentionQuery:
@@ -144,7 +138,6 @@ def check_size(
     """Refuses a request for too many attention values, before any value is computed.
 
     Args:
-        query: The query, which is the same for all sentences.
         lengths: Numbers of source and target tokens of each sentence.
         top_k: Number of values to return for each row; None for all values.
         limit: Largest number of values in a response.

@@ -128,7 +128,7 @@ class AttentionQuestion(Parameters):
 
     @property
     def has_target(self) -> bool:
-        """Returns whether each text is read together with a translation."""
+        """Whether each text is read together with a translation."""
         return HAS_TARGET[self.task]
 
     @model_validator(mode="after")
@@ -265,12 +265,10 @@ class AttentionRequest(AttentionQuestion):
 
     @property
     def texts(self) -> list[str]:
-        """Returns the texts as a list."""
         return [self.text] if isinstance(self.text, str) else self.text
 
     @property
     def target_texts(self) -> list[str | None] | None:
-        """Returns the translations as a list; None if the request gives no translation."""
         return [self.target_text] if isinstance(self.target_text, str) else self.target_text
 
     @model_validator(mode="before")

@@ -97,11 +97,9 @@ def word_labels(side: TokenizedText, words: Sequence[Span], start: str | None = 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The attention of one kind in one sentence.
+    """The attention of one kind in one sentence, as a query has selected it.
 
     Attributes:
-        kind: Kind of attention.
-        query: Query that selects layers, heads, reduction and norm.
         data: Values (layers, heads, rows, columns); a dimension that was reduced has size 1.
         indices: Column of each value if `data` has only the largest values of each row; else None.
     """
@@ -113,7 +111,7 @@ class Attention:
 
     @property
     def heads(self) -> list[int] | str:
-        """Returns the numbers of the heads, or the value of `heads` for heads that are merged."""
+        """The numbers of the heads, or the value of `heads` for heads that are merged."""
         if self.query.norm.merges_heads and self.query.reduce is not Reduction.ROLLOUT:
             return "all"
         return HEADS.get(self.query.reduce, list(self.query.heads))
@@ -137,7 +135,7 @@ class SequenceAttention:
 
 @dataclass(frozen=True, slots=True)
 class InspectionResult:
-    """The attention of some sentences, and the served name of the model."""
+    """The attention of some sentences."""
 
     model: str
     items: Sequence[SequenceAttention]
@@ -161,23 +159,16 @@ class TraceResult:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """The queries of a request; only `attention` is present for texts that are embedded.
-
-    Attributes:
-        attention: Query for the attention that the request asks for.
-        aligner: Cross-attention that aligns words.
-        scoring: Query for the probabilities of the target tokens; None if they are not requested.
-        detaching: Query for the cross-attention of the score `detachment`; None if not requested.
-    """
+    """The queries of a request; only `attention` is present for texts that are embedded."""
 
     attention: AttentionQuery
     aligner: Aligner | None = None
-    scoring: Scoring | None = None
-    detaching: AttentionQuery | None = None
+    scoring: Scoring | None = None  # of the probabilities, if they are requested
+    detaching: AttentionQuery | None = None  # of the score `detachment`, if it is requested
 
     @property
     def all(self) -> tuple[Query, ...]:
-        """Returns the queries about each text, in the order of the answers in its result."""
+        """The queries about each text, in the order of the answers in its result."""
         aligning = None if self.aligner is None else self.aligner.query
         scoring = None if self.scoring is None else self.scoring.query
         queries = self.attention, aligning, scoring, self.detaching

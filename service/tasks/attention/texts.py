@@ -25,16 +25,10 @@ from service.tasks.embedding.limits import find_language, find_prompt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder(InspectedModel):
-    """The encoder of a loaded model.
+    """The encoder of a loaded model."""
 
-    Attributes:
-        max_tokens: Largest number of tokens of a text, special tokens included.
-        tokenize: Tokenises a text that already begins with the prompt.
-        prompt: Prompt before each text; "" if there is no prompt.
-    """
-
-    max_tokens: int
-    tokenize: Callable[[str], TextTokens]
+    max_tokens: int  # of a text, special tokens included
+    tokenize: Callable[[str], TextTokens]  # the text begins with the prompt
     prompt: str = ""
 
 

@@ -41,13 +41,12 @@ class EmbedUsage:
         num_chars: Number of characters of all texts; a token id counts as one character.
         num_tokens: Number of tokens that the model read of each input, after truncation. Special
             tokens and the prompt are included.
-        truncated: Indices of the inputs that were truncated.
         device: `cpu` or `cuda`, by the settings; a manifest may give a model another device.
     """
 
     num_chars: int
     num_tokens: Sequence[int]
-    truncated: Sequence[int]
+    truncated: Sequence[int]  # indices of inputs
     device: str
 
 

@@ -1,73 +1,119 @@
-"""Aligns the words of texts with the words of their translations."""
+"""Aligns words and places inline tags in translations, by the attention between tokens."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 
-from service.items.result import Result
-from service.tasks.alignment.aligner import CrossAttention, PairAligner, TranslatedPair
-from service.tasks.alignment.alignment import Alignment, align, in_text, moved
+import numpy as np
+from numpy.typing import NDArray
+
+from model.tokenization.tokenizer import Span, TokenizedText
+from service.tasks.alignment.aligner import PairAligner, TranslatedPair
+from service.tasks.alignment.alignment import align, between_words, in_text, moved, text_span
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
-from service.tasks.translation.prepared import Prepared, total_chars
+from service.tasks.translation.sentences import Sentence, TranslatedText, num_chars, total_chars
+from service.text.segmentation import Segments
+from service.text.tags import Tag, WordAttention, insert, place_tags
+
+PART = re.compile(r"\w+|[^\w\s]")
 
 
 async def align_words(
-    prepared: Sequence[Prepared],
-    results: Sequence[Result],
-    aligner: PairAligner,
-    context: RequestContext,
-    deadline: float,
+    texts: Sequence[TranslatedText], aligner: PairAligner, context: RequestContext, deadline: float
 ) -> None:
-    """Aligns the words of sentences and their best translations; stores alignments in `prepared`.
+    """Aligns the words of sentences with their best translations; stores `alignments` in texts.
 
-    Args:
-        prepared: The texts. They have no tags and no protected spans, because a request for an
-            alignment accepts no markup and protects nothing.
-        results: Results of the sentences of all texts, in order.
-        aligner: Finds the attention between the tokens of sentences and translations.
-        context: Context of the request.
-        deadline: Time by time.perf_counter at which the request fails.
+    The texts have no tags and no protected spans.
     """
-    size = total_chars(prepared)
-    pairs = await run_sized(size, deadline, _pairs, prepared, results)
-    found = await aligner.attention([pair for of_text in pairs for pair in of_text], context)
+    size = total_chars(texts)
+
+    def pairs_of() -> list[list[TranslatedPair]]:
+        return [[each.pair(each.result.value[0]) for each in text.sentences] for text in texts]
+
+    pairs = await run_sized(size, deadline, pairs_of)
+    await aligner.attend([pair for of_text in pairs for pair in of_text], context)
 
     def align_all() -> None:
-        remaining = iter(found)
-        for text, of_text in zip(prepared, pairs, strict=True):
-            text.alignments = _align(text, of_text, remaining)
+        for text, of_text in zip(texts, pairs, strict=True):
+            segments = Segments(text.separators, ())
+            starts = segments.starts([each.source.text for each in of_text])
+            target_starts = segments.starts([each.target.text for each in of_text])
+            text.alignments = []
+            for each, *places in zip(of_text, starts, target_starts, strict=True):
+                found = in_text(align(*each.attention), each.source, each.target)
+                text.alignments.append(moved(found, *places))
 
     await run_sized(size, deadline, align_all)
 
 
-def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> list[list[TranslatedPair]]:
-    """Returns the sentences of each text with their best translations."""
-    remaining = iter(results)
+async def insert_tags(
+    sentences: Sequence[Sentence], aligner: PairAligner, context: RequestContext, deadline: float
+) -> None:
+    """Puts tags into the translations of sentences that have some, by the attention of words."""
+    size = num_chars(sentences)
+
+    def pairs_of() -> list[tuple[Sentence, int, TranslatedPair]]:
+        return [
+            (sentence, rank, sentence.pair(hypothesis))
+            for sentence in sentences
+            if sentence.in_parts is None
+            for rank, hypothesis in enumerate(sentence.result.value)
+        ]
+
+    pairs = await run_sized(size, deadline, pairs_of)
+    await aligner.attend([pair for _, _, pair in pairs], context)
+
+    def insert_all() -> None:
+        for sentence, rank, pair in pairs:
+            sentence.decoded[rank] = _with_tags(sentence, pair)
+
+    await run_sized(size, deadline, insert_all)
+
+
+def _with_tags(sentence: Sentence, pair: TranslatedPair) -> str:
+    source, target = pair.source, pair.target
+    source_words, target_words, weights = between_words(*pair.attention)
+    source_parts, columns = _parts(source, source_words)
+    target_parts, rows = _parts(target, target_words)
+    parts_of_words = np.bincount(columns)[columns].astype(np.float32)
+    shares: NDArray[np.float32] = weights[np.ix_(rows, columns)] / parts_of_words
+    words = WordAttention(source.text, target.text, source_parts, target_parts, shares)
+    placed = place_tags(_tags(sentence), words)
+    if sentence.carrier:
+        places = sentence.carrier.behind(target.text, [place for place, _ in placed])
+        placed = [*zip(places, (marker for _, marker in placed), strict=True)]
+    return insert(target.text, placed)
+
+
+def _tags(sentence: Sentence) -> Sequence[Tag]:
+    """Returns the tags with their places in the sentence as the model reads it.
+
+    The places differ from those in the sentence if stand-ins replace protected spans.
+    """
+    carrier, length = sentence.carrier, len(sentence.source)
+    if carrier is None:
+        return sentence.tags
     return [
-        [text.pair(index, next(remaining).value[0]) for index in range(len(text.sources))]
-        for text in prepared
+        replace(
+            tag,
+            place=carrier.place(tag.place),
+            partner=carrier.place(tag.partner) if 0 <= tag.partner <= length else tag.partner,
+        )
+        for tag in sentence.tags
     ]
 
 
-def _align(
-    text: Prepared, pairs: Sequence[TranslatedPair], found: Iterator[CrossAttention]
-) -> list[Alignment]:
-    """Returns the alignment of each sentence of a text.
+def _parts(side: TokenizedText, words: Sequence[Span]) -> tuple[list[Span], list[int]]:
+    """Cuts punctuation marks off words: the word "2009." has the parts "2009" and ".".
 
-    The span of a source word counts code points from the start of the whole text. The span of a
-    target word counts code points from the start of the text's whole translation.
+    A part is a run of letters and digits, or one mark.
 
-    Args:
-        text: A text.
-        pairs: The sentences of the text with their translations.
-        found: Yields the attention of the pairs first, then the attention of later texts. This
-            function takes only the attention of the pairs.
+    Returns the span of each part in the text, and the index of its word.
     """
-    segments = text.segments
-    source_starts = segments.starts(segments.sentences)
-    target_starts = segments.starts([each.pair.target.text for each in pairs])
-    alignments = []
-    for each, starts in zip(pairs, zip(source_starts, target_starts, strict=True), strict=True):
-        cross, pair = next(found), each.pair
-        tokens = align(cross.weights, pair.source, pair.target, cross.shift)
-        alignments.append(moved(in_text(tokens, pair.source, pair.target), starts))
-    return alignments
+    spans, indices = [], []
+    for index, word in enumerate(words):
+        for part in PART.finditer(side.text, *text_span(side, word)):
+            spans.append(part.span())
+            indices.append(index)
+    return spans, indices

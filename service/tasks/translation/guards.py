@@ -48,33 +48,20 @@ ROMAN_ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 
 @dataclass(slots=True)
 class Reading:
-    """One sentence and its translation, as the guards read them.
+    """One sentence and its translation, as the guards read them."""
 
-    Attributes:
-        source_ids: Source tokens, EOS included.
-        source: The sentence as the model reads it.
-        hypothesis: Target tokens, and their cross-attention if it was recorded.
-        text: The translation, decoded.
-        eos_id: Id of the target's EOS.
-    """
-
-    source_ids: Sequence[int]
-    source: str
+    source_ids: Sequence[int]  # EOS included
+    source: str  # as the model reads it
     hypothesis: Hypothesis
-    text: str
-    eos_id: int
+    text: str  # the decoded hypothesis
+    eos_id: int  # of the target
 
 
 @dataclass(frozen=True, slots=True)
 class GuardWarning:
-    """A guard that rejects the translation of a sentence.
+    """A guard that rejects the translation of a sentence."""
 
-    Attributes:
-        sentence: Index of the sentence in its text.
-        guard: Name of the guard.
-    """
-
-    sentence: int
+    sentence: int  # index in its text
     guard: str
 
 
@@ -197,11 +184,7 @@ def _ascii_digits(number: str) -> str:
 
 
 def roman(number: str) -> str:
-    """Returns the Roman numeral of a number below 40, and other numbers as they are.
-
-    Args:
-        number: A number above 0 in ASCII digits, without leading zeros.
-    """
+    """Returns the Roman numeral of a number from 1 to 39, and other numbers as they are."""
     if len(number) > 2 or int(number) >= 40:
         return number
     tens, ones = divmod(int(number), 10)
@@ -216,11 +199,7 @@ GUARDS: Mapping[str, Guard] = {
     "copy": is_copied,
     "digits": changes_numbers,
 }
-"""The guards by name. A guard returns True if it rejects a translation.
-
-These guards do not use cross-attention. A new guard can read the cross-attention from
-`Reading.hypothesis.attention`.
-"""
+"""The guards by name. A guard returns True if it rejects a translation."""
 
 PLACEHOLDER = "placeholder"
 """Name of the guard that checks protected spans. `fidelity.complete` makes this check even if
@@ -229,8 +208,4 @@ REGARD_GUARD_BEAM_SIZE is 0, so the guard is not in GUARDS."""
 
 def rejecting(reading: Reading) -> list[str]:
     """Returns the names of the guards that reject a translation."""
-    names = []
-    for name, rejects in GUARDS.items():
-        if rejects(reading):
-            names.append(name)
-    return names
+    return [name for name, rejects in GUARDS.items() if rejects(reading)]

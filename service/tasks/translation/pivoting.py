@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from model.sequence import DecodingOptions, Hypothesis
@@ -31,6 +32,7 @@ class PivotPipeline:
 
     Args:
         lease: The request's permission to submit work.
+        options: Options of the search.
         max_source_tokens: Largest number of tokens of a sequence. A longer output of the first
             model is cut into parts.
         is_bulk: Whether the sentences wait in the bulk lane.
@@ -50,12 +52,14 @@ class PivotPipeline:
     def __init__(
         self,
         lease: Lease,
+        options: DecodingOptions,
         max_source_tokens: int,
         is_bulk: bool,
         deadline: float,
         total_tokens: int = 0,
     ) -> None:
         self.lease = lease
+        self.options = options
         self.max_source_tokens = max_source_tokens
         self.is_bulk = is_bulk
         self.deadline = deadline
@@ -64,15 +68,17 @@ class PivotPipeline:
         self.num_cut: Counter[str] = Counter()
         self.rejected: Counter[tuple[str, str, str]] = Counter()
 
+    @cached_property
+    def with_attention(self) -> DecodingOptions:
+        """The options of sentences with tags; one object, which `pickle` writes only once."""
+        return replace(self.options, return_attention=True)
+
     def item(
         self, source: list[int], route: tuple[Direction, ...], options: DecodingOptions
     ) -> TranslationItem:
-        """Returns the work item of a sentence.
+        """Returns the work item of a sentence, whose token ids `source` include EOS.
 
-        Args:
-            source: Token ids that the first model reads, EOS included.
-            route: One model, or two: one into the pivot language and one out of it.
-            options: Options of the search.
+        `route` is one model, or two: one into the pivot language and one out of it.
         """
         first, wanted = route[0], options
         if len(route) > 1:

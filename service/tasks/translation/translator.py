@@ -1,14 +1,17 @@
 """The translation task: prepares texts, submits their sentences, and joins the translations."""
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
 
-from model.sequence import DecodingOptions, Hypothesis
-from service.errors import InvalidRequestError
-from service.items.result import Result
+from model.sequence import DecodingOptions
+from service.errors import DeadlineExceededError, InvalidRequestError, too_late
 from service.items.translation import TranslationItem
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
@@ -20,29 +23,44 @@ from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.detection import DetectionPool
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
-from service.tasks.translation.aligning import align_words
+from service.tasks.translation.aligning import align_words, insert_tags
 from service.tasks.translation.fidelity import complete, guard
-from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import PivotPipeline
-from service.tasks.translation.prepared import Prepared, SentenceScore, sentence_score, total_chars
-from service.tasks.translation.streaming import TranslatedSentence, in_order
-from service.tasks.translation.tagging import insert_tags
+from service.tasks.translation.sentences import MAX_TAGS, Sentence, TranslatedText, total_chars
 from service.tasks.translation.terminology import use_terms
 from service.text import html_text, xml_text
-from service.text.carriage import load, trim
+from service.text.carriage import trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
-from service.text.formatting import Formatting, lower_capitals
+from service.text.formatting import lower_capitals
 from service.text.glossary import Terms
 from service.text.html_text import unescaped
 from service.text.letters import has_letters
-from service.text.protection import ProtectedText, protect
+from service.text.protection import MARKER, ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import Tag, distribute, lift
 from service.text.xml_text import XmlRules
 
+T = TypeVar("T")
+
 CHARS_PER_SENTENCE = 8
 """Number of characters whose work takes as long as making one work item, some 2 µs."""
+
+AHEAD_PER_TAKEN = 4
+"""Number by which the limit on open sentences grows with each sentence that the reader takes.
+
+A sentence is open from the start of its translation until the reader takes it. The limit is 1 at
+first, because sentences that begin together delay each other. They also delay the first sentences
+of other streams.
+"""
+
+MAX_AHEAD = 256
+"""Largest limit on open sentences, however many sentences the reader has taken.
+
+If the reader stops, at most MAX_AHEAD sentences are translated in vain. The two workers of a small
+machine together decode 128 sentences at once. The limit is above 128, so that one stream can keep
+both workers busy.
+"""
 
 
 @dataclass(slots=True)
@@ -50,10 +68,7 @@ class TranslationRequest:
     """A request for translations, with resolved language codes.
 
     Attributes:
-        texts: Texts to translate, at least one.
         source: Served language, or None to detect the language of each text.
-        target: Served language.
-        options: Options of the search.
         split_sentences: Whether texts are split into sentences. If false, a plain text is one
             sentence, and a text with markup has one sentence for each block.
         is_aligned: Whether the words of each sentence and its translation are aligned. Such a
@@ -97,60 +112,11 @@ class TranslationRequest:
         return html_text.plain_text(text) if self.is_html else text
 
 
-@dataclass(slots=True)
-class TranslatedText:
-    """The translation of one text.
-
-    Attributes:
-        text: Best translation.
-        alternatives: Other translations, best first, all different.
-        detected: Detected source language; None if the request names a source language.
-        scores: Score of each sentence; empty unless the request asks for them.
-        prepared: Source text, its route, and its alignments.
-    """
-
-    text: str
-    alternatives: list[str]
-    detected: Detection | None
-    scores: list[SentenceScore]
-    prepared: Prepared
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A request that is being translated."""
-
-    request: TranslationRequest
-    options: DecodingOptions
-    context: RequestContext
-    prepared: list[Prepared]
-    pipeline: PivotPipeline
-
-    def end(self, results: Sequence[Result]) -> None:
-        """Adds the times of all results, and the counts of the pipeline, to the context."""
-        num_cut = self.context.num_cut
-        for name, count in self.pipeline.num_cut.items():
-            num_cut[name] = num_cut.get(name, 0) + count
-        self.context.rejected.update(self.pipeline.rejected)
-        self.context.add_times(results)
-
-
 class Translator:
-    """Prepares texts, submits their sentences to workers, and assembles the translations.
-
-    Args:
-        catalog: Served models.
-        backend: Admission and device workers.
-        detector: Detects the languages of texts if the request names no source.
-        settings: Limits.
-    """
+    """Prepares texts, submits their sentences to workers, and assembles the translations."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        backend: Admitter,
-        detector: LanguageDetector,
-        settings: Settings,
+        self, catalog: Catalog, backend: Admitter, detector: LanguageDetector, settings: Settings
     ) -> None:
         self.catalog = catalog
         self.backend = backend
@@ -162,113 +128,98 @@ class Translator:
         self, request: TranslationRequest, context: RequestContext
     ) -> list[TranslatedText]:
         """Translates every text of a request."""
-        work = await self._begin(request, context)
-        results = await self._translate(work, work.prepared)
-        work.end(results)
-        return await self._join(work, work.prepared, results)
+        texts, pipeline = await self._begin(request, context)
+        await self._translate(request, texts, pipeline, context)
+        _end(texts, pipeline, context)
+        await _join(texts, pipeline, context)
+        return texts
 
     async def stream(
         self, request: TranslationRequest, context: RequestContext
-    ) -> AsyncGenerator[TranslatedSentence, None]:
-        """Yields the translated sentences of all texts in order.
+    ) -> AsyncGenerator[TranslatedText, None]:
+        """Yields the translated sentences of all texts in order, each as a text of its own.
 
-        Each sentence is yielded as soon as it and all sentences before it are done.
+        Each sentence is yielded as soon as it and all sentences before it are done. Alignments
+        count code points from the start of the whole text.
         """
-        work = await self._begin(request, context)
-        num_chars, deadline = sum(map(len, request.texts)), work.pipeline.deadline
-        parts = await run_sized(num_chars, deadline, _parts, work.prepared)
-        results: list[Result] = []
+        texts, pipeline = await self._begin(request, context)
+        num_chars = sum(map(len, request.texts))
+        parts = await run_sized(
+            num_chars, pipeline.deadline, lambda: [part for text in texts for part in text.parts()]
+        )
 
-        async def translate(part: Prepared) -> str:
-            found = await self._translate(work, [part])
-            results.extend(found)
-            (translated,) = await self._join(work, [part], found)
-            return translated.text
+        async def translate(part: TranslatedText) -> TranslatedText:
+            await self._translate(request, [part], pipeline, context)
+            await _join([part], pipeline, context)
+            return part
 
         starts = (0, 0)
-        async with aclosing(in_order([partial(translate, part) for _, _, part in parts])) as found:
-            for number, index, part in parts:
-                text = await anext(found)
-                starts = starts if index else (0, 0)
-                alignments = None
-                if request.is_aligned:
-                    alignments = [moved(each, starts) for each in part.alignments]
-                warnings = [GuardWarning(index, each.guard) for each in part.warnings]
-                yield TranslatedSentence(
-                    number, index, text, part.route, part.detected, alignments, warnings
-                )
-                starts = (starts[0] + total_chars([part]), starts[1] + len(text))
-        work.end(results)
+        async with aclosing(in_order([partial(translate, part) for part in parts])) as translated:
+            async for part in translated:
+                starts = starts if part.index else (0, 0)
+                if part.alignments is not None:
+                    part.alignments = [moved(each, *starts) for each in part.alignments]
+                yield part
+                starts = (starts[0] + total_chars([part]), starts[1] + len(part.text))
+        _end(parts, pipeline, context)
 
-    async def _begin(self, request: TranslationRequest, context: RequestContext) -> "_Work":
+    async def _begin(
+        self, request: TranslationRequest, context: RequestContext
+    ) -> tuple[list[TranslatedText], PivotPipeline]:
         """Admits a request and prepares its texts."""
-        deadline = context.deadline(self.settings.request_timeout_seconds)
+        settings = self.settings
+        deadline = context.deadline(settings.request_timeout_seconds)
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         started = time.perf_counter()
         try:
-            prepared = await self._prepare_all(request, num_chars, deadline)
+            texts = await self._prepare_all(request, num_chars, deadline)
         finally:
             context.add("tokenize", time.perf_counter() - started)
         num_sentences = num_tokens = 0
-        for text in prepared:
-            num_sentences += len(text.sources)
-            num_tokens += len(text.route) * sum(map(len, text.sources))
-        describe(prepared, context)
-        is_bulk = request.is_bulk or num_sentences > self.settings.bulk_sentences
-        limit = self.settings.max_source_tokens
-        pipeline = PivotPipeline(lease, limit, is_bulk, deadline, num_tokens)
+        for text in texts:
+            num_sentences += len(text.sentences)
+            num_tokens += len(text.route) * sum([len(each.ids) for each in text.sentences])
+        describe(texts, context)
+        is_bulk = request.is_bulk or num_sentences > settings.bulk_sentences
         options = request.options
         if request.is_aligned:
             options = replace(options, return_attention=True)
-        return _Work(request, options, context, prepared, pipeline)
+        limit = settings.max_source_tokens
+        return texts, PivotPipeline(lease, options, limit, is_bulk, deadline, num_tokens)
 
-    async def _translate(self, work: "_Work", prepared: list[Prepared]) -> list[Result]:
-        """Translates texts or parts of texts; returns the result of each sentence."""
-        options, pipeline, context = work.options, work.pipeline, work.context
-        num_sentences, has_spans, has_tags = 0, False, False
-        for text in prepared:
-            num_sentences += len(text.sources)
-            has_spans = has_spans or bool(text.carriage.carriers)
-            has_tags = has_tags or bool(text.tags)
+    async def _translate(
+        self,
+        request: TranslationRequest,
+        texts: list[TranslatedText],
+        pipeline: PivotPipeline,
+        context: RequestContext,
+    ) -> None:
+        """Translates texts or parts of texts."""
+        sentences = [sentence for text in texts for sentence in text.sentences]
+        size, deadline = CHARS_PER_SENTENCE * len(sentences), pipeline.deadline
 
         def make_items() -> list[TranslationItem]:
-            items: list[TranslationItem] = []
-            for text in prepared:
-                items += text.items(options, pipeline)
-            return items
+            return [sentence.item(pipeline) for sentence in sentences]
 
-        size = CHARS_PER_SENTENCE * num_sentences
-        results = await pipeline.run(await run_sized(size, pipeline.deadline, make_items))
-        if work.request.terms is not None:
-            await use_terms(prepared, results, work.request.terms, options, pipeline)
-            has_spans = True
-        if has_spans:
-            results = await complete(prepared, results, options, pipeline)
+        results = await pipeline.run(await run_sized(size, deadline, make_items))
+        for sentence, result in zip(sentences, results, strict=True):
+            sentence.result = result
+        if request.terms is not None:
+            await use_terms(sentences, request.terms, pipeline)
+        if with_spans := [each for each in sentences if each.has_spans]:
+            await complete(with_spans, pipeline)
         if beam_size := self.settings.guard_beam_size:
-            beam_size = min(beam_size, self.settings.max_beam_size)
-            await guard(prepared, results, options, pipeline, beam_size)
-        if has_tags:
-            await insert_tags(prepared, results, self.aligner, context, pipeline.deadline)
-        if work.request.is_aligned:
-            await align_words(prepared, results, self.aligner, context, pipeline.deadline)
-        return results
-
-    async def _join(
-        self, work: "_Work", prepared: list[Prepared], results: list[Result]
-    ) -> list[TranslatedText]:
-        """Returns the translations of texts or parts of texts."""
-        num_chars = total_chars(prepared)
-        started = time.perf_counter()
-        try:
-            return await run_sized(num_chars, work.pipeline.deadline, assemble, prepared, results)
-        finally:
-            work.context.add("detokenize", time.perf_counter() - started)
+            await guard(sentences, pipeline, min(beam_size, self.settings.max_beam_size))
+        if with_tags := [each for each in sentences if each.tags]:
+            await insert_tags(with_tags, self.aligner, context, deadline)
+        if request.is_aligned:
+            await align_words(texts, self.aligner, context, deadline)
 
     async def _prepare_all(
         self, request: TranslationRequest, num_chars: int, deadline: float
-    ) -> list[Prepared]:
+    ) -> list[TranslatedText]:
         detected: Sequence[Detection | None] = [None] * len(request.texts)
         if request.source is None:
             words = await run_sized(
@@ -277,132 +228,150 @@ class Translator:
             sources = self.catalog.sources(request.target)
             found = await self.detection.detect(words, deadline, sources)
             detected = [each[0] for each in found]
-        catalog = self.catalog
+        catalog, limit = self.catalog, self.settings.max_source_tokens
 
-        def prepare() -> list[Prepared]:
-            prepared = []
-            for text, language in zip(request.texts, detected, strict=True):
-                prepared.append(self._prepare(text, request, catalog, language))
-            return prepared
+        def prepare_all() -> list[TranslatedText]:
+            texts = []
+            for number, language in enumerate(detected):
+                texts.append(prepare(request, number, language, catalog, limit))
+            return texts
 
-        return await run_sized(num_chars, deadline, prepare)
+        return await run_sized(num_chars, deadline, prepare_all)
 
-    def _prepare(
-        self,
-        text: str,
-        request: TranslationRequest,
-        catalog: Catalog,
-        detected: Detection | None,
-    ) -> Prepared:
-        source = request.source
-        if detected is not None:
-            source = detected.language if detected.confidence else request.target
-        assert source is not None  # the request names it, or it was detected
-        route = catalog.route(source, request.target)
-        if not route:
-            return Prepared((), Segments((text,), ()), [], detected)
-        if request.is_aligned and len(route) > 1:
-            raise InvalidRequestError(
-                f"Invalid request: no single model translates from {source} to {request.target}, "
-                f"and words are not aligned through {PIVOT}; leave return_alignment out, or "
-                f"translate to {PIVOT} and from it in two requests"
-            )
-        if request.is_aligned and not route[0].has_attention:
-            raise no_attention(route[0].name)
-        tokenizer = route[0].vocabularies.source
-        protected, tags = self._protect(text, request, route)
-        text = protected.text
-        if request.protects and not has_letters(text):
-            segments = Segments((text,), ())
-        elif request.split_sentences:
-            segments = split_sentences(text, source, request.split_lines)
-        else:
-            segments = whole_lines(text) if request.has_markup else one_sentence(text)
-        limit = route[0].limit(self.settings.max_source_tokens) - 1  # without EOS
-        chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
-        formatting = Formatting()
-        if request.protects:
-            formatting = Formatting(chunked.segments.sentences, (source, request.target))
-            lower_capitals(chunked, tokenizer, limit, source)
-        segments, inside = distribute(chunked.segments, tags)
-        carriage = load(chunked, protected, inside, tokenizer, limit)
-        for ids in chunked.sources:
-            ids.append(tokenizer.eos_id)
-        return Prepared(
-            route,
-            segments,
-            chunked.sources,
-            detected,
-            chunked.num_cut,
-            carriage,
-            limit,
-            inside,
-            formatting=formatting,
+
+def prepare(
+    request: TranslationRequest,
+    number: int,
+    detected: Detection | None,
+    catalog: Catalog,
+    max_source_tokens: int,
+) -> TranslatedText:
+    """Returns a text of a request with its route and its tokenised sentences.
+
+    Args:
+        number: Index of the text.
+        detected: Language of the text; None if the request names it.
+    """
+    text, source = request.texts[number], request.source
+    if detected is not None:
+        source = detected.language if detected.confidence else request.target
+    assert source is not None  # the request names it, or it was detected
+    route = catalog.route(source, request.target)
+    if not route:
+        return TranslatedText(route, detected, (text,), number=number)
+    if request.is_aligned and len(route) > 1:
+        raise InvalidRequestError(
+            f"Invalid request: no single model translates from {source} to {request.target}, "
+            f"and words are not aligned through {PIVOT}; leave return_alignment out, or "
+            f"translate to {PIVOT} and from it in two requests"
         )
-
-    def _protect(
-        self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
-    ) -> tuple[ProtectedText, list[Tag]]:
-        """Returns the text with markers for protected spans, and the inline tags that it had.
-
-        On a route of two models, there is no attention between source and target words, and a
-        remote model gives no attention. In these two cases the tags stay in the text as markers.
-        """
-        if request.has_markup:
-            unknown = unknown_to(route, unescaped(text))
-            markup = (
-                html_text.protect_html(text, unknown)
-                if request.xml is None
-                else xml_text.protect_xml(text, request.xml, unknown)
-            )
-            can_align = len(route) == 1 and route[0].has_attention
-            return lift(markup) if can_align else (markup, [])
+    if request.is_aligned and not route[0].has_attention:
+        raise no_attention(route[0].name)
+    tokenizer = route[0].vocabularies.source
+    protected, tags = _protect(text, request, route)
+    segments = trim(_segments(protected.text, request, source), protected)
+    limit = route[0].limit(max_source_tokens) - 1  # without EOS
+    chunked = chunk_sentences(segments, tokenizer, limit)
+    given = chunked.segments.sentences
+    if request.protects:
+        lower_capitals(chunked, tokenizer, limit, source)
+    segments, inside = distribute(chunked.segments, tags)
+    prepared = TranslatedText(
+        route,
+        detected,
+        segments.separators,
+        [],
+        (source, request.target),
+        protected,
+        limit,
+        chunked.num_cut,
+        number=number,
+    )
+    for index, ids in enumerate(chunked.sources):
+        ids.append(tokenizer.eos_id)
+        sentence = Sentence(prepared, index, segments.sentences[index], ids)
+        prepared.sentences.append(sentence)
         if request.protects:
-            return protect(text, unknown_to(route, text)), []
-        return ProtectedText(text, ()), []
+            sentence.given = given[index]
+        if protected.spans:
+            sentence.tags = inside.get(index, ())
+            has_spans = MARKER.search(sentence.source) or len(sentence.tags) > MAX_TAGS
+            if has_spans and sentence.load(0):
+                sentence.ids = sentence.carrier_ids
+    return prepared
 
 
-def assemble(prepared: Sequence[Prepared], results: Sequence[Result]) -> list[TranslatedText]:
-    """Returns the translations of texts from the results of all their sentences, in order."""
-    translated, start = [], 0
-    for text in prepared:
-        if not text.route:
-            unchanged = text.segments.separators[0]
-            translated.append(TranslatedText(unchanged, [], text.detected, [], text))
-            continue
-        sentences = []
-        for result in results[start : start + len(text.sources)]:
-            sentences.append(result.value)
-        start += len(sentences)
-        translated.append(_assemble(text, sentences))
-    return translated
+def _segments(text: str, request: TranslationRequest, source: str) -> Segments:
+    if request.protects and not has_letters(text):
+        return Segments((text,), ())
+    if request.split_sentences:
+        return split_sentences(text, source, request.split_lines)
+    return whole_lines(text) if request.has_markup else one_sentence(text)
 
 
-def _assemble(text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
-    _, tokenizer = text.tokenizers
-    depth = max(map(len, sentences), default=1)
-    versions: dict[str, None] = {}
-    for rank in range(depth):
-        decoded = []
-        for index, found in enumerate(sentences):
-            decoded.append(text.decode(index, found, rank))
-        if (version := text.joined(decoded)) is not None:
-            versions[version] = None
-    best, *others = versions
-    scores = []
-    for hypotheses in sentences:
-        if hypotheses[0].score is not None:
-            scores.append(sentence_score(hypotheses[0], tokenizer))
-    return TranslatedText(best, others, text.detected, scores, text)
+def _protect(
+    text: str, request: TranslationRequest, route: tuple[Direction, ...]
+) -> tuple[ProtectedText, list[Tag]]:
+    """Returns the text with markers for protected spans, and the inline tags that it had.
+
+    On a route of two models, there is no attention between source and target words, and a remote
+    model gives no attention. In these two cases the tags stay in the text as markers.
+    """
+    if request.has_markup:
+        unknown = unknown_to(route, unescaped(text))
+        markup = (
+            html_text.protect_html(text, unknown)
+            if request.xml is None
+            else xml_text.protect_xml(text, request.xml, unknown)
+        )
+        can_align = len(route) == 1 and route[0].has_attention
+        return lift(markup) if can_align else (markup, [])
+    if request.protects:
+        return protect(text, unknown_to(route, text)), []
+    return ProtectedText(text, ()), []
 
 
-def _parts(prepared: Sequence[Prepared]) -> list[tuple[int, int, Prepared]]:
-    """Returns each sentence as a text, with the indices of its text and of the sentence."""
-    return [
-        (number, index, part)
-        for number, text in enumerate(prepared)
-        for index, part in enumerate(text.parts())
-    ]
+async def _join(
+    texts: Sequence[TranslatedText], pipeline: PivotPipeline, context: RequestContext
+) -> None:
+    """Joins the translated sentences of each text."""
+
+    def assemble() -> None:
+        for text in texts:
+            text.assemble()
+
+    started = time.perf_counter()
+    try:
+        await run_sized(total_chars(texts), pipeline.deadline, assemble)
+    finally:
+        context.add("detokenize", time.perf_counter() - started)
+
+
+async def in_order(
+    works: Sequence[Callable[[], Coroutine[Any, Any, T]]],
+) -> AsyncGenerator[T, None]:
+    """Runs coroutine functions side by side, and yields their results in order.
+
+    Each result that the reader takes allows more coroutines to begin. While the reader takes no
+    result, no coroutine begins. When the reader closes the iterator, unfinished coroutines are
+    cancelled.
+    """
+    begun: deque[asyncio.Task[T]] = deque()
+    waiting = iter(works)
+    try:
+        for taken in range(len(works)):
+            ahead = min(MAX_AHEAD, 1 + AHEAD_PER_TAKEN * taken)
+            for work in islice(waiting, max(0, ahead - len(begun))):
+                begun.append(asyncio.create_task(work()))
+            try:
+                result = await begun.popleft()
+            except DeadlineExceededError:
+                raise too_late(taken, len(works)) from None
+            yield result
+    finally:
+        for task in begun:
+            task.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
 
 
 def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
@@ -421,13 +390,21 @@ def no_attention(name: str) -> InvalidRequestError:
     )
 
 
-def describe(prepared: list[Prepared], context: RequestContext) -> None:
+def describe(texts: Sequence[TranslatedText], context: RequestContext) -> None:
     """Adds the model's name, and the number of cut sentences of each model, to the context."""
     models = set()
-    for text in prepared:
+    for text in texts:
         for direction in text.route:
             models.add(direction.name)
         if text.num_cut:
             name = text.route[0].name
             context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
     context.model = models.pop() if len(models) == 1 else NO_MODEL
+
+
+def _end(texts: Sequence[TranslatedText], pipeline: PivotPipeline, context: RequestContext) -> None:
+    """Adds the times of all results, and the counts of the pipeline, to the context."""
+    for name, count in pipeline.num_cut.items():
+        context.num_cut[name] = context.num_cut.get(name, 0) + count
+    context.rejected.update(pipeline.rejected)
+    context.add_times([sentence.result for text in texts for sentence in text.sentences])

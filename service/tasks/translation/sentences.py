@@ -1,0 +1,279 @@
+"""Texts and their sentences, from the preparation to the reply."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from model.sequence import DecodingOptions, Hypothesis
+from model.tokenization.tokenizer import Tokenizer
+from service.items.result import Result
+from service.items.translation import TranslationItem
+from service.models.served import Direction
+from service.tasks.alignment.aligner import TranslatedPair
+from service.tasks.alignment.alignment import Alignment
+from service.tasks.translation.guards import GuardWarning, Reading
+from service.tasks.translation.pivoting import PivotPipeline
+from service.text.carriage import Carrier, carry
+from service.text.detection import Detection
+from service.text.formatting import formatted
+from service.text.letters import words_start
+from service.text.protection import MARKER, NO_SPANS, ProtectedText
+from service.text.tags import Tag
+
+# Largest number of inline tags of a sentence that is translated as a whole. A sentence of 127
+# tokens in which each word has four tags has fewer. The placement of tags takes some 0.1 ms for
+# each element, and is recursive.
+MAX_TAGS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """One target token and the natural logarithm of its probability."""
+
+    token: str
+    log_prob: float
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScore:
+    """The score of a sentence (see `model.sequence.Hypothesis`), and those of its tokens."""
+
+    score: float
+    tokens: list[TokenScore]
+
+
+@dataclass(slots=True, eq=False)
+class TranslatedText:
+    """A text with its sentences, and its translation once all sentences are translated.
+
+    Attributes:
+        route: Models that translate the text, in order; empty if the text stays as it is.
+        detected: Detected source language; None if the request names it.
+        separators: Text before, between and after the sentences, with markers.
+        languages: Codes of source and target.
+        protected: Protected spans of the text. A model must not change them.
+        max_tokens: Limit of the number of tokens of a sentence, without EOS.
+        num_cut: Number of sentences that were cut into pieces, because they had too many tokens.
+        capitals: Maps the marker of a glossary term to the marker of the term with a capital first
+            letter. The second marker is used at the start of a translated sentence.
+        number: Index of the text in its request.
+        index: Index of its first sentence: 0, unless the text is a part of another text.
+        text: Best translation, with the separators.
+        alternatives: Other translations, best first, all different.
+        scores: Score of each sentence; empty unless the request asks for them.
+        alignments: Alignment of the words of each sentence, in code points of the text and of its
+            translation; None unless the request asks for alignments.
+        warnings: Guards that reject the final translations of sentences.
+    """
+
+    route: tuple[Direction, ...]
+    detected: Detection | None
+    separators: tuple[str, ...]
+    sentences: list["Sentence"] = field(default_factory=list)
+    languages: tuple[str, str] = ("", "")
+    protected: ProtectedText = NO_SPANS
+    max_tokens: int = 0
+    num_cut: int = 0
+    capitals: dict[str, str] = field(default_factory=dict)
+    number: int = 0
+    index: int = 0
+    text: str = ""
+    alternatives: list[str] = field(default_factory=list)
+    scores: list[SentenceScore] = field(default_factory=list)
+    alignments: list[Alignment] | None = None
+    warnings: list[GuardWarning] = field(default_factory=list)
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Source tokenizer of the first model, and target tokenizer of the last model."""
+        return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
+
+    def parts(self) -> list["TranslatedText"]:
+        """Makes each sentence a text of its own, and returns these texts.
+
+        The joined translations of the parts are the translation of the whole text. The separator
+        after a sentence belongs to its part, and so does the one before the first sentence. A text
+        without sentences is one part.
+        """
+        if len(self.sentences) < 2:
+            return [self]
+        parts = []
+        for index, sentence in enumerate(self.sentences):
+            separators = ("" if index else self.separators[0], self.separators[index + 1])
+            part = replace(
+                self,
+                separators=separators,
+                sentences=[sentence],
+                index=index,
+                capitals={},
+                alternatives=[],
+                scores=[],
+                warnings=[],
+            )
+            sentence.text = part
+            parts.append(part)
+        return parts
+
+    def assemble(self) -> None:
+        """Sets the translations and the scores from the results of all sentences."""
+        if not self.route:
+            self.text = self.separators[0]
+            return
+        depth = max([len(each.result.value) for each in self.sentences], default=1)
+        versions: dict[str, None] = {}
+        for rank in range(depth):
+            if (version := self._version(rank)) is not None:
+                versions[version] = None
+        self.text, *self.alternatives = versions
+        for sentence in self.sentences:
+            best = sentence.result.value[0]
+            if best.score is not None:
+                self.scores.append(sentence_score(best, self.tokenizers[1]))
+
+    def _version(self, rank: int) -> str | None:
+        """Returns the translation of the text from the translations with a rank.
+
+        The result is None if a protected span is missing, occurs twice, or is in a wrong place.
+        This can happen only in alternatives, the translations after the best one. In the best one,
+        `fidelity.complete` has made sure that every span is present.
+        """
+        parts = [self.separators[0]]
+        for sentence, separator in zip(self.sentences, self.separators[1:], strict=True):
+            restored = sentence.restored(sentence.decode(rank))
+            if restored is None:
+                return None
+            if sentence.given is not None:
+                restored = formatted(sentence.given, restored, self.languages)
+            parts += (restored, separator)
+        return self.protected.restore("".join(parts))
+
+
+@dataclass(slots=True, eq=False)
+class Sentence:
+    """A sentence of a text, from its tokens to its translation.
+
+    Attributes:
+        text: The text that the sentence is in.
+        index: Index of the sentence in the whole text.
+        source: The sentence with markers for its protected spans, without its inline tags;
+            `terminology` may have replaced terms in it.
+        ids: Token ids that the model reads first, EOS included.
+        given: The sentence with its own capitals; None if its translations stay as they are.
+        tags: Inline tags, with their places in `source`.
+        has_spans: Whether the model must read a carrier in place of `source`.
+        carrier: Carrier that the model has read last. If `has_spans` is true and there is none, the
+            sentence already contains a stand-in, or is too long with stand-ins.
+        carrier_ids: Token ids of the carrier, EOS included.
+        in_parts: The translation, with markers, if the sentence was translated in parts.
+        result: Result of the last translation.
+        decoded: Decoded translations by rank. Those of a sentence with tags have their tags.
+    """
+
+    text: TranslatedText
+    index: int
+    source: str
+    ids: list[int]
+    given: str | None = None
+    tags: Sequence[Tag] = ()
+    has_spans: bool = False
+    carrier: Carrier | None = None
+    carrier_ids: list[int] = field(default_factory=list)
+    in_parts: str | None = None
+    result: Result = field(init=False)
+    decoded: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def read_source(self) -> str:
+        """The sentence as the model has read it last."""
+        return self.carrier.text if self.carrier else self.source
+
+    def load(self, variant: int) -> bool:
+        """Gives the sentence a carrier with the stand-ins of `VARIANTS[variant]`, if it can."""
+        tokenizer, limit = self.text.tokenizers[0], self.text.max_tokens
+        self.has_spans = True
+        self.carrier = carry(self.source, variant, limit) if len(self.tags) <= MAX_TAGS else None
+        if self.carrier is not None:
+            ids = tokenizer.encode(self.carrier.text)
+            self.carrier_ids = [*ids, tokenizer.eos_id]
+            if len(ids) > limit:
+                self.carrier = None
+        return self.carrier is not None
+
+    def item(
+        self, pipeline: PivotPipeline, options: DecodingOptions | None = None
+    ) -> TranslationItem:
+        """Returns the work item of the sentence, by default with the options of the request."""
+        if options is None:
+            options = pipeline.with_attention if self.tags else pipeline.options
+        return pipeline.item(
+            self.carrier_ids if self.carrier else self.ids, self.text.route, options
+        )
+
+    def pair(self, hypothesis: Hypothesis) -> TranslatedPair:
+        """Returns the sentence as the model has read it, with a translation by a single model."""
+        (direction,), (source, target) = self.text.route, self.text.tokenizers
+        tokens, translation = (
+            source.tokenize(self.read_source),
+            target.detokenize(hypothesis.tokens),
+        )
+        return TranslatedPair(direction.name, tokens, translation, hypothesis.attention)
+
+    def reading(self, hypothesis: Hypothesis) -> Reading:
+        """Returns the sentence and a translation, as the guards read them."""
+        tokenizer = self.text.tokenizers[1]
+        decoded = tokenizer.decode(hypothesis.tokens)
+        return Reading(self.ids, self.read_source, hypothesis, decoded, tokenizer.eos_id)
+
+    def decode(self, rank: int) -> str:
+        """Returns the translation with a rank, or the last one if there are fewer."""
+        rank = min(rank, len(self.result.value) - 1)
+        if rank in self.decoded:
+            return self.decoded[rank]
+        return self.text.tokenizers[1].decode(self.result.value[rank].tokens)
+
+    def restored(self, decoded: str) -> str | None:
+        """Returns a translation with markers in place of stand-ins.
+
+        The result is None if a stand-in is missing or occurs twice, or if the markers of inline
+        tags are in a wrong order. Without a carrier, it is None until the parts are translated.
+        """
+        restored = self.in_parts
+        if restored is None:
+            if not self.has_spans:
+                return decoded
+            restored = None if self.carrier is None else self.carrier.restore(decoded)
+            if restored is None or not self.text.protected.keeps_order(restored):
+                return None
+        return self._with_capital(restored) if self.text.capitals else restored
+
+    def _with_capital(self, translation: str) -> str:
+        """Replaces a marker at the start by the one that `TranslatedText.capitals` maps it to."""
+        for found in MARKER.finditer(translation, 0, words_start(translation)):
+            if capital := self.text.capitals.get(found[0]):
+                return translation[: found.start()] + capital + translation[found.end() :]
+            if not self.text.protected.may_move(found[0]):
+                break  # only tags and symbols may stand before the term
+        return translation
+
+    def record(self, guard: str, is_kept: bool, pipeline: PivotPipeline) -> None:
+        """Counts a translation that a guard rejected, and adds a warning if it was kept."""
+        outcome = "kept" if is_kept else "replaced"
+        pipeline.rejected[self.text.route[-1].name, guard, outcome] += 1
+        if is_kept:
+            self.text.warnings.append(GuardWarning(self.index, guard))
+
+
+def num_chars(sentences: Sequence[Sentence]) -> int:
+    return sum([len(each.source) for each in sentences])
+
+
+def total_chars(texts: Sequence[TranslatedText]) -> int:
+    """Returns the number of characters of all sentences and separators."""
+    return sum([num_chars(text.sentences) + sum(map(len, text.separators)) for text in texts])
+
+
+def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore:
+    """Returns the scores of a sentence and its tokens; the hypothesis must have a score."""
+    assert hypothesis.score is not None
+    pieces = tokenizer.pieces(hypothesis.tokens)
+    tokens = [TokenScore(p, lp) for p, lp in zip(pieces, hypothesis.log_probs, strict=True)]
+    return SentenceScore(hypothesis.score, tokens)
