@@ -23,7 +23,6 @@ def archive(files: Mapping[str, str | bytes]) -> bytes:
 
 
 def members(data: bytes) -> dict[str, bytes]:
-    """The files of an archive by name, in order."""
     with ZipFile(io.BytesIO(data)) as file:
         return {info.filename: file.read(info) for info in file.infolist()}
 
@@ -34,13 +33,11 @@ def upper(text: str) -> str:
 
 
 def run(text: str, properties: str = "") -> str:
-    """A run of a Word paragraph."""
     rpr = f"<w:rPr>{properties}</w:rPr>" if properties else ""
     return f'<w:r w:rsidR="00AB">{rpr}<w:t xml:space="preserve">{text}</w:t></w:r>'
 
 
 def docx(body: str, **others: str) -> bytes:
-    """A Word document with a picture, and with other parts by name."""
     document = f"{DECLARATION}<w:document {W}><w:body>{body}</w:body></w:document>"
     parts = {f"word/{name}.xml": DECLARATION + content for name, content in others.items()}
     return archive(
@@ -54,7 +51,6 @@ def docx(body: str, **others: str) -> bytes:
 
 
 def pptx(*slides: str) -> bytes:
-    """A presentation; each slide is the content of one shape."""
     files = {"ppt/presentation.xml": f"{DECLARATION}<p:presentation {P}/>"}
     for number, slide in enumerate(slides, 1):
         files[f"ppt/slides/slide{number}.xml"] = (
@@ -64,7 +60,6 @@ def pptx(*slides: str) -> bytes:
 
 
 def odt(body: str, styles: str = "") -> bytes:
-    """An OpenDocument text."""
     namespaces = " ".join(f'xmlns:{n}="{OFFICE}:{n}:1.0"' for n in ("office", "text", "style"))
     namespaces += ' xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"'
     namespaces += ' xmlns:officeooo="http://openoffice.org/2009/office"'
@@ -77,7 +72,6 @@ def odt(body: str, styles: str = "") -> bytes:
 
 
 def epub(**chapters: str) -> bytes:
-    """An e-book in English whose chapters are bodies of pages."""
     items = "".join(
         f'<item id="{name}" href="text/{name}.xhtml" media-type="application/xhtml+xml"/>'
         for name in chapters

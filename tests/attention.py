@@ -23,14 +23,12 @@ TARGET = "O velho gato (really) dorme."
 
 
 def random_rows(*shape: int, seed: int = 0) -> NDArray[np.float32]:
-    """Rows that sum to 1."""
     noise = np.random.default_rng(seed).random(shape, dtype=np.float32)
     rows: NDArray[np.float32] = noise / noise.sum(-1, keepdims=True)
     return rows
 
 
 def sides(tokenizer: Tokenizer) -> tuple[TokenizedText, TokenizedText]:
-    """A source and a target, some of whose words are several tokens."""
     target = tokenizer.detokenize([*tokenizer.encode(TARGET), tokenizer.eos_id])
     return tokenizer.tokenize(SOURCE), target
 
@@ -42,7 +40,6 @@ def made_up_item(
     heads: int = 3,
     **view: Any,
 ) -> SequenceAttention:
-    """One sentence with attention of some kinds, not reduced."""
     source, target = sides(tokenizer)
     rows, columns = len(target.ids), len(source.ids)
     sizes = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}

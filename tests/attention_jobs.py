@@ -37,7 +37,6 @@ CHANGES: dict[str, Callable[[EncoderDecoder], EncoderDecoder]] = {
 
 
 def kinds_of(config: ModelConfig) -> list[AttentionKind]:
-    """Returns the kinds of attention that the model has."""
     has_decoder = config.decoder is DecoderKind.SELF_ATTENTION
     return [k for k in AttentionKind if has_decoder or k is not AttentionKind.DECODER]
 
@@ -61,7 +60,6 @@ def finished(whole: CapturePass) -> Any:
 
 
 def results(model: EncoderDecoder, jobs: list[AttentionJob], slice_tokens: int = 128) -> list[Any]:
-    """Returns the results of one pass over all jobs; each job has one query."""
     return [result for (result,) in finished(TeacherForcedPass(model, jobs, slice_tokens))]
 
 
@@ -84,7 +82,6 @@ def maps(
 def steps(
     model: EncoderDecoder, pair: tuple[list[int], list[int]], query: TraceQuery
 ) -> AttentionTrace:
-    """Returns the computation of one token."""
     (result,) = results(model, [AttentionJob(*pair, (query,))])
     assert isinstance(result, AttentionTrace)
     return result
@@ -93,7 +90,6 @@ def steps(
 def text_results(
     encoder: TextEncoder, inputs: Sequence[list[int]], query: Query, slice_tokens: int = 128
 ) -> list[Any]:
-    """Returns the results of one pass over all texts, with the same query for each."""
     jobs = [AttentionJob(ids, [], (query,)) for ids in inputs]
     return [result for (result,) in finished(TextCapturePass(encoder, jobs, slice_tokens))]
 
@@ -112,7 +108,6 @@ def text_maps(
 
 
 def text_steps(encoder: TextEncoder, ids: list[int], *query: int) -> AttentionTrace:
-    """Returns the computation of one token, given by layer, head and position."""
     (result,) = text_results(encoder, [ids], TraceQuery(AttentionKind.ENCODER, *query))
     assert isinstance(result, AttentionTrace)
     return result
@@ -129,7 +124,6 @@ def assert_rows_sum_to_one(found: AttentionMaps) -> None:
 
 
 def assert_steps_add_up(found: AttentionTrace) -> None:
-    """Checks that the returned vectors give the returned scores, weights and z."""
     q, k, v = (x.astype(np.float64) for x in (found.query, found.key, found.value))
     scores = k @ q
     np.testing.assert_allclose(found.scores, scores, rtol=1e-6, atol=1e-6)
@@ -145,7 +139,6 @@ def assert_steps_add_up(found: AttentionTrace) -> None:
 
 
 def assert_maps_close(found: AttentionMaps, expected: AttentionMaps, atol: float) -> None:
-    """Checks that the weights of every kind are close."""
     assert found.keys() == expected.keys()
     for kind, values in found.items():
         assert values.shape == expected[kind].shape

@@ -23,7 +23,6 @@ TRANSLATE: dict[str, Any] = {"result": "translation", "source": "en", "target": 
 
 
 def layout_of(source: Path, output: Path, **options: Any) -> Layout:
-    """Returns the layout of a job with one engine on one core."""
     layout = Layout([source], output, cpus=1, shard_rows=100, chunk_rows=10, engine=EchoEngine)
     return replace(layout, **options)
 
@@ -34,7 +33,6 @@ def options_of(
     settings: Settings = SETTINGS,
     **wanted: Any,
 ) -> tuple[JobOptions, list[Path]]:
-    """Returns the options of a job, and its input files."""
     form, paths = find_files(layout.sources)
     return job_options(layout, columns or Columns(), TRANSLATE | wanted, settings, form), paths
 

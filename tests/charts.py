@@ -59,7 +59,6 @@ def merged(*parts: Mapping[str, Any]) -> Json:
 
 
 def nested(path: Path, value: object) -> Json:
-    """Returns values that set one path."""
     for key in reversed(path):
         value = {key: value}
     assert isinstance(value, dict)
@@ -76,7 +75,6 @@ def leaves(values: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, A
 
 
 def helm(command: str, values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Runs a command of helm on the chart with some values."""
     words = {
         "lint": ["lint", "--strict", str(CHART)],
         "template": ["template", "shop", str(CHART), "--namespace", NAMESPACE],
@@ -88,7 +86,6 @@ def helm(command: str, values: Mapping[str, Any]) -> subprocess.CompletedProcess
 
 
 def render_text(*parts: Mapping[str, Any]) -> str:
-    """Returns the text of the manifests."""
     return _rendered(json.dumps(merged(*parts)))
 
 
@@ -100,7 +97,6 @@ def _rendered(values: str) -> str:
 
 
 def render(*parts: Mapping[str, Any]) -> list[Json]:
-    """Returns the manifests that the chart has with some values."""
     return [each for each in yaml.safe_load_all(render_text(*parts)) if each]
 
 
@@ -109,13 +105,11 @@ def of_kind(manifests: list[Json], kind: str) -> list[Json]:
 
 
 def only(manifests: list[Json], kind: str) -> Json:
-    """Returns the one manifest of a kind."""
     (found,) = of_kind(manifests, kind)
     return found
 
 
 def pods(manifests: list[Json]) -> list[Json]:
-    """Returns the specifications of all pods."""
     owners = [*of_kind(manifests, "Deployment"), *of_kind(manifests, "Job")]
     return [each["spec"]["template"]["spec"] for each in owners]
 
@@ -130,19 +124,16 @@ def containers(manifests: list[Json]) -> list[Json]:
 
 
 def server(manifests: list[Json]) -> Json:
-    """Returns the container of the server."""
     container: Json
     (container,) = only(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
     return container
 
 
 def environment(container: Json) -> dict[str, str]:
-    """Returns the variables of a container that have a plain value."""
     return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 
 
 def custom_resource_faults(manifests: list[Json]) -> list[str]:
-    """Returns the faults of custom resources."""
     script = CHART.parents[2] / "checks" / "chart_resources" / "validate.mjs"
     done = subprocess.run(
         ["node", str(script), str(CUSTOM_RESOURCES / "node_modules")],

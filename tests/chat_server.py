@@ -45,7 +45,6 @@ class ChatServer:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of the users, in the order of the requests."""
         return [str(body["messages"][-1]["content"]) for body in self.requests]
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, bytes]:

@@ -97,7 +97,6 @@ def table_rows(text: str) -> list[list[str]]:
 
 
 def section(text: str, title: str) -> str:
-    """Returns the text below a heading, down to the next heading of any level."""
     _, below = re.split(rf"^#+ {re.escape(title)}$", text, maxsplit=1, flags=re.MULTILINE)
     return re.split(r"^#", below, maxsplit=1, flags=re.MULTILINE)[0]
 
@@ -120,7 +119,6 @@ LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 
 
 def links(page: Path) -> list[str]:
-    """Returns the relative links of a page: to pages, headings and pictures."""
     found = [a or b for a, b in LINK.findall(read(page))]
     return [link for link in found if not link.startswith("http")]
 
@@ -131,6 +129,5 @@ def linked_file(page: Path, link: str) -> Path:
 
 
 def anchors(page: Path) -> set[str]:
-    """Returns the anchors that GitHub gives the headings of a page."""
     titles: list[str] = re.findall(r"^#+ (.+)$", BLOCK.sub("", read(page)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -26,7 +26,6 @@ class EchoEngine:
         """Loads nothing."""
 
     async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-        """Returns the texts in capitals after a moment, as a model would."""
         await asyncio.sleep(SECONDS)
         return [Outcome(None if row.text is None else row.text.upper(), row.error) for row in rows]
 
@@ -34,7 +33,6 @@ class EchoEngine:
         """Ends nothing."""
 
     def cpu_seconds(self) -> float:
-        """Returns no time."""
         return 0.0
 
 
@@ -42,6 +40,5 @@ class SlowEngine(EchoEngine):
     """Takes SLOW_SECONDS for each chunk, so that a test can kill its process before the end."""
 
     async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-        """Returns the texts in capitals."""
         await asyncio.sleep(SLOW_SECONDS)
         return await super().compute(rows)

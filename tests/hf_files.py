@@ -31,7 +31,6 @@ def pieces_model(sentences: tuple[str, ...], vocab_size: int = 45, **options: An
 
 
 def pieces_of(model: bytes) -> list[str]:
-    """Lists a vocabulary's pieces, without the special ones."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     return [processor.id_to_piece(i) for i in range(3, processor.vocab_size())]
 

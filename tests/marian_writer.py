@@ -47,7 +47,6 @@ def int8_item(name: str, values: Array) -> Item:
 
 
 def quantized(values: Array) -> Array:
-    """Returns the values after rounding to int8."""
     multiplier = np.float32(127.0 / np.abs(values).max())
     rounded: Array = np.rint(values * multiplier).astype(np.float32) / multiplier
     return rounded

@@ -75,7 +75,6 @@ class FakeRegistry:
 
     @property
     def other_url(self) -> str:
-        """Address of the same server under another name."""
         return f"http://localhost:{self.server.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -88,17 +87,14 @@ class FakeRegistry:
         self.server.server_close()
 
     def paths(self) -> list[str]:
-        """Returns the paths of all requests, in order."""
         return [asked.path for asked in self.asked]
 
     def ranges(self, path: str) -> list[str | None]:
-        """Returns the ranges of the requests of a path, in order."""
         return [asked.headers.get("Range") for asked in self.asked if asked.path == path]
 
     def publish_repository(
         self, name: str, files: Mapping[str, bytes], revision: str = "main", commit: str = COMMIT
     ) -> None:
-        """Adds a repository with Hugging Face's description of it."""
         siblings = [_sibling(path, content) for path, content in files.items()]
         answer = {"id": name, "sha": commit, "private": False, "siblings": siblings}
         for each in (revision, commit):
@@ -135,7 +131,6 @@ class FakeRegistry:
         return entry
 
     def write_index(self, models: Mapping[str, Any]) -> None:
-        """Returns Mozilla's registry."""
         index = {
             "generated": "2026-11-09T00:45:24Z",
             "baseUrl": "http://nowhere.invalid",
@@ -153,7 +148,6 @@ def git_id(content: bytes) -> str:
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Reads the files of a folder, by path."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 

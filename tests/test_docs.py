@@ -76,7 +76,6 @@ def spellings(default: object) -> set[str]:
 
 @pytest.mark.parametrize("field", Settings.model_fields)
 def test_setting_is_described_with_its_default(field: str) -> None:
-    """Checks for one row in a table of docs/settings.md: name, default, meaning."""
     name = f"`REGARD_{field.upper()}`"
     rows = [row for row in table_rows(read(DOCS / "settings.md")) if row[0] == name]
     assert len(rows) == 1, f"{name} has {len(rows)} rows in docs/settings.md"
@@ -101,7 +100,6 @@ def metric_types() -> dict[str, str]:
 
 
 def metric_labels() -> dict[str, set[str]]:
-    """Returns the label names of each metric, by its name without the suffix of a sample."""
     sampled = {f.name: {label for s in f.samples for label in s.labels} for f in families()}
     return sampled | labels_by_name()
 
@@ -112,7 +110,6 @@ def families() -> list[Metric]:
 
 @pytest.mark.parametrize("name", metric_types())
 def test_metric_is_described_with_its_type_and_labels(name: str) -> None:
-    """Checks for one row in a table of docs/metrics.md: name, type, labels, meaning."""
     rows = [row for row in table_rows(read(DOCS / "metrics.md")) if row[0] == f"`{name}`"]
     assert len(rows) == 1, f"{name} has {len(rows)} rows in docs/metrics.md"
     _, kind, labels, meaning = rows[0]
@@ -217,7 +214,6 @@ HIDDEN = {"__init__.py", "__main__.py", "__pycache__/", "py.typed", "ruff.toml"}
 
 @pytest.mark.parametrize("folder", ["service", "model"])
 def test_every_file_is_on_the_map(folder: str) -> None:
-    """The map in docs/architecture.md names the first level of both packages, and nothing else."""
     rows = table_rows(section(read(DOCS / "architecture.md"), f"{folder}/"))[1:]
     shown = [name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
     found = {path.name + "/" * path.is_dir() for path in (ROOT / folder).iterdir()}
@@ -239,7 +235,6 @@ def all_commands() -> list[Command]:
 
 
 def check_make(words: list[str]) -> None:
-    """Compares targets and variables with the Makefile."""
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for word in words:
         name, is_variable, _ = word.partition("=")
@@ -261,7 +256,6 @@ def check_regard(words: list[str], program: typer.Typer = app) -> None:
 
 
 def check_docker(words: list[str]) -> None:
-    """Checks files and services, and the command that runs in a container."""
     assert words.pop(0) == "compose"
     files = [ROOT / "docker-compose.yml"]
     while words[0] == "-f":
@@ -282,7 +276,6 @@ def check_docker(words: list[str]) -> None:
 
 
 def check_python(words: list[str]) -> None:
-    """Finds the module and its flags; pytest's markers are strict."""
     assert words.pop(0) == "-m"
     module = words.pop(0)
     spec = importlib.util.find_spec(module)
@@ -310,14 +303,12 @@ def assert_flags(words: list[str], source: str) -> None:
 
 
 def check_curl(words: list[str]) -> None:
-    """Checks the path; tests/api/test_documented_requests.py sends the request."""
     (address,) = [word for word in words if re.match(r"(http://)?(127\.0\.0\.1|localhost)", word)]
     path = "/" + address.removeprefix("http://").partition("/")[2]
     assert is_named(path, read(DOCS / "api.md")) or path.startswith("/v1/models/")
 
 
 def check_helm(words: list[str]) -> None:
-    """Finds the chart, and each value among its values."""
     verb, _, chart, *rest = words
     assert verb in ("install", "upgrade")
     values = yaml.safe_load((ROOT / chart / "values.yaml").read_text("utf-8"))
@@ -330,7 +321,6 @@ def check_helm(words: list[str]) -> None:
 
 
 def check_kubectl(words: list[str]) -> None:
-    """Finds the entries of a Secret in the schema of the chart."""
     schema = (ROOT / "deploy/helm/regard/values.schema.json").read_text("utf-8")
     entries = json.loads(schema)["properties"]["keys"]["properties"]["entries"]["items"]["enum"]
     named = {word.split("=")[1] for word in words if word.startswith("--from-")}
@@ -338,7 +328,6 @@ def check_kubectl(words: list[str]) -> None:
 
 
 def check_envoy(words: list[str]) -> None:
-    """Finds the file; tests/api/test_envoy.py gives it to Envoy."""
     flag, path = words
     assert flag == "--config-path"
     assert (ROOT / path).is_file()
@@ -371,7 +360,6 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
 def test_command_is_right(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command is checked; a program without a check fails the test."""
     for name in ("en.txt", "pt.txt", "stsb-dev.csv", "S", "R", "N"):
         (tmp_path / name).write_text("a line\n")
     monkeypatch.chdir(tmp_path)
@@ -390,7 +378,6 @@ def test_settings_of_a_command_are_valid(command: Command) -> None:
 
 
 def test_flags_of_the_benchmarks_exist() -> None:
-    """`make bench` hands ARGS on to the benchmarks."""
     source = (ROOT / "benchmarks" / "options.py").read_text("utf-8")
     arguments = [word for command in all_commands() for word in command.words if "ARGS=" in word]
     assert arguments

@@ -17,19 +17,16 @@ TABLE = ROOT / "service" / "tasks" / "table.py"
 
 
 def modules() -> list[Path]:
-    """Lists all source files of both packages, with C++."""
     found = (path for name in PACKAGES for path in (ROOT / name).rglob("*"))
     return sorted(path for path in found if path.suffix in SOURCES)
 
 
 def modules_in(folder: Path) -> list[str]:
-    """Lists the modules directly in a folder, without `__init__.py` and `__main__.py`."""
     found = (path for path in folder.iterdir() if path.suffix in SOURCES)
     return sorted(path.name for path in found if not path.name.startswith("__"))
 
 
 def item_classes() -> set[str]:
-    """Returns the names of the classes of work items."""
     found = (ROOT / "service" / "items").glob("*.py")
     nodes = (node for path in found for node in ast.walk(ast.parse(path.read_text("utf-8"))))
     return {node.name for node in nodes if isinstance(node, ast.ClassDef)}
@@ -59,7 +56,6 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _strings(node: ast.Compare | ast.MatchValue) -> set[str]:
-    """Returns the strings among the operands, and those in tuples, lists and sets among them."""
     operands = [node.value] if isinstance(node, ast.MatchValue) else [node.left, *node.comparators]
     flat = [
         element

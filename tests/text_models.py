@@ -40,13 +40,11 @@ def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingMo
 
 
 def int8_model(**changes: Any) -> EmbeddingModel:
-    """Makes an int8 model that native code can serve."""
     model = new_model(**WIDE | changes)
     quantize(model.encoder.layers)
     return model
 
 
 def jobs(*lengths: int, **settings: Any) -> list[EmbeddingJob]:
-    """Returns jobs for texts of random tokens."""
     rng = np.random.default_rng(3)
     return [EmbeddingJob(rng.integers(50, size=length).tolist(), **settings) for length in lengths]

@@ -114,13 +114,11 @@ def pad(sources: list[list[int]], width: int = 0) -> tuple[torch.Tensor, torch.T
 
 
 def torch_runner(engine: Engine) -> TorchRunner:
-    """Returns the runner of an engine that runs in torch."""
     assert isinstance(engine.runner, TorchRunner)
     return engine.runner
 
 
 def quantized(model: EncoderDecoder) -> EncoderDecoder:
-    """Rounds every matrix of a model to int8, as loading does with a float checkpoint."""
     quantize_floats(model)
     return model
 

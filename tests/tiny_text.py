@@ -38,7 +38,6 @@ def is_installed(package: str) -> bool:
 
 
 def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a checkpoint with these options, by their names in the file."""
     config = read_config(options, "config.json")
     generator = torch.Generator().manual_seed(seed)
     encoder = TextEncoder(config)

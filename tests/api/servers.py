@@ -63,7 +63,6 @@ class AnyServer:
         self.opened = AsyncExitStack()
 
     async def open(self) -> httpx.AsyncClient:
-        """Starts it; `opened` ends it."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -84,38 +83,30 @@ class AnyServer:
         self.loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work in the server's loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT_SECONDS)
 
     def begin(self, method: str, path: str, **request: Any) -> "Future[httpx.Response]":
-        """Sends a request and does not wait."""
         work = self.client.request(method, path, **request)
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def begin_translate(self, q: str | list[str], **fields: Any) -> "Future[httpx.Response]":
-        """Sends a translation from English to Portuguese, unless fields say otherwise."""
         return self.begin("POST", "/translate", json=translation(q, **fields))
 
     def get(self, path: str, **request: Any) -> httpx.Response:
-        """The response to a GET."""
         return self.begin("GET", path, **request).result(LIMIT_SECONDS)
 
     def post(self, path: str, **request: Any) -> httpx.Response:
-        """The response to a POST."""
         return self.begin("POST", path, **request).result(LIMIT_SECONDS)
 
     def translate(self, q: str | list[str], **fields: Any) -> httpx.Response:
-        """The response to a translation, as `begin_translate` sends it."""
         return self.begin_translate(q, **fields).result(LIMIT_SECONDS)
 
     def until_ready(self) -> Self:
-        """The server, once its workers are ready."""
         supervisor = self.core.supervisor
         until(lambda: len(supervisor.ready) == len(supervisor.devices))
         return self
 
     def until_admitted(self, num_requests: int) -> None:
-        """Waits until so many requests are admitted."""
         until(lambda: self.core.admission.requests == num_requests)
 
     def until_released(self) -> None:
@@ -128,11 +119,9 @@ class AnyServer:
         until(lambda: not self.sample("regard_inflight_requests", task="translate"))
 
     def token(self, word: str) -> int:
-        """The first token of an English word, for a script to know it by."""
         return self.catalog.models["en-pt"].vocabularies.source.encode(word)[0]
 
     def sample(self, name: str, **labels: str) -> float:
-        """The value of one series of /metrics."""
         return read_sample(self.get("/metrics").text, name, labels)
 
 
@@ -146,7 +135,6 @@ class Server(AnyServer):
 
     @property
     def documents(self) -> DocumentTranslator:
-        """The task of documents, on a server with files."""
         assert self.services.documents is not None
         return self.services.documents
 
@@ -192,19 +180,16 @@ class ApartServer(AnyServer):
         self.loop.call_soon_threadsafe(self.main.stop)
 
     def until_listening(self) -> Self:
-        """Returns the server once all of its HTTP workers accept connections."""
         links = self.main.http_workers.links
         until(lambda: sum(link.is_listening for link in [*links]) == self.count)
         return self
 
     def connect(self) -> socket.socket:
-        """A connection of a client."""
         return socket.create_connection(("127.0.0.1", self.port), LIMIT_SECONDS)
 
 
 @contextmanager
 def served(settings: Settings, threads: Threads) -> Iterator[AnyServer]:
-    """A server of real workers: in one process, or behind several that answer HTTP."""
     if settings.http_workers == 1:
         with Server(create_app(settings, threads)) as alone:
             yield alone.until_ready()
@@ -248,7 +233,6 @@ def make_settings(**changes: Any) -> Settings:
 
 
 def translation(q: str | list[str], **fields: Any) -> dict[str, Any]:
-    """A body for /translate."""
     return {"q": q, "source": "en", "target": "pt", **fields}
 
 
@@ -284,21 +268,17 @@ class LiveServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         port: int = self.server.servers[0].sockets[0].getsockname()[1]
         return port
 
     def connect(self) -> socket.socket:
-        """A connection of a client."""
         return socket.create_connection(("127.0.0.1", self.port), LIMIT_SECONDS)
 
     def translate(self, q: str) -> httpx.Response:
-        """The response to a translation."""
         url = f"http://127.0.0.1:{self.port}/translate"
         return httpx.post(url, json=translation(q), trust_env=False, timeout=LIMIT_SECONDS)
 
     def sample(self, name: str, **labels: str) -> float:
-        """The value of one series of /metrics."""
         url = f"http://127.0.0.1:{self.port}/metrics"
         return read_sample(httpx.get(url, trust_env=False).text, name, labels)
 

@@ -23,12 +23,10 @@ LONG = "The unbelievably old cat slept quietly on the embroidered carpet of my g
 
 
 def asking(text: str | list[str] = CAT, **fields: Any) -> dict[str, Any]:
-    """A body for /attention."""
     return {"text": text, "source": "en", "target": "pt", **fields}
 
 
 def ask(server: AnyServer, text: str | list[str] = CAT, **fields: Any) -> dict[str, Any]:
-    """The reply to a request that is answered."""
     response = server.post("/attention", json=asking(text, **fields))
     assert response.status_code == 200, response.text
     body: dict[str, Any] = response.json()
@@ -36,14 +34,12 @@ def ask(server: AnyServer, text: str | list[str] = CAT, **fields: Any) -> dict[s
 
 
 def item(server: AnyServer, text: str = CAT, **fields: Any) -> dict[str, Any]:
-    """The only item of a reply."""
     (found,) = ask(server, text, **fields)["items"]
     assert isinstance(found, dict)
     return found
 
 
 def data(found: dict[str, Any], kind: str = "cross") -> NDArray[np.float64]:
-    """The matrices of an item."""
     (attention,) = [a for a in found["attentions"] if a["kind"] == kind]
     values = np.array(attention["data"])
     assert list(values.shape) == attention["shape"]
@@ -124,7 +120,6 @@ def test_value_zeroing_is_limited(real_server: Server) -> None:
 
 
 def test_given_translation_is_looked_at(real_server: Server) -> None:
-    """White space and all, as it stands; also one in another language."""
     for given in ("O gato estava sentado.", "  The cat\tsat. ", "Кошка 🎉"):
         target = item(real_server, target_text=given)["target"]
         assert target["text"] == given
@@ -204,7 +199,6 @@ def test_model_says_which_head_aligns_unless_told(real_server: Server) -> None:
 def test_arrays_are_the_same_in_binary(
     real_server: Server, fields: dict[str, Any], by: str
 ) -> None:
-    """By field, or by what is accepted."""
     texts = [CAT, "It is cold."]
     body = ask(real_server, texts, kinds=["encoder", "cross"], **fields)
     expected: dict[str, NDArray[Any]] = {}

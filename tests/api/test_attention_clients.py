@@ -61,7 +61,6 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 def send(server: SocketServer, path: str, text: str | list[str]) -> socket.socket:
-    """The connection of a client that has sent a whole request."""
     fields: dict[str, Any] = {"query": 0} if path.endswith("steps") else {}
     if path == "/translate":
         fields = {"q": text, "return_alignment": True}
@@ -78,7 +77,6 @@ def send(server: SocketServer, path: str, text: str | list[str]) -> socket.socke
 def server(
     request: pytest.FixtureRequest, load_real: LoadTranslationModel, gate: Gate
 ) -> Iterator[SocketServer]:
-    """The built-in models where there are connections, with one HTTP process and with two."""
     if request.param == "apart":
         yield request.getfixturevalue("serve_real")()
         return
@@ -134,7 +132,6 @@ def test_translations_are_answered_while_attention_waits(server: SocketServer, g
 
 
 def test_attention_is_answered_while_translations_run(real_server: Server) -> None:
-    """Of both many at once, all right."""
     texts = [f"The {number} cats sat on the mat and looked." for number in range(12)]
     expected = real_server.post("/attention", json=asking(texts[0])).json()
     translating = [real_server.begin_translate(texts) for _ in range(6)]

@@ -94,7 +94,6 @@ STEPS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "words"), STEPS)
 def test_steps_are_refused(real_server: Server, fields: dict[str, Any], words: str) -> None:
-    """Before the text is translated, for what needs no translation to be known."""
     assert_refused(real_server, "/attention/steps", asking(**fields), InvalidRequestError, words)
 
 

@@ -27,7 +27,6 @@ def column(body: dict[str, Any], name: str) -> Any:
 def test_numbers_follow_from_the_vectors(
     real_server: Server, kind: str, layer: int, head: int, query: int
 ) -> None:
-    """In float64, from q, k and v to z, and on to the output."""
     include = ["vectors", "output", "output_weight"]
     place = {"kind": kind, "layer": layer, "head": head, "query": query}
     body = steps(real_server, **place, include=include)

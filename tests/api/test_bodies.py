@@ -78,7 +78,6 @@ def test_nothing_of_a_form_that_cannot_be_read_is_logged(
 
 
 def multipart(text: bytes, charset: str) -> dict[str, Any]:
-    """A form whose q has these bytes, in a charset of the client's choice."""
     fields = {b"q": text, b"source": b"en", b"target": b"en"}
     parts = [
         b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % field

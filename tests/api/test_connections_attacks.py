@@ -18,7 +18,6 @@ ATTACK_SECONDS = 1.5
 
 
 async def attack(name: str, port: int) -> None:
-    """Attacks a server for a while."""
     with suppress(TimeoutError):
         await asyncio.wait_for(ATTACKS[name](port), ATTACK_SECONDS)
 

@@ -22,20 +22,17 @@ SETTINGS = {"max_body_bytes": 400_000, "max_buffered_bytes": 1_142_858}
 
 
 def body_of(size: int) -> bytes:
-    """A body of /translate with `size` bytes and one short sentence."""
     body = json.dumps(translation("Hello.")).encode()
     return body + b" " * (size - len(body))
 
 
 def withhold(server: LiveServer, num_sent: int = LARGE - 1) -> socket.socket:
-    """The connection of a client that announces a large body and sends a part of it."""
     connection = server.connect()
     connection.sendall(head(LARGE) + body_of(LARGE)[:num_sent])
     return connection
 
 
 def fill(server: LiveServer, num_sent: int = LARGE - 1) -> list[socket.socket]:
-    """The connections of clients whose bodies take the whole budget."""
     filling = [withhold(server, num_sent) for _ in range(5)]
     until(lambda: server.pool.budget.used == 1_000_000)
     return filling
@@ -43,7 +40,6 @@ def fill(server: LiveServer, num_sent: int = LARGE - 1) -> list[socket.socket]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No transfer stalls during the test."""
     monkeypatch.setattr(byte_budget, "STALLED_SECONDS", 1000.0)
 
 

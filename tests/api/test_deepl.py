@@ -19,7 +19,6 @@ TWO_LINES = "It is a long\nsentence. And one more."
 
 
 def body(*text: str, **fields: Any) -> dict[str, Any]:
-    """Returns a body of `/v2/translate` from English to Portuguese."""
     return {"text": [*text], "source_lang": "EN", "target_lang": "PT-BR", **fields}
 
 
@@ -30,7 +29,6 @@ def translate(server: AnyServer, *text: str, **fields: Any) -> httpx.Response:
 def assert_refused(
     response: httpx.Response, status: int, message: str, detail: str | None = None
 ) -> None:
-    """Checks DeepL's shape, the id of the request, and that nothing else is in the body."""
     assert response.status_code == status
     expected = {"message": message} if detail is None else {"message": message, "detail": detail}
     assert response.json() == expected
@@ -403,7 +401,6 @@ def test_failed_request_costs_nothing(serve: Serve, script: Script, tmp_path: Pa
 
 
 def num_sentences(server: Server, script: Script, text: str, **fields: Any) -> int:
-    """Translates an XML text, checks that it comes back, and returns the number of sentences."""
     script.admitted.clear()
     (reply,) = translate(server, text, tag_handling="xml", **fields).json()["translations"]
     assert reply == {"detected_source_language": "EN", "text": text, "tag_handling_version": "v2"}

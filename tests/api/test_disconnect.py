@@ -13,7 +13,6 @@ from tests.workers import Script, until
 
 
 def send(server: SocketServer, q: str | list[str]) -> socket.socket:
-    """The connection of a client that has sent a whole request."""
     body = json.dumps(translation(q)).encode()
     connection = server.connect()
     connection.sendall(head(len(body)) + body)
@@ -144,7 +143,6 @@ def test_many_clients_that_go_leave_nothing_behind(serve_tcp: ServeTcp, script: 
 def test_keep_alive_connection_serves_one_request_after_the_other(
     serve_tcp: ServeTcp,
 ) -> None:
-    """Who watches for the end of a connection must leave the next request on it alone."""
     server = serve_tcp()
     body = json.dumps(translation("Hello.")).encode()
     with server.connect() as connection:

@@ -18,7 +18,6 @@ NOTE = (
 
 
 def translated(server: Server, name: str, data: bytes | str) -> bytes:
-    """A document from English to Portuguese."""
     form = {"source": "en", "target": "pt"}
     sent = server.post("/translate_file", files={"file": (name, data)}, data=form)
     assert sent.status_code == 200, sent.text
@@ -41,7 +40,6 @@ def shown(xml: bytes | str) -> list[str]:
 
 
 def word(server: Server, *content: str) -> list[str]:
-    """The runs of a translated Word paragraph."""
     data = translated(server, "a.docx", docx(f"<w:p>{''.join(content)}</w:p>"))
     return shown(members(data)["word/document.xml"])
 

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.checkpoint
 def server(
     load_real: LoadTranslationModel, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """The built-in models in float32, as the tests have them loaded already."""
     settings = make_settings(
         models=DEFAULT_MODELS,
         model_cache=str(tmp_path_factory.mktemp("cache")),
@@ -44,7 +43,6 @@ def server(
 
 @pytest.fixture(scope="module")
 def glossary_id(server: Server) -> str:
-    """The id of a glossary with the entry of the page."""
     fields = {"name": "Estate", "source_lang": "en", "target_lang": "pt", "entries_format": "csv"}
     response = server.post("/v2/glossaries", data={**fields, "entries": "house,mansão"})
     found: str = response.json()["glossary_id"]
@@ -52,7 +50,6 @@ def glossary_id(server: Server) -> str:
 
 
 def request_of(command: Command, glossary_id: str) -> tuple[str, str, dict[str, Any]]:
-    """Returns the method, path and remaining arguments of the request that curl would send."""
     values = {"$REGARD_ADMIN_KEY": ADMIN_KEY, "GLOSSARY_ID": glossary_id}
     words = list(command.words[1:])
     for name, value in values.items():
@@ -126,5 +123,4 @@ def test_request_gets_the_documented_reply(
 
 
 def test_pages_show_replies() -> None:
-    """Most requests of the pages have a reply to compare with."""
     assert sum(bool(command.reply) for command in REQUESTS) >= 6

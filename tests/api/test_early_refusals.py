@@ -54,7 +54,6 @@ def refusing(serve_live: ServeLive, monkeypatch: pytest.MonkeyPatch) -> Refusing
 
 @pytest.fixture
 def connection(refusing: Refusing) -> Iterator[http.client.HTTPConnection]:
-    """A connection that stays open from request to request."""
     port = refusing.server.port
     with closing(http.client.HTTPConnection("127.0.0.1", port, LIMIT_SECONDS)) as opened:
         yield opened
@@ -63,7 +62,6 @@ def connection(refusing: Refusing) -> Iterator[http.client.HTTPConnection]:
 def asked(
     connection: http.client.HTTPConnection, path: str = "/translate", **headers: str
 ) -> tuple[int, dict[str, str], str]:
-    """Status, headers and body of the response; the names of the headers are in lower case."""
     fields = {"Content-Type": "application/json"} | {
         name.replace("_", "-"): value for name, value in headers.items()
     }

@@ -52,7 +52,6 @@ def client(host: str) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture(params=["", "/"])
 def base(request: pytest.FixtureRequest, host: str) -> str:
-    """The base address, as a user copies it."""
     return f"{host}{request.param}"
 
 
@@ -65,7 +64,6 @@ def hub() -> Iterator[type[InferenceClient]]:
 
 
 def vector_of(embedding: object) -> Vectors:
-    """Numbers, or base64 of them."""
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
     return np.array(embedding, dtype=np.float32)

@@ -36,7 +36,6 @@ def program() -> str:
 
 @pytest.fixture
 def behind(program: str) -> Iterator[Behind]:
-    """Starts an Envoy in front of replicas with these ports, and waits until they get requests."""
     with ExitStack() as opened:
 
         def start(*ports: int, num_healthy: int | None = None, config: Path = CONFIG) -> Envoy:
@@ -55,7 +54,6 @@ def post(envoy: Envoy, path: str = "/translate", **request: object) -> httpx.Res
 
 @contextmanager
 def replying(load: str) -> Iterator[tuple[int, Counter[str]]]:
-    """A server that reports a load; yields its port and the number of requests by path."""
     seen: Counter[str] = Counter()
 
     class Handler(BaseHTTPRequestHandler):
@@ -77,7 +75,6 @@ def replying(load: str) -> Iterator[tuple[int, Counter[str]]]:
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Runs a server in a thread; yields its port."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever)

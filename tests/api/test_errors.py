@@ -198,7 +198,6 @@ def test_empty_format_is_text(steady_server: Server) -> None:
 
 
 def test_pair_without_a_model_is_refused(serve: Serve) -> None:
-    """Both languages are served here, but not the one into the other."""
     server = serve()
     del server.services.catalog.pairs["pt", "en"]
     response = server.translate("Olá.", source="pt", target="en")

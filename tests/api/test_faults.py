@@ -75,7 +75,6 @@ def test_no_text_is_logged_when_the_engine_fails(
 
 
 def test_poison_fails_alone(serve: Serve, script: Script) -> None:
-    """One sentence among many makes every batch fail in which it is."""
     server = serve(max_rows=16)
     script.poison.add(server.token(SECRET))
     script.may_finish.clear()
@@ -95,7 +94,6 @@ def test_poison_fails_alone(serve: Serve, script: Script) -> None:
 
 
 def test_batch_that_is_too_large_for_the_device_is_split(serve: Serve, script: Script) -> None:
-    """Alone, every sentence of it fits."""
     server = serve(max_rows=8)
     script.no_memory.add(server.token("Sentence"))
     texts = [f"Sentence {number}." for number in range(8)]

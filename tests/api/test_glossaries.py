@@ -24,7 +24,6 @@ def server(serve: Serve, tmp_path: Path) -> Server:
 
 
 def create(server: AnyServer, **fields: Any) -> dict[str, Any]:
-    """Stores a glossary of version 2, and returns its body."""
     response = server.post("/v2/glossaries", json={"name": "Estate", **ENPT, **fields})
     assert response.status_code == 201, response.text
     body: dict[str, Any] = response.json()

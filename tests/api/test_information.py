@@ -37,7 +37,6 @@ def test_server_that_stops_is_not_ready(serve: Serve) -> None:
 
 
 def test_request_to_a_closed_scheduler_is_refused(serve: Serve, script: Script) -> None:
-    """What was admitted and waits is told so too."""
     server = serve(max_rows=1, max_beam_size=1)
     script.may_finish.clear()
     begun = [server.begin_translate(text) for text in ("One.", "Two.")]

@@ -28,7 +28,6 @@ def keyed(serve: Serve) -> Server:
 
 
 def status_of(server: Server, **request: Any) -> int:
-    """The status of a translation whose text and languages are in the query."""
     asked = {**translation("Hello."), **request.pop("params", {})}
     return server.post("/translate", params=asked, **request).status_code
 

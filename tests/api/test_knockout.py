@@ -92,7 +92,6 @@ def test_an_edge_of_a_head_moves_what_it_links(real_server: Server) -> None:
 
 
 def test_map_of_the_heads_of_a_layer(real_server: Server) -> None:
-    """One request; the scheduler batches its knock-outs."""
     heads = [{"heads": [{"kind": "encoder", "layers": [0], "heads": [n]}]} for n in range(8)]
     every = {"heads": [{"kind": "encoder", "layers": [0]}]}
     found = knock_out(real_server, *heads, every)

@@ -44,7 +44,6 @@ def server(embedding_folder: str) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def embeddings(server: LiveServer) -> Iterator[Callable[..., Any]]:
-    """Makes clients that need only the address and the name, and further options."""
     with httpx2.Client(trust_env=False) as http:
         yield partial(
             langchain.OpenAIEmbeddings,

@@ -27,7 +27,6 @@ ALIGNED = {"q": f"{CAT} It is cold. A dog sleeps.", "return_alignment": True}
 
 @contextmanager
 def counted_reservations(server: AnyServer) -> Iterator[list[int]]:
-    """Records the tokens of each reservation that is made inside."""
     admission, tokens = server.core.admission, list[int]()
     admit = admission.admit
 
@@ -42,7 +41,6 @@ def counted_reservations(server: AnyServer) -> Iterator[list[int]]:
 
 @pytest.fixture(params=["real_server", "serve_real"])
 def real(request: pytest.FixtureRequest) -> AnyServer:
-    """Returns a server of the built-in models, with one HTTP process and with two."""
     found = request.getfixturevalue(request.param)
     server: AnyServer = found() if request.param == "serve_real" else found
     return server
@@ -86,7 +84,6 @@ def ask_for_many_vectors(server: SocketServer) -> socket.socket:
 def embedding_server(
     request: pytest.FixtureRequest, both: tuple[str, ...], script: Script
 ) -> Iterator[SocketServer]:
-    """A server with the tiny embedding model, with one HTTP process and with two."""
     settings: dict[str, Any] = {
         "models": both,
         "max_pending_requests": 1,

@@ -26,7 +26,6 @@ UNDETECTED = {"confidence": 0, "language": "en"}
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     AnyServer
 ]:  # fmt: skip
-    """A server that stores suggestions and translates by echoing."""
     folder = str(tmp_path_factory.mktemp("state"))
     threads = Threads(Script().load)
     settings = make_settings(suggestions=True, state=folder, allowed_origins=("*",))

@@ -35,7 +35,6 @@ def server(load_real: LoadTranslationModel) -> Iterator[ApartServer]:
 
 
 def assert_html(translated: str) -> None:
-    """Checks that the text is translated, with the tags of the source."""
     assert re.findall("<[^>]*>", translated) == re.findall("<[^>]*>", HTML)
     assert "gato" in translated
     assert "The cat" not in translated
@@ -99,7 +98,6 @@ def mastodon(server: ApartServer, *texts: str, **fields: Any) -> httpx.Response:
 
 
 def test_mastodon_reads_the_pairs(server: ApartServer) -> None:
-    """It reads `targets` of each language, and leaves out the language itself."""
     found = server.get("/languages").json()
     pairs = {each["code"]: [to for to in each["targets"] if to != each["code"]] for each in found}
     assert pairs == {"en": ["pt"], "pt": ["en"]}
@@ -107,7 +105,6 @@ def test_mastodon_reads_the_pairs(server: ApartServer) -> None:
 
 @pytest.mark.parametrize("source", ["en", "auto"])
 def test_mastodon_translates_a_post(server: ApartServer, source: str) -> None:
-    """A post is its content, its content warning, and the options of its poll."""
     post = [HTML, "A long story about cats", "The cats are mine", "The dogs"]
     found = mastodon(server, *post, source=source).json()
     first, *others = found["translatedText"]
@@ -118,7 +115,6 @@ def test_mastodon_translates_a_post(server: ApartServer, source: str) -> None:
 
 
 def test_mastodon_gets_errors_that_it_knows(server: ApartServer) -> None:
-    """It tells 403 and 429 from all other errors."""
     assert mastodon(server, HTML, api_key="wrong").status_code == 403
     assert mastodon(server, HTML, api_key=None).status_code == 400
 

@@ -250,7 +250,6 @@ def test_why_a_load_failed_that_took_longer_than_a_request_is_told(
 
 
 def hold_files(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Files are found when this is set."""
     release = threading.Event()
     found = model_changes.find
 

@@ -16,7 +16,6 @@ EN_PT = {"task": "translate", "model": "en-pt"}
 
 
 def samples(text: str) -> dict[str, list[float]]:
-    """All values by name."""
     found: dict[str, list[float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -27,7 +27,6 @@ def openapi() -> dict[str, Any]:
 
 
 def resolve(openapi: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema that a reference leads to."""
     found: Any = openapi
     for step in schema["$ref"].removeprefix("#/").split("/"):
         found = found[step]
@@ -36,7 +35,6 @@ def resolve(openapi: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def nodes(value: Any) -> Iterator[dict[str, Any]]:
-    """All objects of a document."""
     if isinstance(value, dict):
         yield value
     for member in value.values() if isinstance(value, dict) else value:

@@ -121,7 +121,6 @@ def test_burst_is_answered_or_refused_and_nothing_else(serve_any: ServeAny) -> N
 
 
 def test_small_request_passes_a_large_one(serve_any: ServeAny, script: Script) -> None:
-    """A job of many sentences waits in a lane of its own."""
     server = serve_any(max_rows=1, max_beam_size=1)
     script.may_finish.clear()
     job = server.begin_translate([f"Sentence number {number}." for number in range(30)])

@@ -22,7 +22,6 @@ CONTENT_TYPES = {
 
 
 def referenced(name: str) -> set[str]:
-    """The files that a file of the page names."""
     text = (FOLDER / name).read_text("utf-8")
     if name.endswith(".html"):
         return {*re.findall(r'(?:src|href)="static/([^"]+)"', text)}
@@ -48,7 +47,6 @@ def test_file_comes_with_its_type_and_policy(steady_server: Server, path: str) -
 
 
 def test_every_file_of_the_page_is_there_and_needed() -> None:
-    """All are reached from the page, and none is named that does not exist."""
     reached, waiting = set(), ["index.html", "reference.html"]
     while waiting:
         name = waiting.pop()
@@ -59,7 +57,6 @@ def test_every_file_of_the_page_is_there_and_needed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_page_names_no_other_host(name: str) -> None:
-    """It works where there is no network."""
     text = (FOLDER / name).read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
     assert not re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]", text)
 

@@ -18,13 +18,11 @@ NOISE = b"\x16\x03\x01\x02\x00 not HTTP\r\n\r\n"
 
 
 def numbered(number: int, size: int = 0) -> bytes:
-    """A request to translate a sentence of its own; the body has at least `size` bytes."""
     body = json.dumps(translation(f"Sentence {number}.")).encode().ljust(size)
     return head(len(body)) + body
 
 
 def only(server: LiveServer) -> Connection:
-    """The one connection of the server."""
     (found,) = server.pool.connections
     assert isinstance(found, Connection)
     return found

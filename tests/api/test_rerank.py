@@ -22,7 +22,6 @@ TEXTS = ["the train is late .", "the cat sat on a mat .", "who runs home"]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
-    """An embedding model and two cross-encoders of different families, none named in `model`."""
     folder = tmp_path_factory.mktemp("models")
     write_model(folder / "embedder")
     write_cross_encoder(folder / "ranker", "bert")

@@ -34,7 +34,6 @@ def aligning(request: pytest.FixtureRequest) -> Server:
 
 
 def num_passes(server: Server) -> float:
-    """Number of sentences whose attention was computed by a second pass."""
     labels = {"task": "attention", "model": "en-pt", "phase": "attention"}
     return server.sample("regard_batch_rows_sum", **labels)
 
@@ -115,7 +114,6 @@ def test_what_is_not_translated_is_not_aligned(aligning: Server, fields: dict[st
 
 
 def test_it_goes_with_other_extras(aligning: Server) -> None:
-    """The alignment is that of the best translation, in whichever models `auto` finds."""
     texts = ["O gato dorme. O cão também.", "The cat."]
     fields = {"source": "auto", "target": "en", "alternatives": 2, "return_scores": True}
     body = aligned(aligning, texts, **fields)

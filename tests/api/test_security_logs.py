@@ -109,7 +109,6 @@ def test_level_is_that_of_the_settings(configure: Configure) -> None:
 
 @pytest.mark.checkpoint
 def test_every_process_logs_json() -> None:
-    """The main process, HTTP processes and device workers of a real server."""
     (port,) = free_ports(1)
     settings = {
         "REGARD_PORT": str(port),
@@ -132,7 +131,6 @@ def test_every_process_logs_json() -> None:
 
 
 def is_ready(port: int) -> bool:
-    """Reports whether a server on this machine is ready."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://127.0.0.1:{port}/health/ready", timeout=5) as response:
@@ -142,7 +140,6 @@ def is_ready(port: int) -> bool:
 
 
 def fatal(**settings: str) -> tuple[list[dict[str, Any]], int]:
-    """The log of a server that cannot start, as JSON, and its exit status."""
     result = subprocess.run(
         [sys.executable, "-m", "service", "serve"],
         env={**os.environ, "REGARD_LOG_FORMAT": "json", **settings},

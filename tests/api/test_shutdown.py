@@ -54,7 +54,6 @@ class Program:
         return "".join(self.said)
 
     def url(self) -> str:
-        """Where it listens, once it says so."""
         address = re.compile(r"listens on (http://127\.0\.0\.1:\d+) ")
         until(lambda: address.search(self.text) or self.process.poll() is not None)
         found = address.search(self.text)
@@ -67,7 +66,6 @@ class Program:
         return [int(child) for child in names.split()]
 
     def device_workers(self) -> list[int]:
-        """The children that compute, without the HTTP processes."""
         command = b"-m\0service.workers.worker\0"
         return [p for p in self.children() if command in Path(f"/proc/{p}/cmdline").read_bytes()]
 
@@ -95,7 +93,6 @@ class Program:
         self.status()
 
     def status(self) -> int:
-        """Its exit status, once it has ended by itself."""
         status = self.process.wait(LIMIT_SECONDS)
         self.reader.join()
         return status

@@ -40,7 +40,6 @@ PAGE = (
 
 
 def stream(server: AnyServer, q: str | list[str], **fields: Any) -> httpx.Response:
-    """The whole stream of a translation, as lines."""
     return server.post("/translate", json=translation(q, **fields), **LINES)
 
 
@@ -51,7 +50,6 @@ def lines(response: httpx.Response) -> list[dict[str, Any]]:
 
 
 def joined(sentences: list[dict[str, Any]]) -> dict[int, str]:
-    """The translated texts, by their index."""
     texts: dict[int, str] = {}
     for each in sentences:
         texts[each["input"]] = texts.get(each["input"], "") + each["translatedText"]
@@ -196,7 +194,6 @@ def test_deadline_in_the_middle(serve: Serve, script: Script) -> None:
 
 
 def open_stream(server: SocketServer, q: str) -> socket.socket:
-    """The connection of a client that has sent a request for a stream."""
     body = json.dumps(translation(q)).encode()
     connection = server.connect()
     accept = b"\r\nAccept: application/x-ndjson\r\n"
@@ -269,7 +266,6 @@ class StuckClient:
             await asyncio.Event().wait()
 
     def go(self) -> None:
-        """Closes the connection."""
         self.server.loop.call_soon_threadsafe(self.gone.set)
         self.ended.result(60)
 

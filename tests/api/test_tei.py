@@ -34,7 +34,6 @@ def server(folder: Any) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def ranker(folder: Any) -> Iterator[Server]:
-    """A server of a cross-encoder alone."""
     with started(str(folder / "ranker")) as running:
         yield running.until_ready()
 
@@ -73,7 +72,6 @@ def test_tokens_have_places_in_the_text(server: Server) -> None:
 
 
 def test_long_text_has_all_its_tokens(server: Server) -> None:
-    """The model takes 12 tokens."""
     body = {"inputs": ["a b c " * 20, "a"], "add_special_tokens": False}
     long, short = server.post("/tokenize", json=body).json()
     assert [token["id"] for token in long] == [9, 10, 11] * 20

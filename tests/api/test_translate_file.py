@@ -130,8 +130,6 @@ def test_zip_bomb_is_refused(files: Server) -> None:
 
 
 def until_reading(server: Server) -> int:
-    """Waits until a document is being read, and returns the pid of the reader's child."""
-
     def children() -> list[str]:
         process = server.documents.reader.process
         pid = process.child.pid if process else 0

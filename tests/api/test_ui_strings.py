@@ -38,7 +38,6 @@ def case_of(text: str) -> str:
 
 
 def title_words(text: str) -> list[str]:
-    """Returns the words that need a capital letter in Title Case."""
     first, *others = re.findall(r"[^\W\d_][\w-]*", text)
     return [first, *(word for word in others if len(word) > 3)]
 

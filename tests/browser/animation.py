@@ -10,7 +10,6 @@ HEADER, DATA, END = b"IHDR", b"IDAT", b"IEND"
 
 
 def chunks(image: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The chunks of a PNG: their types and their data."""
     assert image.startswith(SIGNATURE)
     at = len(SIGNATURE)
     while at < len(image):
@@ -39,7 +38,6 @@ class Frame:
 
 
 def animated(frames: Sequence[Frame]) -> bytes:
-    """An endless animation of PNG pictures of one format. The first picture has its full size."""
     headers = [dict(chunks(frame.image))[HEADER] for frame in frames]
     header = headers[0]
     assert all(each[8:] == header[8:] for each in headers)  # the same format of pixels

@@ -45,11 +45,9 @@ class Watch:
     foreign: list[str] = field(default_factory=list)
 
     def allow(self, pattern: str) -> None:
-        """Takes a fault for what it is."""
         self.allowed.append(pattern)
 
     def hear(self, message: ConsoleMessage) -> None:
-        """Notes what was logged."""
         if message.type in ("error", "warning"):
             self.faults.append(message.text)
 
@@ -59,7 +57,6 @@ class Watch:
             self.foreign.append(request.url)
 
     def check(self) -> None:
-        """Fails the test where there was something."""
         unknown = [f for f in self.faults if not any(re.search(p, f) for p in self.allowed)]
         assert not unknown
         assert not self.foreign
@@ -72,41 +69,34 @@ class Api:
     client: httpx.Client
 
     def get(self, path: str) -> Any:
-        """The JSON there."""
         response = self.client.get(path)
         assert response.status_code == 200, response.text
         return response.json()
 
     def post(self, path: str, **body: Any) -> Any:
-        """The JSON that answers a body."""
         response = self.client.post(path, json=body)
         assert response.status_code == 200, response.text
         return response.json()
 
     def translate(self, q: str, source: str = "en", target: str = "pt", **body: Any) -> Any:
-        """A translation with its alignment."""
         asked = {"q": q, "source": source, "target": target, "return_alignment": True} | body
         return self.post("/translate", **asked)
 
     def attention(self, text: str, source: str = "en", target: str = "pt", **body: Any) -> Any:
-        """The one item of a reply."""
         reply = self.post("/attention", text=text, source=source, target=target, **body)
         (item,) = reply["items"]
         return item
 
     def shape(self, name: str = "en-pt") -> Any:
-        """Layers and heads of a model, by kind."""
         return self.model(name)["attention"]
 
     def model(self, name: str = "en-pt") -> Any:
-        """The entry of a model in /v1/models."""
         models = self.get("/v1/models")["data"]
         return next(model for model in models if model["id"] == name)
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Where the browser is."""
     found = find_chromium()
     if found is None:
         pytest.skip(f"none of {', '.join(NAMES)} is installed; `make browser` tells how")
@@ -115,7 +105,6 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def address(chromium: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of the server, which a test may name; none is started where there is no browser."""
     choice = getattr(request, "param", os.environ.get("REGARD_BROWSER_SERVER", "real"))
     with serve(choice) as found:
         yield found
@@ -123,11 +112,6 @@ def address(chromium: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def browser(chromium: str, address: str) -> Iterator[Browser]:
-    """One for the tests of this folder; each has a profile of its own.
-
-    While Playwright runs, this thread has an event loop, and other tests need one of their own.
-    The server therefore starts before the browser, and the browser ends with the folder.
-    """
     expect.set_options(timeout=LIMIT_MILLISECONDS)
     with running_chromium(chromium, address) as browser:
         yield browser
@@ -184,7 +168,6 @@ def context(
 
 @pytest.fixture
 def page(context: BrowserContext, watch: Watch) -> Iterator[Page]:
-    """A page that has not gone anywhere yet."""
     page = context.new_page()
     page.on("console", watch.hear)
     page.on("pageerror", lambda error: watch.faults.append(str(error)))

@@ -36,7 +36,6 @@ class RefusedError(Exception):
 
 
 def create_fake() -> FastAPI:
-    """The application."""
     app = FastAPI()
     app.include_router(page.router)
     app.add_exception_handler(RefusedError, refuse)
@@ -51,7 +50,6 @@ def create_fake() -> FastAPI:
 
 
 async def refuse(_request: Request, error: Exception) -> Response:
-    """The one body of every error."""
     assert isinstance(error, RefusedError)
     body = {"error": str(error), "error_type": error.error_type, "request_id": "00000000deadbeef"}
     return JSONResponse(body, error.status)
@@ -70,7 +68,6 @@ async def models() -> dict[str, Any]:
 
 
 def embedder_body() -> dict[str, Any]:
-    """A model that embeds: the encoder of one that translates, by another name."""
     attention = {"encoder": {"layers": SHAPES["en-pt"]["encoder"], "heads": HEADS}}
     known = {"id": EMBEDDER, "object": "model", "task": "embed", "dimensions": 384}
     return known | {
@@ -103,7 +100,6 @@ async def detect(request: Request) -> list[dict[str, Any]]:
 
 
 def detected(text: str) -> dict[str, Any]:
-    """Portuguese where more words are."""
     words = [token.lower() for token in text.split()]
     found = {code: sum(w in lexicon for w in words) for code, lexicon in fake_model.LEXICON.items()}
     language = max(found, key=lambda code: found[code])
@@ -119,7 +115,6 @@ async def translate(request: Request) -> Response:
 
 
 def as_lines(reply: dict[str, Any]) -> str:
-    """The stream of a reply: a line for each sentence, and the last line."""
     alignment = reply.get("alignment", [])
     starts = [0, *(each["target_words"][0][0] for each in alignment[1:])]
     found = reply["translatedText"]
@@ -134,7 +129,6 @@ def as_lines(reply: dict[str, Any]) -> str:
 
 
 def translated(body: dict[str, Any]) -> dict[str, Any]:
-    """The plain reply to a request."""
     text, target = body["q"], body["target"]
     if len(text) > MAX_CHARS:
         raise RefusedError(
@@ -157,7 +151,6 @@ def translated(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def aligned(text: str, source: str, target: str) -> list[dict[str, Any]]:
-    """The alignment of each sentence, in code points of the whole texts."""
     done, written, found = 0, 0, []
     translated = fake_model.translate(text, source)
     for sentence in sentences(text):
@@ -177,18 +170,15 @@ def aligned(text: str, source: str, target: str) -> list[dict[str, Any]]:
 
 
 def spans(side: fake_model.Tokens, words: list[list[int]], start: int) -> list[list[int]]:
-    """Words as code points."""
     return [[start + side.offsets[a][0], start + side.offsets[b - 1][1]] for a, b in words]
 
 
 def pair_of(text: str, source: str, target: str, wanted: str | None) -> Pair:
-    """A sentence with its own translation, or a wanted one."""
     translated = fake_model.translate(text, source) if wanted is None else wanted
     return Pair(tokenize(text, source), tokenize(translated, target))
 
 
 async def asked(request: Request) -> dict[str, Any]:
-    """The body; of a text to embed, with the languages of the model whose encoder it is."""
     body: dict[str, Any] = await request.json()
     if body.get("task") == "embed":
         body |= {"source": "en", "target": "pt", "kinds": ["encoder"], "kind": "encoder"}
@@ -196,7 +186,6 @@ async def asked(request: Request) -> dict[str, Any]:
 
 
 def shown(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-    """A reply, or an item of it, without what a text to embed does not have."""
     if body.get("task") != "embed":
         return reply
     return {name: reply[name] for name in reply if name not in ("target", "alignment")}
@@ -216,7 +205,6 @@ async def attention(request: Request) -> Response:
 
 
 def item_of(pair: Pair, body: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
-    """One item of the reply."""
     level = body.get("level", "token")
     attentions = [attention_of(pair, kind, body, shape) for kind in body.get("kinds", ["cross"])]
     return {
@@ -230,7 +218,6 @@ def item_of(pair: Pair, body: dict[str, Any], shape: dict[str, int]) -> dict[str
 def attention_of(
     pair: Pair, kind: str, body: dict[str, Any], shape: dict[str, int]
 ) -> dict[str, Any]:
-    """The arrays of one kind, selected and reduced."""
     if kind not in shape:
         raise RefusedError(400, "invalid_request", f"the model has no {kind} attention")
     reduce = body.get("reduce", "mean_heads")
@@ -255,7 +242,6 @@ def attention_of(
 
 
 def reduced(data: Any, reduce: str, heads: list[int]) -> tuple[Any, list[int] | str]:
-    """Over heads, or over layers and heads."""
     if reduce == "mean_heads":
         return data.mean(axis=1, keepdims=True), "mean"
     if reduce == "mean_layers_heads":
@@ -264,7 +250,6 @@ def reduced(data: Any, reduce: str, heads: list[int]) -> tuple[Any, list[int] | 
 
 
 def labels(side: fake_model.Tokens, level: str) -> dict[str, Any]:
-    """Tokens, or the words they make up."""
     ids = [1 + sum(map(ord, token)) for token in side.tokens]
     if level == "token":
         known = {"tokens": side.tokens, "ids": ids, "offsets": side.offsets}
@@ -280,14 +265,12 @@ def labels(side: fake_model.Tokens, level: str) -> dict[str, Any]:
 
 
 def inputs(side: fake_model.Tokens, level: str) -> list[str]:
-    """What is put into the decoder before each."""
     if level == "token":
         return side.input_tokens
     return ["", *labels(side, "word")["tokens"][:-1]]
 
 
 def as_npz(items: list[dict[str, Any]]) -> bytes:
-    """The arrays as NumPy reads them."""
     arrays: dict[str, NDArray[Any]] = {
         f"item{n}.{found['kind']}": np.array(found["data"], np.float32)
         for n, item in enumerate(items)
@@ -326,14 +309,12 @@ async def steps(request: Request) -> dict[str, Any]:
 
 
 def keys_of(pair: Pair, kind: str, query: int) -> list[str]:
-    """The tokens that a query may look at."""
     if kind == "decoder":
         return pair.target.input_tokens[: query + 1]
     return pair.source.tokens
 
 
 def table_of(pair: Pair, head: Head, query: int) -> dict[str, Any]:
-    """A row for each key, and their sum."""
     place = head.kind, head.layer, head.index
     scores, weights = pair.scores(*place)[query], pair.weights(*place)[query]
     weighed = weights[:, None] * head.values(pair.sides(head.kind)[1])
@@ -353,7 +334,6 @@ def table_of(pair: Pair, head: Head, query: int) -> dict[str, Any]:
 
 
 def extras_of(pair: Pair, head: Head, query: int, include: list[str]) -> dict[str, Any]:
-    """The vectors, and what comes after the heads, where they were asked for."""
     rows, columns = pair.sides(head.kind)
     count = len(keys_of(pair, head.kind, query))
     found: dict[str, Any] = {}

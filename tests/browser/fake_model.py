@@ -60,17 +60,14 @@ class Tokens:
 
     @property
     def input_tokens(self) -> list[str]:
-        """What is put into a decoder that is to write these."""
         return ["", *self.tokens[:-1]]
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, without the white space around them."""
     return [found.strip() for found in re.findall(r"[^.!?]*[.!?]+|[^.!?]+$", text) if found.strip()]
 
 
 def tokenize(text: str, language: str) -> Tokens:
-    """Words of more than a few letters are two pieces."""
     found = Tokens(text)
     for match in re.finditer(r"\w+|[^\w\s]", text):
         word, start = match.group(), match.start()
@@ -92,8 +89,6 @@ def tokenize(text: str, language: str) -> Tokens:
 
 
 def translate(text: str, source: str) -> str:
-    """Word by word; what is not in the lexicon stays, and capitals do."""
-
     def translated(match: re.Match[str]) -> str:
         word = match.group()
         other = LEXICON[source].get(word.lower(), word)
@@ -103,13 +98,11 @@ def translate(text: str, source: str) -> str:
 
 
 def numbers(name: str, count: int) -> Array:
-    """Numbers around zero that belong to a name."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     return np.random.default_rng(seed).standard_normal(count)
 
 
 def position(place: float) -> Array:
-    """Sines and cosines of a place in a sentence."""
     rates = np.arange(HALF // 2) / 4 + 0.25
     return np.concatenate([np.sin(rates * place), np.cos(rates * place)])
 
@@ -123,7 +116,6 @@ class Head:
     index: int
 
     def queries(self, concepts: list[str]) -> Array:  # (T, head_dim)
-        """One for each token that looks."""
         draw = numbers(f"{self.kind} {self.layer} {self.index}", 3)
         sharpness = 2.2 if self.index == 0 else abs(draw[0])
         nearness = 0.3 if self.index == 0 else 3 * abs(draw[1])
@@ -135,7 +127,6 @@ class Head:
         return np.array(rows)
 
     def keys(self, concepts: list[str]) -> Array:  # (S, head_dim)
-        """One for each token that is looked at."""
         rows = [
             np.concatenate([numbers(name, HALF), position(place)])
             for place, name in enumerate(concepts)
@@ -143,7 +134,6 @@ class Head:
         return np.array(rows)
 
     def values(self, concepts: list[str]) -> Array:  # (S, head_dim)
-        """What each token hands over."""
         name = f"{self.layer} {self.index}"
         return np.array([numbers(f"{name} {concept}", HEAD_DIM) for concept in concepts])
 
@@ -161,7 +151,6 @@ class Pair:
     target: Tokens
 
     def sides(self, kind: str) -> tuple[list[str], list[str]]:
-        """The meanings of what looks and of what is looked at."""
         inputs = ["", *self.target.concepts[:-1]]
         return {
             "encoder": (self.source.concepts, self.source.concepts),
@@ -170,25 +159,21 @@ class Pair:
         }[kind]
 
     def scores(self, kind: str, layer: int, head: int) -> Array:  # (rows, columns)
-        """q·k of every pair."""
         rows, columns = self.sides(kind)
         of = Head(kind, layer, head)
         return np.asarray(of.queries(rows) @ of.keys(columns).T)
 
     def weights(self, kind: str, layer: int, head: int) -> Array:  # (rows, columns)
-        """After the softmax; a decoder sees nothing that comes later."""
         scores = self.scores(kind, layer, head) / np.sqrt(HEAD_DIM)
         if kind == "decoder":
             scores = np.where(np.tri(*scores.shape), scores, -np.inf)
         return softmax(scores)
 
     def value_norms(self, kind: str, layer: int, head: int) -> Array:
-        """Weights times the length of what is handed over."""
         values = Head(kind, layer, head).values(self.sides(kind)[1])
         return np.asarray(self.weights(kind, layer, head) * np.linalg.norm(values, axis=-1))
 
     def rollout(self, kind: str, layers: int) -> Array:
-        """Abnar and Zuidema (2020), section 3: half of each layer is the token itself."""
         size = len(self.sides(kind)[0])
         product = np.eye(size)
         for layer in range(layers):
@@ -197,7 +182,6 @@ class Pair:
         return product
 
     def alignment(self, layers: int) -> dict[str, Any]:
-        """For each word of the translation the one that it looks at most; spans of tokens."""
         weights = by_word(self.weights("cross", layers - 1, 0), self.target, self.source)
         best = weights[:-1, :-1].argmax(axis=-1) if weights.shape[1] > 1 else []
         pairs = [[int(s), t, float(weights[t, s])] for t, s in enumerate(best)]
@@ -210,6 +194,5 @@ class Pair:
 
 
 def by_word(weights: Array, rows: Tokens, columns: Tokens) -> Array:
-    """Sums over the pieces that are looked at, means over those that look."""
     summed = np.stack([weights[:, a:b].sum(axis=1) for a, b in columns.words], axis=1)
     return np.stack([summed[a:b].mean(axis=0) for a, b in rows.words])

@@ -15,7 +15,6 @@ TWO = "The cat sat on the mat. It slept."
 
 
 def posted(request: Request) -> dict[str, Any]:
-    """The body of a request."""
     body = request.post_data_json
     assert isinstance(body, dict)
     return body
@@ -28,7 +27,6 @@ class Reader:
     page: Page
 
     def open(self, **view: Any) -> Self:
-        """Comes to the page, by a link that has a view where one is given."""
         self.page.goto(f"/#{urlencode(view)}" if view else "/")
         expect(self.target).to_have_value("pt" if view.get("target") is None else view["target"])
         return self
@@ -45,7 +43,6 @@ class Reader:
         return self
 
     def type(self, text: str) -> Self:
-        """Types into the field, letter by letter."""
         self.field.press_sequentially(text)
         return self
 
@@ -53,31 +50,26 @@ class Reader:
         return self.page.get_by_role("button", name=name, exact=exact)
 
     def choose(self, group: str, value: str) -> Self:
-        """Chooses a radio button of a group, by mouse; some groups are folded."""
         if group in EXPERT:
             self.unfold("#expert")
         self.page.locator(f"#{group} label:has(input[value='{value}'])").click()
         return self
 
     def save(self, kind: str) -> None:
-        """Clicks the button that saves the map, or its numbers."""
         if kind == "npz":
             self.unfold("#expert")
         self.page.locator(f"#{kind}").click()
 
     def unfold(self, fold: str) -> Self:
-        """Opens a fold, if it is closed."""
         expect(self.page.locator(f"{fold} > summary")).to_be_visible()
         if self.page.locator(fold).get_attribute("open") is None:
             self.page.locator(f"{fold} > summary").click()
         return self
 
     def chosen(self, group: str) -> str:
-        """The value of the radio button that is on."""
         return self.page.locator(f"#{group} input:checked").input_value()
 
     def cell(self, row: int, column: int) -> Locator:
-        """A cell of the heat map."""
         return self.map.locator(f"rect[data-row='{row}'][data-column='{column}']")
 
     def labels(self, side: str) -> list[str]:
@@ -89,14 +81,12 @@ class Reader:
         return self.page.locator(f"#{side} .lit").all_text_contents()
 
     def number(self, row: int, column: int) -> float:
-        """The number that the page tells for a cell."""
         self.cell(row, column).hover()
         found = re.search(r": ([\d.]+)", self.readout.text_content() or "")
         assert found is not None
         return float(found[1])
 
     def brightest(self, side: str) -> str:
-        """The word of a side that is lit most."""
         lit = self.page.locator(f"#{side} .lit")
         texts: list[str] = lit.evaluate_all(
             """all => all.sort((a, b) => b.style.getPropertyValue('--weight')
@@ -105,11 +95,9 @@ class Reader:
         return texts[0] if texts else ""
 
     def word(self, text: str) -> Locator:
-        """A word of the translation."""
         return self.output.get_by_role("button", name=text, exact=True)
 
     def command(self, section: str) -> str:
-        """The curl command of a section."""
         return self.page.locator(f"#{section}-curl code").text_content() or ""
 
     @property

@@ -13,7 +13,6 @@ from tests.workers import until
 
 @contextmanager
 def fake_server() -> Iterator[str]:
-    """The address of the fake, behind uvicorn in a thread."""
     config = uvicorn.Config(create_fake(), port=0, log_config=None, access_log=False, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -28,11 +27,6 @@ def fake_server() -> Iterator[str]:
 
 @contextmanager
 def serve(choice: str) -> Iterator[str]:
-    """The address of the server that is meant.
-
-    Args:
-        choice: `fake`, `real` for the built-in models, or the address of one that runs.
-    """
     if choice == "fake":
         with fake_server() as address:
             yield address

@@ -12,7 +12,6 @@ pytestmark = pytest.mark.browser
 
 
 def pairs_of(api: Api, text: str) -> list[tuple[str, str, list[int]]]:
-    """Words of the translation, the words of the text that they look at, and where those are."""
     reply: Any = api.translate(text)
     found = []
     for sentence in reply["alignment"]:
@@ -66,7 +65,6 @@ def test_lights_go_out_with_the_pointer(reader: Reader) -> None:
 
 
 def test_words_are_reached_by_keyboard(reader: Reader, api: Api) -> None:
-    """One tab stop for all of them."""
     reader.read()
     pairs = pairs_of(api, KIDS)
     keyboard = reader.page.keyboard

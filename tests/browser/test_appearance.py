@@ -28,7 +28,6 @@ CONTRAST = """([front, back]) => {
 
 
 def theme(page: Page) -> str:
-    """What the page is in, by its own word and by its paper."""
     name: str = page.evaluate("document.documentElement.dataset.theme")
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (name == "dark") == (sum(map(int, paper.removeprefix("rgb(")[:-1].split(","))) < 384)
@@ -104,7 +103,6 @@ def test_nothing_moves_for_those_who_ask_for_calm(reader: Reader, page: Page) ->
 
 
 def focusable(context: BrowserContext, page: Page) -> list[dict[str, Any]]:
-    """What a screen reader is told of everything that can have the focus."""
     tree = context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
     found = []
     for node in tree:
@@ -140,7 +138,6 @@ def test_page_has_landmarks_and_one_order_of_headings(reader: Reader, page: Page
 
 
 def test_result_is_announced(reader: Reader, page: Page) -> None:
-    """Once the typing has come to rest, in a region that screen readers read out."""
     reader.read(POOL)
     said = page.locator("#said")
     expect(said).to_have_attribute("role", "status")
@@ -157,7 +154,6 @@ def test_heat_map_tells_what_it_is(reader: Reader) -> None:
 
 
 def test_focus_is_seen_wherever_it_is(reader: Reader, page: Page) -> None:
-    """By an outline, or by another look of what the control labels."""
     reader.read(POOL)
     look = """() => {
         const node = document.activeElement;
@@ -189,14 +185,12 @@ def test_policy_lets_nothing_else_in(reader: Reader, page: Page, watch: Watch) -
 
 
 def write(name: str, page: Page, **options: Any) -> None:
-    """A picture of a page."""
     image = page.screenshot(animations="disabled", **options)
     assert image[:4] == b"\x89PNG"
     keep(name, image)
 
 
 def around(part: Locator) -> dict[str, float]:
-    """A part of the page with a margin."""
     box = part.evaluate(
         """e => {
             const box = e.getBoundingClientRect();

@@ -153,7 +153,6 @@ FIRST_VISITS = ("empty", "translated", "candidates", "unserved", "document")
 
 
 def state_of(request: pytest.FixtureRequest) -> str:
-    """The state that a test is in, if any."""
     callspec = getattr(request.node, "callspec", None)
     return str(callspec.params["state"]) if callspec else ""
 
@@ -170,7 +169,6 @@ def remembered(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def findings(page: Page) -> list[str]:
-    """What axe-core finds: rule, element and reason."""
     violations = Axe().run(page).response["violations"]
     return [
         f"{rule['id']}: {node['html'][:160]}: {node['failureSummary']}"
@@ -191,7 +189,6 @@ def test_axe_finds_nothing(reader: Reader, page: Page, watch: Watch, state: str)
 
 
 def test_axe_finds_what_is_wrong(reader: Reader, page: Page) -> None:
-    """The check above looks at the page, and at colours too."""
     reader.open()
     page.evaluate(
         """() => {

@@ -13,19 +13,16 @@ pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
 
 
 def translated(reader: Reader, text: str) -> None:
-    """Opens a text and waits for all of its translation."""
     reader.open(text=text, source="en")
     expect(reader.button("Copy")).to_be_visible()
 
 
 def percent(share: float) -> str:
-    """A share as the page writes it."""
     value = share * 100
     return "below 1 %" if 0 < value < 1 else f"{math.floor(value + 0.5)} %"
 
 
 def likeliest(api: Api, text: str, index: int, **body: Any) -> list[list[str]]:
-    """Names and shares of the likeliest tokens at the first token of a word."""
     item = api.attention(text, level="word", probabilities={"top_k": 5}, **body)
     at = sum(len(ids) for ids in item["target"]["ids"][:index])
     found = item["probabilities"]["likeliest"]
@@ -37,7 +34,6 @@ def likeliest(api: Api, text: str, index: int, **body: Any) -> list[list[str]]:
 
 
 def shown(page: Page) -> list[list[str]]:
-    """Names and shares on the page."""
     entries = page.locator("#candidates li")
     expect(entries).to_have_count(5)
     return [entry.locator("span").all_text_contents() for entry in entries.all()]
@@ -59,7 +55,6 @@ def test_word_shows_the_likeliest_tokens_at_its_place(reader: Reader, page: Page
 
 
 def test_words_of_the_second_sentence_have_theirs(reader: Reader, page: Page, api: Api) -> None:
-    """By keyboard; the list of sentences follows."""
     translated(reader, TWO)
     (first, second) = api.translate(TWO)["alignment"]
     reader.output.get_by_role("button").nth(len(first["target_words"])).press("Enter")

@@ -21,12 +21,10 @@ OFF: list[dict[str, Any]] = [
 
 
 def share(value: float) -> str:
-    """A probability as the page says it."""
     return "below 1 %" if value < 0.005 else percent(value)
 
 
 def trials(api: Api) -> list[tuple[str, str]]:
-    """Probability of *eles*, and the translation, of each trial by the API."""
     body = {"text": KIDS, "source": "en", "target": "pt", "translate": True, "knockouts": OFF}
     found = api.post("/attention/knockout", **body)
     place = found["target"]["tokens"].index("▁eles")

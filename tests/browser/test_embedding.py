@@ -13,7 +13,6 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(autouse=True)
 def name(api: Api) -> str:
-    """Of the model; without one there is nothing to choose."""
     models = [m["id"] for m in api.get("/v1/models")["data"] if m["task"] == "embed"]
     if not models:
         pytest.skip("the server has no embedding model: `make install` gets one")
@@ -21,7 +20,6 @@ def name(api: Api) -> str:
 
 
 def embedded(api: Api, text: str, **fields: Any) -> Any:
-    """The one item of a reply."""
     (item,) = api.post("/attention", text=text, task="embed", **fields)["items"]
     return item
 

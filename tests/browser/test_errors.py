@@ -16,7 +16,6 @@ FULL = "1024 requests are waiting already; try again in 3 s"
 
 
 def refusing(status: int, error_type: str, message: str, **headers: str) -> Any:
-    """A route that is answered with an error."""
     body = {"error": message, "error_type": error_type, "request_id": "5f2c6f0e8d7b4a53"}
 
     def refuse(route: Route) -> None:
@@ -136,7 +135,6 @@ def test_refusal_in_the_shape_of_v1_is_told_in_words(reader: Reader, page: Page)
 
 
 def test_page_of_a_proxy_is_not_shown(reader: Reader, page: Page) -> None:
-    """An error in another shape than ours."""
     body = "<html><body><h1>502 Bad Gateway</h1></body></html>"
     page.route("**/translate", lambda route: route.fulfill(status=502, body=body))
     reader.open(text=POOL, source="en")

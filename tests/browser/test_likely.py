@@ -51,7 +51,6 @@ def test_likeliest_tokens_are_those_of_the_server(
 
 
 def test_written_token_is_listed_wherever_it_ranks(reader: Reader, page: Page, api: Api) -> None:
-    """A translation that the reader chose has unlikely tokens."""
     wanted = "Ela nadou no lago."
     reader.read(SWIM, wanted=wanted, level="token")
     tokens = api.attention(SWIM, target_text=wanted)["target"]["tokens"]

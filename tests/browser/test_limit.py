@@ -18,8 +18,6 @@ PASTE = """(text) => {
 
 @pytest.fixture
 def _short_limit(page: Page) -> None:
-    """A server with a limit of 30 characters."""
-
     def limit(route: Route) -> None:
         settings: dict[str, Any] = route.fetch().json()
         route.fulfill(json=settings | {"charLimit": 30})
@@ -89,7 +87,6 @@ def test_two_megabytes_never_come_into_the_field(reader: Reader, page: Page) -> 
 
 @pytest.mark.parametrize("remembered", [{}])
 def test_long_document_scrolls_in_its_own_box(reader: Reader, page: Page) -> None:
-    """A document of 3,000 words, which the page shows sentence by sentence."""
     reader.open().field.fill("The cat sat on the mat. " * 500)
     expect(reader.button("Copy")).to_be_enabled()
     height, screen = page.evaluate("[document.documentElement.scrollHeight, innerHeight]")

@@ -19,7 +19,6 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def assert_shows(reader: Reader, plane: list[list[float]]) -> None:
-    """The cells of the map are those numbers; a few are looked at."""
     last_row, last_column = len(plane) - 1, len(plane[0]) - 1
     expect(reader.map.locator("rect[data-row]")).to_have_count(len(plane) * len(plane[0]))
     for row, column in ((0, 0), (1, 0), (last_row, last_column)):
@@ -27,7 +26,6 @@ def assert_shows(reader: Reader, plane: list[list[float]]) -> None:
 
 
 def test_first_view_is_the_head_that_aligns_words(reader: Reader, api: Api) -> None:
-    """The words of both texts and the map then show the same numbers."""
     reader.read()
     layer, head = (api.model()["alignment"][name] for name in ("layer", "head"))
     found = api.attention(KIDS, layers=[layer], heads=[head], reduce="none", level="word")
@@ -235,7 +233,6 @@ def test_svg_is_a_drawing_of_its_own(reader: Reader, api: Api) -> None:
 
 @pytest.mark.parametrize("text", [KIDS, POOL, "x" * 150])
 def test_saved_drawing_stands_alone(reader: Reader, page: Page, api: Api, text: str) -> None:
-    """It has the whole text, the scale, the model and the page, and cuts no line."""
     reader.open().field.fill(text)
     reader.until_shown()
     root = ET.fromstring(Path(downloaded(reader, "SVG").path()).read_text("utf-8"))
@@ -274,7 +271,6 @@ def test_saved_drawing_has_the_link_that_the_reader_asked_for(reader: Reader, pa
 
 
 def test_stale_map_is_dim_and_cannot_be_saved(reader: Reader, page: Page, watch: Watch) -> None:
-    """While a request is under way, and while an error shows."""
     watch.allow("Failed to load resource")
     reader.read(POOL)
     held: list[Any] = []

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.browser
 
 
 def all_heads(api: Api, text: str, **fields: Any) -> Any:
-    """The weights of all heads: (layers, heads, rows, columns)."""
     item = api.attention(text, reduce="none", layers="all", level="word", **fields)
     return np.array(item["attentions"][0]["data"])
 
@@ -55,7 +54,6 @@ def test_choosing_a_ranked_head_shows_it(reader: Reader, page: Page) -> None:
 
 
 def test_grid_is_used_by_keyboard(reader: Reader, page: Page) -> None:
-    """One tab stop; arrow keys move, Enter chooses, and the focus stays."""
     reader.read(POOL, search="yes", layer=1, head=2)
     cell = page.get_by_role("gridcell", name="Layer 2, head 3")
     expect(cell).to_have_attribute("aria-selected", "true")

@@ -16,7 +16,6 @@ WORDS = "The badminton lions slept."  # of several tokens each
 
 
 def parts(page: Page) -> dict[str, list[float]]:
-    """The numbers of the pinned number's parts and totals, by name."""
     expect(page.locator("#number-parts tbody tr")).not_to_have_count(0)
     rows = page.locator("#number-parts :is(tbody, tfoot) tr").all()
     texts = [row.locator("th, td:not([aria-hidden])").all_text_contents() for row in rows]
@@ -24,7 +23,6 @@ def parts(page: Page) -> dict[str, list[float]]:
 
 
 def heads_of(api: Api, text: str, **fields: Any) -> Any:
-    """The weights of all heads: (layers, heads, rows, columns)."""
     item = api.attention(text, reduce="none", **({"level": "word"} | fields))
     return np.array(item["attentions"][0]["data"])
 

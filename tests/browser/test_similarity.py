@@ -17,7 +17,6 @@ SENTENCES = ["She swam in the pool.", "He plays pool in a bar.", "The swimmer wa
 
 @pytest.fixture(autouse=True)
 def name(api: Api) -> str:
-    """Of the model; without one there is nothing to show."""
     models = [m["id"] for m in api.get("/v1/models")["data"] if m["task"] == "embed"]
     if not models:
         pytest.skip("the server has no embedding model: `make install` gets one")

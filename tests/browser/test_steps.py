@@ -13,7 +13,6 @@ pytestmark = pytest.mark.browser
 
 
 def number(text: str) -> float:
-    """A number as the page writes it."""
     return float(text.replace("\u2212", "-"))
 
 
@@ -22,7 +21,6 @@ def steps_of(api: Api, text: str, **fields: Any) -> Any:
 
 
 def assert_shows(reader: Reader, reply: Any) -> None:
-    """The table has the numbers of a reply."""
     table = reader.page.locator("#steps-table")
     rows = table.locator("tbody tr")
     expect(rows).to_have_count(len(reply["rows"]))
@@ -52,7 +50,6 @@ def test_steps_open_from_a_cell(reader: Reader, page: Page, api: Api) -> None:
 
 
 def test_steps_are_reached_by_keyboard_alone(reader: Reader, page: Page, api: Api) -> None:
-    """From the field to the computation and back, without a pointer."""
     reader.open()
     keyboard = page.keyboard
 

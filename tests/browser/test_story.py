@@ -35,7 +35,6 @@ def _translator(api: Api) -> None:
 
 
 def opened(reader: Reader, **view: Any) -> Page:
-    """Opens the whole story and waits for its numbers."""
     reader.open(way="understand", whole="yes", **view)
     expect_chapters(reader.page, STEPS)
     expect(reader.page.locator("#cause")).to_be_visible()  # above the story, nothing grows now
@@ -54,7 +53,6 @@ def chapter(page: Page, name: str) -> Locator:
 
 
 def expect_step(page: Page, number: int, names: tuple[str, ...] = STEPS) -> None:
-    """A step, counted from 1, is the current one, in words, in the contents and to the eye."""
     name = names[number - 1]
     expect(page.locator(".pager p")).to_contain_text(f"Step {number} of {len(names)}: ")
     expect(page.locator(".contents [aria-current=step]")).to_have_attribute("data-step", name)
@@ -63,13 +61,11 @@ def expect_step(page: Page, number: int, names: tuple[str, ...] = STEPS) -> None
 
 
 def expect_no_step(page: Page, names: tuple[str, ...] = STEPS) -> None:
-    """No step is the current one yet; the page says how long the story is."""
     text = f"{len(names)} steps, about {MINUTES[names]} minutes"
     expect(page.locator(".pager p")).to_have_text(text)
 
 
 def decimal(value: float, digits: int = 2) -> str:
-    """A number as the page writes it."""
     text = f"{0 if abs(value) < 0.005 else value:.{digits}f}"
     return text.replace("-", "\u2212")
 
@@ -85,13 +81,11 @@ def number(text: str) -> float:
 
 
 def vectors(page: Page, name: str) -> list[list[float]]:
-    """The first numbers of each vector of a step."""
     rows = chapter(page, name).locator(".vector").all()
     return [[number(t) for t in row.locator(".numbers span").all_text_contents()] for row in rows]
 
 
 def column(page: Page, name: str, index: int) -> list[str]:
-    """A column of the table of a step."""
     rows = chapter(page, name).locator("tbody tr:not(.rest)").all()
     return [row.locator("th, td").nth(index).text_content() or "" for row in rows]
 
@@ -157,7 +151,6 @@ def test_quick_second_press_leaves_out_no_step(reader: Reader, page: Page) -> No
 
 
 def test_story_follows_scrolling(reader: Reader, page: Page) -> None:
-    """Each step becomes the current one, in its order, and none is left out."""
     opened(reader)
     page.locator("#story-title").scroll_into_view_if_needed()
     for step, name in enumerate(STEPS, 1):
@@ -190,7 +183,6 @@ def test_story_starts_with_its_main_steps(reader: Reader, page: Page) -> None:
 
 @pytest.mark.parametrize("options", [{}])
 def test_story_moves_smoothly_to_a_far_step(reader: Reader, page: Page) -> None:
-    """The steps on the way do not stop it."""
     opened(reader)
     page.locator("#story-title").scroll_into_view_if_needed()
     page.locator(".contents [data-step=words]").click()
@@ -310,7 +302,6 @@ def test_story_follows_a_jump_of_the_page(reader: Reader, page: Page) -> None:
 
 
 def test_long_table_shows_all_tokens_on_request(reader: Reader, page: Page) -> None:
-    """In all steps at once, and also for another token."""
     opened(reader)
     rows = chapter(page, "scores").locator("tbody tr")
     expect(rows.locator("visible=true")).to_have_count(4)
@@ -344,7 +335,6 @@ def test_own_sentence_is_followed(reader: Reader, page: Page, api: Api) -> None:
 
 @pytest.fixture
 def sentence(api: Api) -> Any:
-    """The weights and probabilities of the sentence of the kids."""
     body: dict[str, Any] = {"kinds": ["encoder", "cross"], "layers": "all", "reduce": "none"}
     return api.attention(KIDS, **body, probabilities={"top_k": 4})
 
@@ -537,7 +527,6 @@ def test_example_opens_a_search_in_translate(reader: Reader, page: Page) -> None
 
 
 def sentences(page: Page, names: tuple[str, ...]) -> dict[str, int]:
-    """The words of the sentences of each step, without those in folds and in figures."""
     texts = {
         name: chapter(page, name).locator(".content > p:not(.sum, .chips)").all_inner_texts()
         for name in names
@@ -607,7 +596,6 @@ def test_folds_of_a_step_are_closed_and_open_by_keyboard(reader: Reader, page: P
 
 
 def test_fold_opens_where_it_stands(reader: Reader, page: Page) -> None:
-    """Also in a step above the current one, whose place the page keeps."""
     reader.open(way="understand", step="scores")
     expect(page.locator("#cause")).to_be_visible()  # above the story, nothing grows now
     expect_step(page, 2, MAIN)
@@ -624,7 +612,6 @@ def test_fold_opens_where_it_stands(reader: Reader, page: Page) -> None:
 
 
 def test_link_to_another_step_keeps_all_steps(reader: Reader, page: Page) -> None:
-    """Also when the reader goes on from it to a main step."""
     reader.open(way="understand", step="scale")
     expect_chapters(page, STEPS)
     expect_step(page, STEPS.index("scale") + 1)

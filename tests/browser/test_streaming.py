@@ -163,7 +163,6 @@ def test_fault_within_a_stream_is_told_in_words(
     title: str,
     reference: str,
 ) -> None:
-    """The sentences before it stay, but dim."""
     body = "".join(json.dumps(event) + "\n" for event in events)
     page.route(
         "**/translate", lambda route: route.fulfill(body=body, content_type="application/x-ndjson")

@@ -20,7 +20,6 @@ LANGUAGES = ("en", "pt")
 
 @pytest.fixture
 def tables(page: Page) -> dict[str, dict[str, dict[str, str]]]:
-    """The texts by table, language and name."""
     page.goto("/")
     load = "name => import(`./static/strings/${name}.js`).then((module) => module[name])"
     return {name: page.evaluate(load, name) for name in TABLES}
@@ -123,7 +122,6 @@ def test_view_is_kept_when_the_language_changes(reader: Reader, page: Page, api:
 def test_page_speaks_portuguese_from_end_to_end(
     reader: Reader, page: Page, api: Api, watch: Watch, tables: dict[str, Any]
 ) -> None:
-    """No English text of a table is left, from the text to the computation and an error."""
     watch.allow("Failed to load resource")
     page.get_by_role("textbox", name="Texto para traduzir").fill(KIDS)
     expect(page.locator("#detected")).to_have_text("Idioma detectado: inglês")

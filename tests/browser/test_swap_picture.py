@@ -27,7 +27,6 @@ AT = "time => { for (const animation of window.moving) animation.currentTime = t
 
 
 def clip_of(locator: Locator) -> FloatRect:
-    """The rectangle of an element on the page, in whole pixels."""
     box = locator.bounding_box()
     assert box is not None
     left, top = math.floor(box["x"]), math.floor(box["y"])
@@ -60,7 +59,6 @@ def frames(page: Page, height: float) -> list[Frame]:
 def test_picture_of_the_swap(
     reader: Reader, page: Page, api: Api, scheme: Literal["light", "dark"]
 ) -> None:
-    """There and back. The frames differ, and they are small enough for a page."""
     if "all-MiniLM-L6-v2" not in {model["id"] for model in api.get("/v1/models")["data"]}:
         pytest.skip("the server has no embedding model: `make install` gets one")
     page.emulate_media(color_scheme=scheme)

@@ -23,7 +23,6 @@ def opened(reader: Reader, **view: Any) -> None:
 
 
 def computed(matrix: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """The scores, the weights and the output."""
     scores = matrix @ matrix.T
     powers = np.exp(scores)
     weights = powers / powers.sum(axis=1, keepdims=True)
@@ -31,7 +30,6 @@ def computed(matrix: Matrix) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def shown(page: Page, name: str) -> Matrix:
-    """A matrix as the page shows it."""
     rows = page.locator(f"#toy [data-matrix={name}] tbody tr").all()
     texts = [row.locator("td").all_text_contents() for row in rows]
     return np.array([[float(text.replace("\u2212", "-")) for text in row] for row in texts])
@@ -42,7 +40,6 @@ def cell(page: Page, word: str, index: int) -> Locator:
 
 
 def assert_follows(page: Page, matrix: Matrix) -> None:
-    """All matrices follow from the first one."""
     for name, wanted in zip(("scores", "weights", "output"), computed(matrix), strict=True):
         np.testing.assert_allclose(shown(page, name), wanted, atol=5.1e-3)
 

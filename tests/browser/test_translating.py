@@ -90,7 +90,6 @@ def test_target_flips_if_the_text_is_in_it(reader: Reader, api: Api) -> None:
 
 
 def test_text_in_the_target_language_is_offered_the_other(reader: Reader, api: Api) -> None:
-    """The target stays where the reader has chosen it for this text."""
     reader.open().field.fill(PORTUGUESE)
     expect(reader.target).to_have_value("en")
     reader.target.select_option("pt")
@@ -189,7 +188,6 @@ def test_other_translations_of_several_sentences_are_shown(reader: Reader, api: 
 
 
 def shell_words(command: str) -> list[str]:
-    """The arguments that a POSIX shell would give to curl."""
     script = f'curl() {{ printf "%s\\0" "$@"; }}\n{command}'
     result = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
     return result.stdout.decode().split("\0")[:-1]

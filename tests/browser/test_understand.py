@@ -34,7 +34,6 @@ def _both_models(api: Api) -> None:
 
 
 def shares(api: Api, text: str, **head: Any) -> dict[str, float]:
-    """How `they` shares its attention among the words, by the API."""
     body = {"kinds": ["encoder"], "reduce": "none", "level": "word"} | head
     (item,) = api.post("/attention", text=text, **body)["items"]
     words = [token.removeprefix("▁").lower() for token in item["source"]["tokens"]]
@@ -52,7 +51,6 @@ def scene(page: Page, name: str) -> Locator:
 
 
 def expect_arc(page: Page, name: str, found: dict[str, float]) -> None:
-    """The arc of a scene goes to the word with the largest share, and bears it."""
     word = max(found, key=lambda word: found[word])
     expect(scene(page, name).locator(".seen")).to_have_text(word)
     expect(scene(page, name).locator("text")).to_have_text(percent(found[word]))

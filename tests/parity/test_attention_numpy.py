@@ -64,7 +64,6 @@ def stacked(rows: list[Any], columns: int, norm: AttentionNorm) -> Any:
 
 
 def tiny_file(folder: Path, name: str) -> Path:
-    """A float32 file of a tiny model."""
     return write_bin(folder / "model.bin", tiny_options(**MODELS[name]))
 
 
@@ -84,7 +83,6 @@ def test_a_tiny_model_attends_as_in_plain_float64(
 
 
 def pairs_of(name: str) -> list[Pair]:
-    """The golden sentences and their translations."""
     models = json.loads(GOLDEN.read_text(encoding="utf-8"))["models"]
     return [(each["source"], each["target"]) for each in models[name]["sentences"]]
 

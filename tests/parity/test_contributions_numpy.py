@@ -96,7 +96,6 @@ class ContributingMarian(NumpyMarian):
         return shares
 
     def rest(self, prefix: str, x: Vector, output: Vector) -> Vector:
-        """The output of the layer for an output of its attention."""
         layer, kind = prefix.rsplit("_", 1)
         y = self.post(f"{prefix}_Wo", self.option("postprocess"), output, x)
         if layer.startswith("decoder") and kind == "self":

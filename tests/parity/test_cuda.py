@@ -97,7 +97,6 @@ def test_translations_over_the_whole_vocabulary_are_those_of_the_cpu(
 
 
 def cuda_engine(family: Family, dtype: torch.dtype, has_graphs: bool = True) -> Engine:
-    """With room for rows of several sizes."""
     limits = EngineLimits(max_rows=40, max_source_tokens=41, max_batch_tokens=256)
     runner = CudaRunner(family.model(max_length_factor=1.2).to(CUDA, dtype), limits)
     if has_graphs:

@@ -39,7 +39,6 @@ def engines(built_in: dict[str, ModelFiles]) -> dict[str, Engine]:
 
 
 def columns(golden: dict[str, Any], name: str) -> tuple[list[list[int]], list[list[int]]]:
-    """Source ids and target ids of every sentence of one model."""
     sentences = golden[name]["sentences"]
     return [s["source"] for s in sentences], [s["target"] for s in sentences]
 

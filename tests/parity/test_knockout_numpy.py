@@ -64,7 +64,6 @@ class WithoutSourceToken(NumpyMarian):
 
 
 def change(model: Any, pair: Pair, knockout: Knockout) -> Any:
-    """Changes of the log-probabilities of the target."""
     query = ProbabilityQuery(top=1)
     jobs = [AttentionJob(*pair, (query,), each) for each in (Knockout(), knockout)]
     base, off = results(model, jobs)
@@ -72,7 +71,6 @@ def change(model: Any, pair: Pair, knockout: Knockout) -> Any:
 
 
 def plain_change(one: NumpyMarian, other: NumpyMarian, pair: Pair, forbidden: Any) -> Any:
-    """The same from the logits of two float64 models."""
     found = []
     for plain in (one, other):
         logits = plain.logits(*pair)
@@ -84,7 +82,6 @@ def plain_change(one: NumpyMarian, other: NumpyMarian, pair: Pair, forbidden: An
 
 
 def check(ours: Any, path: Path, pair: Pair) -> None:
-    """All heads of each layer, all layers of each kind, and one source token."""
     plain, config = NumpyMarian(path), ours.config
     heads = tuple(range(config.num_heads))
     sizes = {ENCODER: config.encoder_layers}
