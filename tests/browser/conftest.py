@@ -1,7 +1,7 @@
 """A real Chromium in front of a server; every page is watched for what it must never do.
 
-REGARD_BROWSER_SERVER chooses the server: `real`, the default, the whole server with its built-in
-models; `fake`; or the address of one that runs. Tests take what they expect from the same server.
+REGARD_BROWSER_SERVER is the address of a server that runs; without it, a server with the built-in
+models is started. Tests take what they expect from the same server.
 """
 
 import json
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from playwright.sync_api import (
     Browser,
@@ -23,8 +24,8 @@ from playwright.sync_api import (
 )
 
 from benchmarks.chromium import NAMES, find_chromium, running_chromium
+from service.private_server import running_server
 from tests.browser.reader import Reader
-from tests.browser.servers import serve
 
 LIMIT_MILLISECONDS = 30_000
 
@@ -87,6 +88,16 @@ class Api:
         (item,) = reply["items"]
         return item
 
+    def heads(self, text: str, **body: Any) -> Any:
+        """Returns the weights of heads by word, unless the body says otherwise: (L, H, T, S)."""
+        item = self.attention(text, reduce="none", **({"level": "word"} | body))
+        return np.array(item["attentions"][0]["data"])
+
+    def embedding(self, text: str, **body: Any) -> Any:
+        """Returns the attention of an embedding model for a text."""
+        (item,) = self.post("/attention", text=text, task="embed", **body)["items"]
+        return item
+
     def shape(self, name: str = "en-pt") -> Any:
         return self.model(name)["attention"]
 
@@ -104,14 +115,18 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
-def address(chromium: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    choice = getattr(request, "param", os.environ.get("REGARD_BROWSER_SERVER", "real"))
-    with serve(choice) as found:
-        yield found
+def address(chromium: str) -> Iterator[str]:
+    with running_server(os.environ.get("REGARD_BROWSER_SERVER")) as found:
+        yield found.rstrip("/")
 
 
 @pytest.fixture(scope="package")
 def browser(chromium: str, address: str) -> Iterator[Browser]:
+    """One for the tests of this folder; each has a profile of its own.
+
+    While Playwright runs, this thread has an event loop, and other tests need one of their own.
+    The server therefore starts before the browser, and the browser ends with the folder.
+    """
     expect.set_options(timeout=LIMIT_MILLISECONDS)
     with running_chromium(chromium, address) as browser:
         yield browser
@@ -121,6 +136,15 @@ def browser(chromium: str, address: str) -> Iterator[Browser]:
 def api(address: str) -> Iterator[Api]:
     with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
         yield Api(client)
+
+
+@pytest.fixture
+def embedder(api: Api) -> str:
+    """The name of the embedding model."""
+    found = [model["id"] for model in api.get("/v1/models")["data"] if model["task"] == "embed"]
+    if not found:
+        pytest.skip("the server has no embedding model: `make install` gets one")
+    return str(found[0])
 
 
 @pytest.fixture

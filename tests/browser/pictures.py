@@ -1,9 +1,63 @@
-"""The folder of the pictures of README and of the documentation."""
+"""Pictures of README and docs/; animated ones are APNG, which browsers show as they show PNG."""
 
 import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+HEADER, DATA, END = b"IHDR", b"IDAT", b"IEND"
+
+
+def chunks(image: bytes) -> Iterator[tuple[bytes, bytes]]:
+    assert image.startswith(SIGNATURE)
+    at = len(SIGNATURE)
+    while at < len(image):
+        (size,) = struct.unpack_from(">I", image, at)
+        yield image[at + 4 : at + 8], image[at + 8 : at + 8 + size]
+        at += size + 12
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A PNG picture of an animation, which covers the whole animation or a part of it.
+
+    Attributes:
+        image: The picture.
+        milliseconds: Time for which it is shown.
+        place: Left and top edge of the picture in the animation.
+    """
+
+    image: bytes
+    milliseconds: int
+    place: tuple[int, int] = (0, 0)
+
+
+def animated(frames: Sequence[Frame]) -> bytes:
+    headers = [dict(chunks(frame.image))[HEADER] for frame in frames]
+    header = headers[0]
+    assert all(each[8:] == header[8:] for each in headers)  # the same format of pixels
+    written = [SIGNATURE, chunk(HEADER, header), chunk(b"acTL", struct.pack(">II", len(frames), 0))]
+    number = 0
+    for index, frame in enumerate(frames):
+        width, height = struct.unpack_from(">II", headers[index])
+        place = struct.pack(">IIIII", number, width, height, *frame.place)
+        written.append(chunk(b"fcTL", place + struct.pack(">HHBB", frame.milliseconds, 1000, 0, 0)))
+        number += 1
+        data = b"".join(data for kind, data in chunks(frame.image) if kind == DATA)
+        if index == 0:
+            written.append(chunk(DATA, data))
+        else:
+            written.append(chunk(b"fdAT", struct.pack(">I", number) + data))
+            number += 1
+    return b"".join([*written, chunk(END, b"")])
 
 
 def keep(name: str, image: bytes) -> None:

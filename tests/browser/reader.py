@@ -1,17 +1,36 @@
 """What a reader does on the page, and where things are on it."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from playwright.sync_api import Locator, Page, Request, expect
+from playwright.sync_api import FloatRect, Locator, Page, Request, expect
 
 KIDS = "The kids were scared of the lions, so they left right away."
 POOL = "pool beats badminton"
 EXPERT = ("level", "norm")
 """Groups of radio buttons in the fold for experts."""
 TWO = "The cat sat on the mat. It slept."
+
+PHONE: dict[str, Any] = {"viewport": {"width": 375, "height": 800}}
+
+
+def percent(share: float) -> str:
+    """Returns a share as the page writes it."""
+    return "below 1 %" if 0 < share < 0.01 else f"{math.floor(100 * share + 0.5)} %"
+
+
+def number(text: str | None) -> float:
+    """Reads a number as the page writes it."""
+    return float((text or "").replace("\u2212", "-"))
+
+
+def box_of(locator: Locator) -> FloatRect:
+    box = locator.bounding_box()
+    assert box is not None
+    return box
 
 
 def posted(request: Request) -> dict[str, Any]:
@@ -71,6 +90,25 @@ class Reader:
 
     def cell(self, row: int, column: int) -> Locator:
         return self.map.locator(f"rect[data-row='{row}'][data-column='{column}']")
+
+    def copied_link(self, name: str = "Copy link") -> str:
+        """Copies the link to what is shown."""
+        self.button(name).click()
+        expect(self.button("Copied")).to_be_visible()
+        link: str = self.page.evaluate("navigator.clipboard.readText()")
+        return link
+
+    def go(self, link: str) -> None:
+        """Opens a link in a page that shows nothing of before."""
+        self.page.goto("about:blank")
+        self.page.goto(link)
+
+    def point_at(self, word: Locator) -> tuple[float, float]:
+        """Moves the pointer to a word of the text, which lies under the field; returns where."""
+        box = box_of(word)
+        place = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        self.page.mouse.move(*place)
+        return place
 
     def labels(self, side: str) -> list[str]:
         """The words along a side of the heat map: `row` or `column`."""

@@ -41,14 +41,11 @@ def test_word_of_the_text_lights_what_looks_at_it(reader: Reader, api: Api) -> N
     (sentence,) = api.translate(KIDS)["alignment"]
     aligner = api.model()["alignment"]
     layer, head = aligner["layer"], aligner["head"]
-    item = api.attention(KIDS, layers=[layer], heads=[head], reduce="none", level="word")
-    written = item["target"]["tokens"][:-1]
-    rows = item["attentions"][0]["data"][0][0]
+    written = api.attention(KIDS, level="word")["target"]["tokens"][:-1]
+    rows = api.heads(KIDS, layers=[layer], heads=[head])[0, 0]
     spans = reader.page.locator("#mirror span").all()
     for place, (span, (start, end)) in enumerate(zip(spans, sentence["source_words"], strict=True)):
-        box = span.bounding_box()
-        assert box is not None
-        reader.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        reader.point_at(span)
         looking = [word for word, row in zip(written, rows, strict=False) if row[place] >= 0.05]
         assert reader.lit("output") == looking
         told = f"“{KIDS[start:end]}” is looked at by"

@@ -5,9 +5,9 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from tests.browser.conftest import Api, Watch
+from tests.browser.conftest import Watch
 from tests.browser.pictures import keep
-from tests.browser.reader import KIDS, POOL, Reader
+from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of
 
 pytestmark = pytest.mark.browser
 
@@ -70,7 +70,7 @@ def test_colours_of_text_are_readable(reader: Reader, page: Page, scheme: str) -
             assert page.evaluate(CONTRAST, [front, back]) >= MIN_CONTRAST, (front, back)
 
 
-@pytest.mark.parametrize("options", [{"viewport": {"width": 375, "height": 800}}])
+@pytest.mark.parametrize("options", [PHONE])
 @pytest.mark.parametrize("text", [KIDS, "x" * 100, f"The {'🦁' * 40} slept."])
 def test_phone_scrolls_in_one_direction_only(reader: Reader, page: Page, text: str) -> None:
     reader.read(text, **WHOLE)
@@ -80,12 +80,10 @@ def test_phone_scrolls_in_one_direction_only(reader: Reader, page: Page, text: s
     assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
-@pytest.mark.parametrize("options", [{"viewport": {"width": 375, "height": 800}}])
+@pytest.mark.parametrize("options", [PHONE])
 def test_phone_shows_translation_below_text(reader: Reader) -> None:
     reader.read()
-    text, translation = reader.field.bounding_box(), reader.output.bounding_box()
-    assert text is not None
-    assert translation is not None
+    text, translation = box_of(reader.field), box_of(reader.output)
     assert translation["y"] >= text["y"] + text["height"]
 
 
@@ -217,15 +215,13 @@ def test_pictures_of_the_readme(
     write(f"steps-{scheme}.png", page, full_page=True, clip=around(reader.steps))
 
 
+@pytest.mark.usefixtures("embedder")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1460}}])
 def test_picture_of_a_text_that_is_embedded(
-    reader: Reader, page: Page, api: Api, scheme: Literal["light", "dark"]
+    reader: Reader, page: Page, scheme: Literal["light", "dark"]
 ) -> None:
     """In head 1 of layer 3 of all-MiniLM-L6-v2 a pronoun looks at whom it means."""
-    embedders = [model for model in api.get("/v1/models")["data"] if model["task"] == "embed"]
-    if not embedders:
-        pytest.skip("the server has no embedding model: `make install` gets one")
     page.emulate_media(color_scheme=scheme)
     reader.open(task="embed", text=KIDS, layer=3, head=1).until_shown()
     rows, columns = reader.labels("row"), reader.labels("column")

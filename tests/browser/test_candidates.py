@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api, Watch
-from tests.browser.reader import POOL, TWO, Reader
+from tests.browser.reader import POOL, TWO, Reader, box_of, percent
 
 pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
 
@@ -15,11 +15,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
 def translated(reader: Reader, text: str) -> None:
     reader.open(text=text, source="en")
     expect(reader.button("Copy")).to_be_visible()
-
-
-def percent(share: float) -> str:
-    value = share * 100
-    return "below 1 %" if 0 < value < 1 else f"{math.floor(value + 0.5)} %"
 
 
 def likeliest(api: Api, text: str, index: int, **body: Any) -> list[list[str]]:
@@ -46,9 +41,7 @@ def test_word_shows_the_likeliest_tokens_at_its_place(reader: Reader, page: Page
         word.click()
         expect(page.locator("#candidates")).to_contain_text("with a probability of")
         assert shown(page) == likeliest(api, POOL, index)
-        box, place = word.bounding_box(), page.locator("#candidates").bounding_box()
-        assert box is not None
-        assert place is not None
+        box, place = box_of(word), box_of(page.locator("#candidates"))
         assert box["y"] + box["height"] <= place["y"] <= box["y"] + 2 * box["height"]
     page.keyboard.press("Escape")
     expect(page.locator("#candidates")).to_be_hidden()

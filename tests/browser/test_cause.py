@@ -8,7 +8,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, Reader
-from tests.browser.test_understand import percent
 
 pytestmark = pytest.mark.browser
 
@@ -21,7 +20,7 @@ OFF: list[dict[str, Any]] = [
 
 
 def share(value: float) -> str:
-    return "below 1 %" if value < 0.005 else percent(value)
+    return "below 1 %" if value < 0.005 else f"{math.floor(100 * value + 0.5)} %"
 
 
 def trials(api: Api) -> list[tuple[str, str]]:

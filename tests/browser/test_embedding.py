@@ -1,49 +1,34 @@
 """Where a model that embeds looks: the same views, of a text alone."""
 
-from typing import Any
-
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, Reader, posted
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("embedder")]
 
 
-@pytest.fixture(autouse=True)
-def name(api: Api) -> str:
-    models = [m["id"] for m in api.get("/v1/models")["data"] if m["task"] == "embed"]
-    if not models:
-        pytest.skip("the server has no embedding model: `make install` gets one")
-    return str(models[0])
-
-
-def embedded(api: Api, text: str, **fields: Any) -> Any:
-    (item,) = api.post("/attention", text=text, task="embed", **fields)["items"]
-    return item
-
-
-def layers(api: Api, name: str) -> int:
-    return int(api.shape(name)["encoder"]["layers"])
+def layers(api: Api, embedder: str) -> int:
+    return int(api.shape(embedder)["encoder"]["layers"])
 
 
 def test_task_is_chosen_and_shows_the_text_on_both_sides(
-    reader: Reader, page: Page, api: Api, name: str
+    reader: Reader, page: Page, api: Api, embedder: str
 ) -> None:
     reader.read(POOL).choose("task", "embed")
     expect(reader.output).to_be_hidden()
     expect(reader.source).to_be_hidden()
     expect(page.get_by_role("textbox", name="Text to embed")).to_have_value(POOL)
-    last = layers(api, name) - 1
+    last = layers(api, embedder) - 1
     heading = page.get_by_role("heading", name=f"Encoder, layer {last + 1}, mean of its 12 heads")
     expect(heading).to_be_visible()
     reader.until_shown()
-    tokens = embedded(api, POOL, level="word")["source"]["tokens"]
+    tokens = api.embedding(POOL, level="word")["source"]["tokens"]
     for side in ("row", "column"):
         shown = [label for label in reader.labels(side) if not label.startswith("⟨")]
         assert shown == [token for token in tokens if token != "</s>"]
-    expect(page.locator("#model")).to_contain_text(name)
+    expect(page.locator("#model")).to_contain_text(embedder)
     assert '"task":"embed"' in reader.command("look")
     reader.choose("task", "translate")
     expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
@@ -51,7 +36,7 @@ def test_task_is_chosen_and_shows_the_text_on_both_sides(
 
 def test_every_cell_is_the_servers(reader: Reader, page: Page, api: Api) -> None:
     reader.open(task="embed", text=POOL, layer=2, head=3, level="token").until_shown()
-    item = embedded(api, POOL, layers=[2], heads=[3], reduce="none", decimals=5)
+    item = api.embedding(POOL, layers=[2], heads=[3], reduce="none", decimals=5)
     weights = item["attentions"][0]["data"][0][0]
     for row, column in ((0, 0), (1, 2), (2, 1)):
         reader.cell(row, column).hover()
@@ -68,9 +53,9 @@ def test_typing_asks_for_no_translation(reader: Reader, page: Page) -> None:
     assert "translate" not in asked
 
 
-def test_averages_rollout_and_steps(reader: Reader, page: Page, api: Api, name: str) -> None:
+def test_averages_rollout_and_steps(reader: Reader, page: Page, api: Api, embedder: str) -> None:
     reader.open(task="embed", text=POOL).until_shown()
-    expect(page.locator("#heads label")).to_have_count(1 + api.shape(name)["encoder"]["heads"])
+    expect(page.locator("#heads label")).to_have_count(1 + api.shape(embedder)["encoder"]["heads"])
     reader.choose("layer", "all").until_shown()
     heading = page.get_by_role("heading", name="Encoder, mean of 6 layers with 12 heads each")
     expect(heading).to_be_visible()
@@ -78,11 +63,11 @@ def test_averages_rollout_and_steps(reader: Reader, page: Page, api: Api, name: 
     expect(page.get_by_role("heading", name="Encoder, rollout of 6 layers")).to_be_visible()
     reader.cell(1, 1).click()
     expect(page.locator("#number-title")).to_be_focused()
-    reader.button(f"Layer {layers(api, name)}").click()
+    reader.button(f"Layer {layers(api, embedder)}").click()
     reader.button("Head 1").click()
-    expect(page.locator("#steps-place")).to_contain_text(f"Encoder, layer {layers(api, name)}")
+    expect(page.locator("#steps-place")).to_contain_text(f"Encoder, layer {layers(api, embedder)}")
     rows = page.locator("#steps-table tbody tr")
-    expect(rows).to_have_count(len(embedded(api, POOL)["source"]["tokens"]))
+    expect(rows).to_have_count(len(api.embedding(POOL)["source"]["tokens"]))
     expect(page.locator("#steps-table tfoot")).to_contain_text("1.000")
     assert '"task":"embed"' in reader.command("steps")
 
@@ -92,9 +77,7 @@ def test_link_restores_it(reader: Reader, page: Page) -> None:
     assert reader.chosen("task") == "embed"
     assert reader.chosen("heads") == "2"
     expect(page.locator("#steps-place")).to_have_text("Encoder, layer 2, head 3")
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
-    assert "task=embed" in page.url
+    assert "task=embed" in reader.copied_link()
 
 
 def test_numbers_can_be_saved(reader: Reader, page: Page) -> None:

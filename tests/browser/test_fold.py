@@ -6,12 +6,11 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, Reader
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
 
 FOLD = "Look inside: where the model looks"
 
 
-@pytest.mark.parametrize("remembered", [{}])
 def test_attention_is_folded_at_first_and_not_requested(
     reader: Reader, page: Page, api: Api
 ) -> None:
@@ -32,7 +31,6 @@ def until_remembered(page: Page, state: str) -> None:
     page.wait_for_function("state => localStorage.getItem('regard-look') === state", arg=state)
 
 
-@pytest.mark.parametrize("remembered", [{}])
 def test_fold_is_remembered(reader: Reader, page: Page) -> None:
     reader.open()
     page.get_by_text(FOLD).click()
@@ -48,7 +46,6 @@ def test_fold_is_remembered(reader: Reader, page: Page) -> None:
     expect(page.locator("#look")).to_be_hidden()
 
 
-@pytest.mark.parametrize("remembered", [{}])
 @pytest.mark.parametrize("view", [{"look": "yes"}, {"kind": "encoder"}, {"head": 3}])
 def test_link_about_attention_opens_the_fold(
     reader: Reader, page: Page, view: dict[str, str]
@@ -58,9 +55,7 @@ def test_link_about_attention_opens_the_fold(
     expect(page.locator("#look")).to_be_hidden()
 
 
-@pytest.mark.parametrize("remembered", [{}])
-def test_text_to_embed_has_no_fold(reader: Reader, page: Page, api: Api) -> None:
-    if not [model for model in api.get("/v1/models")["data"] if model["task"] == "embed"]:
-        pytest.skip("the server has no embedding model: `make install` gets one")
+@pytest.mark.usefixtures("embedder")
+def test_text_to_embed_has_no_fold(reader: Reader, page: Page) -> None:
     reader.open(task="embed", text=POOL).until_shown()
     expect(page.get_by_text(FOLD)).to_be_hidden()

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.reader import KIDS, POOL, Reader
+from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of
 
 pytestmark = pytest.mark.browser
-
-PHONE = {"viewport": {"width": 390, "height": 800}}
 
 
 def test_term_opens_its_meaning_and_closes_it(reader: Reader, page: Page) -> None:
@@ -53,9 +51,9 @@ def test_meaning_covers_no_text(reader: Reader, page: Page) -> None:
         term.click()
         meaning = page.locator(".meaning:popover-open")
         expect(meaning).to_be_in_viewport(ratio=1)
-        boxes = [place.bounding_box() for place in (sentence, meaning, table)]
-        tops = [box["y"] for box in boxes if box]
-        ends = [box["y"] + box["height"] for box in boxes if box]
+        boxes = [box_of(place) for place in (sentence, meaning, table)]
+        tops = [box["y"] for box in boxes]
+        ends = [box["y"] + box["height"] for box in boxes]
         assert ends[0] <= tops[1]
         assert ends[1] <= tops[2]
         page.keyboard.press("Escape")
@@ -74,10 +72,8 @@ def test_meaning_stays_inside_a_phone(reader: Reader, page: Page) -> None:
     assert terms.count() > 8
     for term in terms.all():
         term.click()
-        box = page.locator(".meaning:popover-open").bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= 390
+        box = box_of(page.locator(".meaning:popover-open"))
+        assert 0 <= box["x"] <= 375 - box["width"]
         page.keyboard.press("Escape")
 
 

@@ -29,13 +29,10 @@ def test_copied_link_shows_the_same_elsewhere(reader: Reader, page: Page) -> Non
     reader.read(TWO).choose("kind", "encoder").choose("layer", "rollout").until_shown()
     page.get_by_label("Sentence").select_option("2. It slept.")
     expect(reader.map.locator("text[data-label='row-0']")).to_have_text("It")
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
-    link = page.evaluate("navigator.clipboard.readText()")
+    link = reader.copied_link()
     assert link == page.url
     drawn = reader.map.inner_html()
-    page.goto("about:blank")
-    page.goto(link)
+    reader.go(link)
     reader.until_shown()
     expect(page.get_by_role("heading", name="Encoder, rollout of 6 layers")).to_be_visible()
     expect(page.get_by_label("Sentence")).to_have_value("1")
@@ -47,11 +44,7 @@ def test_copied_link_shows_the_same_elsewhere(reader: Reader, page: Page) -> Non
 )
 def test_any_text_survives_a_link(reader: Reader, page: Page, text: str) -> None:
     reader.open().field.fill(text)
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
-    link = page.evaluate("navigator.clipboard.readText()")
-    page.goto("about:blank")
-    page.goto(link)
+    reader.go(reader.copied_link())
     expect(reader.field).to_have_value(text)
 
 
@@ -69,8 +62,7 @@ def test_text_is_not_in_the_address_unless_asked_for(reader: Reader, page: Page)
     reader.open().field.fill(POOL)
     reader.until_shown()
     assert not urlsplit(page.url).fragment
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
+    reader.copied_link()
     assert parse_qs(urlsplit(page.url).fragment)["text"] == [POOL]
     reader.choose("level", "token").until_shown()
     assert not urlsplit(page.url).fragment  # it would no longer be true

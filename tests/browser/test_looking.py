@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Download, Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Api, Watch
-from tests.browser.reader import KIDS, POOL, TWO, Reader
+from tests.browser.reader import KIDS, POOL, TWO, Reader, posted
 
 pytestmark = pytest.mark.browser
 
 KIND_ORDER = ("cross", "encoder", "decoder")
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def names(side: dict[str, Any]) -> list[str]:
+    """Returns the words of a side of an item, as the page writes them."""
+    return [*side["tokens"][:-1], "⟨end⟩"]
 
 
 def assert_shows(reader: Reader, plane: list[list[float]]) -> None:
@@ -28,12 +33,12 @@ def assert_shows(reader: Reader, plane: list[list[float]]) -> None:
 def test_first_view_is_the_head_that_aligns_words(reader: Reader, api: Api) -> None:
     reader.read()
     layer, head = (api.model()["alignment"][name] for name in ("layer", "head"))
-    found = api.attention(KIDS, layers=[layer], heads=[head], reduce="none", level="word")
+    found = api.attention(KIDS, level="word")
     title = f"Cross-attention, layer {layer + 1}, head {head + 1}"
     expect(reader.page.get_by_role("heading", name=title)).to_be_visible()
-    assert reader.labels("column") == [*found["source"]["tokens"][:-1], "⟨end⟩"]
-    assert reader.labels("row") == [*found["target"]["tokens"][:-1], "⟨end⟩"]
-    assert_shows(reader, found["attentions"][0]["data"][0][0])
+    assert reader.labels("column") == names(found["source"])
+    assert reader.labels("row") == names(found["target"])
+    assert_shows(reader, api.heads(KIDS, layers=[layer], heads=[head])[0, 0].tolist())
 
 
 @pytest.mark.parametrize("name", ["en-pt", "pt-en"])
@@ -59,63 +64,50 @@ def test_layer_and_head_are_chosen(reader: Reader, page: Page, api: Api) -> None
     page.on("request", lambda request: asked.append(request.url))
     reader.choose("heads", "5")
     expect(page.get_by_role("heading", name="Encoder, layer 3, head 6")).to_be_visible()
-    found = api.attention(
-        KIDS, kinds=["encoder"], layers=[2], heads=[5], reduce="none", level="word"
-    )
-    assert_shows(reader, found["attentions"][0]["data"][0][0])
+    found = api.heads(KIDS, kinds=["encoder"], layers=[2], heads=[5])
+    assert_shows(reader, found[0, 0].tolist())
     assert not asked
 
 
 def test_every_head_of_a_layer_is_shown_small(reader: Reader, page: Page, api: Api) -> None:
     heads = api.shape()["cross"]["heads"]
     reader.read()
-    names = ["Mean", *(f"Head {n + 1}" for n in range(heads))]
-    assert page.locator("#heads .head").all_text_contents() == names
+    titles = ["Mean", *(f"Head {n + 1}" for n in range(heads))]
+    assert page.locator("#heads .head").all_text_contents() == titles
     draw = "all => all.map(c => [c.width, c.height, c.toDataURL()])"
     found = api.attention(KIDS, level="word")["attentions"][0]["shape"]
     drawn = page.locator("#heads canvas").evaluate_all(draw)
     assert all([height, width] == found[2:] for width, height, _ in drawn)
-    assert len({image for _, _, image in drawn}) == len(names)  # each head is another
+    assert len({image for _, _, image in drawn}) == len(titles)  # each head is another
 
 
-def test_rollout_is_shown(reader: Reader, page: Page, api: Api) -> None:
-    reader.read().choose("kind", "encoder").choose("layer", "rollout").until_shown()
-    expect(page.get_by_role("heading", name="Encoder, rollout of 6 layers")).to_be_visible()
+@pytest.mark.parametrize(
+    ("kind", "group", "value", "query"),
+    [
+        ("encoder", "layer", "rollout", {"reduce": "rollout"}),
+        ("cross", "layer", "all", {"layers": "all", "reduce": "mean_layers_heads"}),
+        ("encoder", "layer", "0", {"layers": [0]}),
+        ("cross", "level", "token", {"level": "token"}),
+        ("cross", "norm", "value_norms", {"norm": "value_norms"}),
+    ],
+)
+def test_chosen_view_has_the_numbers_of_the_server(
+    reader: Reader, api: Api, kind: str, group: str, value: str, query: dict[str, Any]
+) -> None:
+    """The page has all heads of a layer, and takes their mean itself."""
+    reader.read(KIDS, kind=kind, head="mean").choose(group, value).until_shown()
+    found = api.attention(KIDS, kinds=[kind], **{"level": "word"} | query)
+    assert reader.labels("column") == names(found["source"])
+    assert_shows(reader, found["attentions"][0]["data"][0][0])
+
+
+def test_rollout_and_values_name_their_authors(reader: Reader, page: Page) -> None:
+    reader.read(KIDS, norm="value_norms")
+    expect(page.locator("#explained")).to_contain_text("Kobayashi")
+    reader.choose("kind", "encoder").choose("layer", "rollout").until_shown()
     expect(page.locator("#explained")).to_contain_text("Abnar and Zuidema")
     expect(page.locator("#heads")).to_be_hidden()
     expect(page.locator("#norm input").last).to_be_disabled()
-    found = api.attention(KIDS, kinds=["encoder"], reduce="rollout", level="word")
-    assert_shows(reader, found["attentions"][0]["data"][0][0])
-
-
-def test_mean_of_all_layers_is_shown(reader: Reader, page: Page, api: Api) -> None:
-    reader.read().choose("layer", "all").until_shown()
-    title = "Cross-attention, mean of 2 layers with 8 heads each"
-    expect(page.get_by_role("heading", name=title)).to_be_visible()
-    found = api.attention(KIDS, layers="all", reduce="mean_layers_heads", level="word")
-    assert_shows(reader, found["attentions"][0]["data"][0][0])
-
-
-def test_mean_of_heads_is_that_of_the_server(reader: Reader, api: Api) -> None:
-    """The page has all heads and takes the mean itself."""
-    reader.read(head="mean").choose("kind", "encoder").choose("layer", "0").until_shown()
-    found = api.attention(KIDS, kinds=["encoder"], layers=[0], reduce="mean_heads", level="word")
-    assert_shows(reader, found["attentions"][0]["data"][0][0])
-
-
-def test_tokens_are_shown_in_place_of_words(reader: Reader, api: Api) -> None:
-    text = "The badminton lions."
-    reader.read(text, head="mean").choose("level", "token").until_shown()
-    found = api.attention(text)
-    assert reader.labels("column") == [*found["source"]["tokens"][:-1], "⟨end⟩"]
-    assert_shows(reader, found["attentions"][0]["data"][0][0])
-
-
-def test_weights_are_shown_times_values(reader: Reader, page: Page, api: Api) -> None:
-    reader.read(head="mean").choose("norm", "value_norms").until_shown()
-    expect(page.locator("#explained")).to_contain_text("Kobayashi")
-    found = api.attention(KIDS, norm="value_norms", level="word")
-    assert_shows(reader, found["attentions"][0]["data"][0][0])
 
 
 def test_sentence_of_a_longer_text_is_chosen(reader: Reader, page: Page, api: Api) -> None:
@@ -124,9 +116,7 @@ def test_sentence_of_a_longer_text_is_chosen(reader: Reader, page: Page, api: Ap
     expect(menu.locator("option")).to_have_text(["1. The cat sat on the mat.", "2. It slept."])
     menu.select_option("2. It slept.")
     found = api.attention("It slept.", level="word")
-    expect(reader.map.locator("text[data-label^='column-']")).to_have_text(
-        [*found["source"]["tokens"][:-1], "⟨end⟩"]
-    )
+    expect(reader.map.locator("text[data-label^='column-']")).to_have_text(names(found["source"]))
     assert '"text":"It slept."' in reader.command("look")
 
 
@@ -134,8 +124,8 @@ def test_cursor_moves_by_keyboard(reader: Reader, page: Page, api: Api) -> None:
     reader.read(POOL, head="mean")
     found = api.attention(POOL, level="word")
     plane = found["attentions"][0]["data"][0][0]
-    rows = [*found["target"]["tokens"][:-1], "⟨end⟩"]
-    columns = [*found["source"]["tokens"][:-1], "⟨end⟩"]
+    rows = names(found["target"])
+    columns = names(found["source"])
     last = (len(rows) - 1, len(columns) - 1)
     reader.map.focus()
     expect(reader.readout).to_contain_text(f"looks at “{columns[0]}”")
@@ -177,52 +167,65 @@ def test_numbers_are_also_a_table(reader: Reader, page: Page, api: Api) -> None:
     expect(table).to_be_visible()
     found = api.attention(POOL, level="word")
     rows = found["attentions"][0]["data"][0][0]
-    expect(table.get_by_role("columnheader")).to_have_text(
-        [*found["source"]["tokens"][:-1], "⟨end⟩"]
-    )
+    expect(table.get_by_role("columnheader")).to_have_text(names(found["source"]))
     expect(table.get_by_role("row")).to_have_count(1 + len(rows))
     told = [float(text) for text in table.locator("tbody td").all_text_contents()]
     assert told == pytest.approx([value for row in rows for value in row], abs=6e-4)
     expect(table.locator("caption")).to_contain_text("mean of its 8 heads")
 
 
-@pytest.mark.parametrize("address", ["fake"], indirect=True)
-def test_causal_attention_has_no_future(reader: Reader, api: Api) -> None:
-    """Of the fake, for no built-in model has self-attention in its decoder."""
-    name = next(n for n in ("en-pt", "pt-en") if "decoder" in api.shape(n))
-    source, target = name.split("-")
-    reader.open(text="Os gato sentou.", source=source, target=target, kind="decoder")
-    reader.until_shown()
-    size = len(reader.labels("row"))
+def test_causal_attention_has_no_future(reader: Reader, page: Page, api: Api) -> None:
+    """No built-in model has self-attention in its decoder, so its weights are made up."""
+    models = api.get("/v1/models")
+    (own,) = (model for model in models["data"] if model["id"] == "en-pt")
+    own["attention"]["decoder"] = own["attention"]["cross"]
+    page.route("**/v1/models", lambda route: route.fulfill(json=models))
+    item = api.attention(POOL, level="word")
+    size = len(item["target"]["tokens"])
+    rows = np.tri(size) / np.arange(1, size + 1)[:, None]
+    known = {"kind": "decoder", "layers": [1], "heads": [*range(8)], "shape": [1, 8, size, size]}
+    item["attentions"] = [known | {"data": [[rows.tolist()] * 8]}]
+
+    def answer(route: Route) -> None:
+        if posted(route.request)["kinds"] == ["decoder"]:
+            route.fulfill(json={"model": "en-pt", "items": [item]})
+        else:
+            route.fallback()
+
+    page.route("**/attention", answer)
+    reader.read(POOL, kind="decoder")
     assert reader.labels("row") == reader.labels("column")
     assert reader.labels("row")[0] == "⟨start⟩"
     expect(reader.map.locator("rect[data-row]")).to_have_count(size * (size + 1) // 2)
     reader.map.focus()
-    reader.page.keyboard.press("End")
+    page.keyboard.press("End")
     expect(reader.readout).to_contain_text("“⟨start⟩” looks at “⟨start⟩”: 1.0000")
 
 
-def downloaded(reader: Reader, name: str) -> Download:
+def downloaded(reader: Reader, kind: str, name: str = "") -> bytes:
+    """Returns the content of a file that the reader saves, and checks its name."""
     with reader.page.expect_download() as found:
-        reader.save(name.lower())
-    return found.value
+        reader.save(kind)
+    assert found.value.suggested_filename.endswith(name)
+    return Path(found.value.path()).read_bytes()
+
+
+def drawing(reader: Reader, name: str = "") -> tuple[ET.Element, list[str]]:
+    """Returns the root and the texts of the drawing that the reader saves."""
+    root = ET.fromstring(downloaded(reader, "svg", name))
+    return root, [node.text or "" for node in root.iter(f"{SVG}text")]
 
 
 def test_npz_has_the_numbers(reader: Reader, api: Api) -> None:
     reader.read(POOL, layer=0, head=2)
-    found = downloaded(reader, "npz")
-    assert found.suggested_filename == "regard-cross-layer1-head3.npz"
-    arrays: Any = np.load(io.BytesIO(Path(found.path()).read_bytes()))
-    expected = api.attention(POOL, layers=[0], reduce="none", level="word")["attentions"][0]
-    np.testing.assert_allclose(arrays["item0.cross"], np.array(expected["data"]), atol=1e-6)
+    found = downloaded(reader, "npz", "regard-cross-layer1-head3.npz")
+    arrays: Any = np.load(io.BytesIO(found))
+    np.testing.assert_allclose(arrays["item0.cross"], api.heads(POOL, layers=[0]), atol=1e-6)
 
 
 def test_svg_is_a_drawing_of_its_own(reader: Reader, api: Api) -> None:
     reader.read(POOL)
-    found = downloaded(reader, "SVG")
-    assert found.suggested_filename == "regard-cross-layer2-head1.svg"
-    root = ET.fromstring(Path(found.path()).read_text("utf-8"))
-    texts = [node.text for node in root.iter(f"{SVG}text")]
+    root, texts = drawing(reader, "regard-cross-layer2-head1.svg")
     translated = api.translate(POOL)["translatedText"]
     for text in (f"{POOL} → {translated}", *reader.labels("row"), *reader.labels("column")):
         assert text in texts
@@ -235,8 +238,7 @@ def test_svg_is_a_drawing_of_its_own(reader: Reader, api: Api) -> None:
 def test_saved_drawing_stands_alone(reader: Reader, page: Page, api: Api, text: str) -> None:
     reader.open().field.fill(text)
     reader.until_shown()
-    root = ET.fromstring(Path(downloaded(reader, "SVG").path()).read_text("utf-8"))
-    texts = [node.text or "" for node in root.iter(f"{SVG}text")]
+    root, texts = drawing(reader)
     whole = "".join(texts).replace(" ", "")
     assert text.replace(" ", "") in whole
     model = api.model()
@@ -257,17 +259,13 @@ def test_saved_drawing_stands_alone(reader: Reader, page: Page, api: Api, text: 
     assert widths == []
 
 
-def test_saved_drawing_has_the_link_that_the_reader_asked_for(reader: Reader, page: Page) -> None:
+def test_saved_drawing_has_the_link_that_the_reader_asked_for(reader: Reader) -> None:
     reader.open().field.fill(POOL)
     reader.until_shown()
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
+    reader.copied_link()
     reader.choose("heads", "2")
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
-    root = ET.fromstring(Path(downloaded(reader, "SVG").path()).read_text("utf-8"))
-    whole = "".join(node.text or "" for node in root.iter(f"{SVG}text"))
-    assert page.url in whole
+    link = reader.copied_link()
+    assert link in "".join(drawing(reader)[1])
 
 
 def test_stale_map_is_dim_and_cannot_be_saved(reader: Reader, page: Page, watch: Watch) -> None:
@@ -294,8 +292,7 @@ def test_stale_map_is_dim_and_cannot_be_saved(reader: Reader, page: Page, watch:
 
 def test_png_is_as_large_as_the_drawing_twice(reader: Reader) -> None:
     reader.read(POOL)
-    svg = ET.fromstring(Path(downloaded(reader, "SVG").path()).read_text("utf-8"))
-    png = Path(downloaded(reader, "PNG").path()).read_bytes()
+    svg, png = drawing(reader)[0], downloaded(reader, "png")
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     size = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
     assert size == (2 * int(svg.attrib["width"]), 2 * int(svg.attrib["height"]))

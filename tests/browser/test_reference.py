@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api
+from tests.browser.reader import PHONE
 from tests.browser.test_axe import findings
 
 pytestmark = pytest.mark.browser
@@ -30,7 +31,7 @@ def test_route_shows_its_fields_and_replies(page: Page, api: Api) -> None:
     assert findings(page) == []
 
 
-@pytest.mark.parametrize("options", [{"viewport": {"width": 375, "height": 800}}])
+@pytest.mark.parametrize("options", [PHONE])
 def test_reference_of_every_route_fits_a_phone(page: Page) -> None:
     page.goto("/docs")
     expect(page.locator("#routes details")).not_to_have_count(0)

@@ -1,7 +1,5 @@
 """The search for a head that links two words, and the grid of all heads."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
@@ -10,11 +8,6 @@ from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, Reader
 
 pytestmark = pytest.mark.browser
-
-
-def all_heads(api: Api, text: str, **fields: Any) -> Any:
-    item = api.attention(text, reduce="none", layers="all", level="word", **fields)
-    return np.array(item["attentions"][0]["data"])
 
 
 def test_heads_are_ranked_for_two_words(reader: Reader, page: Page, api: Api) -> None:
@@ -29,7 +22,7 @@ def test_heads_are_ranked_for_two_words(reader: Reader, page: Page, api: Api) ->
     page.get_by_label("looks at this word").select_option("kids")
     labels = reader.labels("row")
     row, column = labels.index("they"), labels.index("kids")
-    numbers = all_heads(api, KIDS, kinds=["encoder"])[:, :, row, column]
+    numbers = api.heads(KIDS, layers="all", kinds=["encoder"])[:, :, row, column]
     expect(page.locator("#search-words")).to_contain_text("“they” → “kids”")
     for layer, head in np.ndindex(numbers.shape):
         name = f"Layer {layer + 1}, head {head + 1}: "

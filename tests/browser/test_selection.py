@@ -22,15 +22,10 @@ def parts(page: Page) -> dict[str, list[float]]:
     return {name: [float(number) for number in numbers] for name, *numbers in texts}
 
 
-def heads_of(api: Api, text: str, **fields: Any) -> Any:
-    item = api.attention(text, reduce="none", **({"level": "word"} | fields))
-    return np.array(item["attentions"][0]["data"])
-
-
 def test_cell_of_a_mean_opens_the_heads_of_the_mean(reader: Reader, page: Page, api: Api) -> None:
     """The number that is clicked is the number that is explained, and the view stays."""
     reader.read(POOL, head="mean")
-    heads = heads_of(api, POOL, layers=[1])[0, :, 2, 1]
+    heads = api.heads(POOL, layers=[1])[0, :, 2, 1]
     shown = reader.number(2, 1)
     reader.cell(2, 1).click()
     expect(page.locator("#number-title")).to_be_focused()
@@ -61,7 +56,7 @@ def test_cell_of_all_layers_opens_the_layers(reader: Reader, page: Page, api: Ap
     reader.read(POOL, layer="all")
     shown = reader.number(1, 0)
     reader.cell(1, 0).click()
-    means = heads_of(api, POOL, layers="all")[:, :, 1, 0].mean(axis=1)
+    means = api.heads(POOL, layers="all")[:, :, 1, 0].mean(axis=1)
     found = parts(page)
     assert [found[f"Layer {n + 1}"][0] for n in range(2)] == pytest.approx(means, abs=1.1e-4)
     assert found["sum ÷ 2"][0] == pytest.approx(shown, abs=1.1e-4)
@@ -77,7 +72,7 @@ def test_cell_of_a_rollout_opens_its_layers(reader: Reader, page: Page, api: Api
     reader.cell(2, 1).click()
     expect(page.locator("#number-words")).to_contain_text("half of a word’s attention stays")
     encoder: dict[str, Any] = {"kinds": ["encoder"], "level": "word"}
-    means = heads_of(api, WORDS, layers="all", **encoder)[:, :, 2, 1].mean(axis=1)
+    means = api.heads(WORDS, layers="all", **encoder)[:, :, 2, 1].mean(axis=1)
     found = parts(page)
     for layer in range(6):
         layers = list(range(layer + 1))
@@ -96,7 +91,7 @@ def test_number_of_words_opens_their_tokens(
     ids = api.attention(WORDS, level="word")["source"]["ids"]
     first, counts = np.cumsum([0, *map(len, ids)]), [len(tokens) for tokens in ids]
     assert max(counts[row], counts[column]) > 1
-    plane = heads_of(api, WORDS, kinds=["encoder"], layers=[0], heads=[2], level="token")[0, 0]
+    plane = api.heads(WORDS, kinds=["encoder"], layers=[0], heads=[2], level="token")[0, 0]
     block = plane[first[row] : first[row + 1], first[column] : first[column + 1]]
     shown = reader.number(row, column)
     reader.cell(row, column).click()
@@ -134,9 +129,7 @@ def test_cells_light_the_words_of_both_texts(reader: Reader, page: Page) -> None
 def test_two_words_that_are_clicked_pin_their_number(reader: Reader, page: Page) -> None:
     reader.read(head="mean")
     reader.word("eles").click()
-    box = page.locator("#mirror span", has_text="they").bounding_box()
-    assert box is not None
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.click(*reader.point_at(page.locator("#mirror span", has_text="they")))
     row, column = reader.labels("row").index("eles"), reader.labels("column").index("they")
     expect(page.locator("#number-title")).to_have_text(re.compile("“eles” → “they”: "))
     pin = reader.map.locator(".marker.pin")
@@ -151,12 +144,10 @@ def test_two_words_that_are_clicked_pin_their_number(reader: Reader, page: Page)
 def test_word_of_the_text_looks_at_words_of_the_text(reader: Reader, page: Page, api: Api) -> None:
     """In the encoder both sides of the map are the text."""
     reader.read(kind="encoder", layer=2, head=1)
-    plane = heads_of(api, KIDS, kinds=["encoder"], layers=[2], heads=[1])[0, 0]
+    plane = api.heads(KIDS, kinds=["encoder"], layers=[2], heads=[1])[0, 0]
     names = [label for label in reader.labels("row") if not label.startswith("⟨")]
     row = names.index("they")
-    box = page.locator("#mirror span", has_text="they").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    reader.point_at(page.locator("#mirror span", has_text="they"))
     weights = plane[row][: len(names)]
     assert reader.lit("mirror") == [n for n, w in zip(names, weights, strict=True) if w >= 0.05]
     told = page.locator("#pairs")
@@ -189,9 +180,5 @@ def test_words_of_the_second_sentence_are_those_of_its_map(reader: Reader, page:
 def test_link_restores_the_pinned_number(reader: Reader, page: Page) -> None:
     reader.read(POOL, head="mean").cell(2, 1).click()
     title = page.locator("#number-title").text_content() or ""
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
-    link = page.url
-    page.goto("about:blank")
-    page.goto(link)
+    reader.go(reader.copied_link())
     expect(page.locator("#number-title")).to_have_text(title)

@@ -8,19 +8,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api
-from tests.browser.reader import Reader
+from tests.browser.reader import PHONE, Reader, number
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("embedder")]
 
 SENTENCES = ["She swam in the pool.", "He plays pool in a bar.", "The swimmer was in the water."]
-
-
-@pytest.fixture(autouse=True)
-def name(api: Api) -> str:
-    models = [m["id"] for m in api.get("/v1/models")["data"] if m["task"] == "embed"]
-    if not models:
-        pytest.skip("the server has no embedding model: `make install` gets one")
-    return str(models[0])
 
 
 def read(reader: Reader, page: Page, text: str, **view: Any) -> None:
@@ -56,7 +48,7 @@ def test_vector_is_a_strip_of_its_numbers(reader: Reader, page: Page, api: Api) 
         found = re.search(r": (\d+) numbers from (\S+) to (\S+)", label)
         assert found is not None
         assert int(found[1]) == len(vector)
-        least, most = (float(number.replace("\u2212", "-")) for number in found.groups()[1:])
+        least, most = map(number, found.groups()[1:])
         assert (least, most) == pytest.approx((min(vector), max(vector)), abs=6e-4)
 
 
@@ -96,7 +88,7 @@ def test_translation_shows_no_vectors(reader: Reader, page: Page) -> None:
     expect(page.locator("#similarity")).to_be_hidden()
 
 
-@pytest.mark.parametrize("options", [{"viewport": {"width": 390, "height": 800}}])
+@pytest.mark.parametrize("options", [PHONE])
 def test_phone_shows_the_vectors_without_scrolling_aside(reader: Reader, page: Page) -> None:
     read(reader, page, " ".join(SENTENCES))
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("document.documentElement.scrollWidth") == 375

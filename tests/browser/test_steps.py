@@ -7,13 +7,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api
-from tests.browser.reader import KIDS, POOL, Reader
+from tests.browser.reader import KIDS, PHONE, POOL, Reader, number
 
 pytestmark = pytest.mark.browser
-
-
-def number(text: str) -> float:
-    return float(text.replace("\u2212", "-"))
 
 
 def steps_of(api: Api, text: str, **fields: Any) -> Any:
@@ -26,7 +22,7 @@ def assert_shows(reader: Reader, reply: Any) -> None:
     expect(rows).to_have_count(len(reply["rows"]))
     for shown, row in zip(rows.all(), reply["rows"], strict=True):
         score, scaled, weight, length = (
-            number(shown.locator("td").nth(place).text_content() or "") for place in (0, 1, 2, 4)
+            number(shown.locator("td").nth(place).text_content()) for place in (0, 1, 2, 4)
         )
         assert (score, scaled) == pytest.approx((row["score"], row["scaled"]), abs=6e-3)
         assert (weight, length) == pytest.approx((row["weight"], row["value_norm"]), abs=6e-4)
@@ -136,10 +132,7 @@ def test_strips_of_all_heads_end_with_the_output(reader: Reader, page: Page, api
     expect(page.locator("#steps-output p")).to_have_count(2)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"viewport": {"width": 1280, "height": 900}}, {"viewport": {"width": 390, "height": 800}}],
-)
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
 def test_sum_is_seen_without_scrolling_the_table(reader: Reader, page: Page) -> None:
     """However many tokens the text has, the last row says what they add up to; also on a phone."""
     reader.read(" ".join([KIDS] * 4).replace(".", ","), layer=1, head=3, query=2)
@@ -169,9 +162,7 @@ def test_row_of_the_pinned_word_is_marked(reader: Reader, page: Page) -> None:
 
 def test_touch_shows_first_and_opens_then(browser: Any, address: str) -> None:
     """A finger cannot hover."""
-    context = browser.new_context(
-        base_url=address, has_touch=True, viewport={"width": 375, "height": 800}
-    )
+    context = browser.new_context(base_url=address, has_touch=True, **PHONE)
     reader = Reader(context.new_page()).read(POOL, look="yes")
     reader.cell(1, 1).tap()
     expect(reader.readout).to_contain_text("looks at")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Api
-from tests.browser.reader import KIDS, POOL, Reader
+from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of, number, percent
 
 pytestmark = pytest.mark.browser
 
@@ -25,13 +25,7 @@ MAX_WORDS = 55  # of the sentences of a main step
 MAX_HEIGHT = 5600  # of the page with the main steps, in pixels
 LAYER, HEAD = 1, 5  # of en-pt, where "they" looks at "kids"
 THEY = 12
-PHONE = {"viewport": {"width": 375, "height": 800}, "has_touch": True, "is_mobile": True}
-
-
-@pytest.fixture(autouse=True)
-def _translator(api: Api) -> None:
-    if "en-pt" not in {model["id"] for model in api.get("/v1/models")["data"]}:
-        pytest.skip("the server does not have the built-in model of the story")
+MOBILE = PHONE | {"has_touch": True, "is_mobile": True}
 
 
 def opened(reader: Reader, **view: Any) -> Page:
@@ -68,16 +62,6 @@ def expect_no_step(page: Page, names: tuple[str, ...] = STEPS) -> None:
 def decimal(value: float, digits: int = 2) -> str:
     text = f"{0 if abs(value) < 0.005 else value:.{digits}f}"
     return text.replace("-", "\u2212")
-
-
-def percent(share: float) -> str:
-    if 0 < share < 0.01:
-        return "below 1 %"
-    return f"{math.floor(100 * share + 0.5)} %"
-
-
-def number(text: str) -> float:
-    return float(text.replace("\u2212", "-"))
 
 
 def vectors(page: Page, name: str) -> list[list[float]]:
@@ -119,20 +103,17 @@ def test_story_goes_from_start_to_end_by_keyboard(reader: Reader, page: Page) ->
     expect(reader.button("Previous step")).to_be_disabled()
 
 
-@pytest.mark.parametrize("options", [PHONE])
+@pytest.mark.parametrize("options", [MOBILE])
 def test_story_goes_from_start_to_end_on_a_phone(reader: Reader, page: Page) -> None:
     opened(reader)
     for step in range(1, len(STEPS) + 1):
         reader.button("Next step").tap()
         expect_step(page, step)
         assert page.evaluate("document.documentElement.scrollWidth") == 375
-    box = reader.button("Next step").bounding_box()
-    assert box is not None
+    box = box_of(reader.button("Next step"))
     assert min(box["width"], box["height"]) >= 40
     reader.unfold("#choice details")
-    chip = page.locator("label.chip").first.bounding_box()
-    assert chip is not None
-    assert chip["height"] >= 40
+    assert box_of(page.locator("label.chip").first)["height"] >= 40
 
 
 @pytest.mark.parametrize("options", [{"reduced_motion": "no-preference"}])
@@ -206,12 +187,9 @@ def test_link_restores_the_step_and_the_token(reader: Reader, page: Page) -> Non
     expect_step(page, STEPS.index("scores") + 1)
     expect(chapter(page, "scores")).to_contain_text("The query of “bad”")
     page.keyboard.press("ArrowRight")
-    reader.button("Link to this step").click()
-    expect(reader.button("Copied")).to_be_visible()
-    link = page.evaluate("navigator.clipboard.readText()")
+    link = reader.copied_link("Link to this step")
     assert "step=scale" in link
-    page.goto("about:blank")
-    page.goto(link)
+    reader.go(link)
     expect_step(page, STEPS.index("scale") + 1)
     expect(page.locator(".chips input:checked")).to_have_value("3")
 
@@ -475,8 +453,7 @@ def test_example_opens_its_sentence_and_step(
     link.click()
     expect(page.locator("label.chip")).to_have_count(len(api.attention(text)["source"]["tokens"]))
     expect_step(page, MAIN.index(step) + 1, MAIN)
-    page.goto("about:blank")
-    page.goto(f"/{address}")  # in another tab
+    reader.go(f"/{address}")  # in another tab
     expect(page.get_by_label("Sentence of the story, in English")).to_have_value(text)
     expect_step(page, MAIN.index(step) + 1, MAIN)
 

@@ -6,10 +6,8 @@ from typing import Literal
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.animation import SIGNATURE, Frame, animated, chunks
-from tests.browser.conftest import Api
-from tests.browser.pictures import keep
-from tests.browser.reader import Reader
+from tests.browser.pictures import SIGNATURE, Frame, animated, chunks, keep
+from tests.browser.reader import Reader, box_of
 
 pytestmark = pytest.mark.browser
 
@@ -27,8 +25,7 @@ AT = "time => { for (const animation of window.moving) animation.currentTime = t
 
 
 def clip_of(locator: Locator) -> FloatRect:
-    box = locator.bounding_box()
-    assert box is not None
+    box = box_of(locator)
     left, top = math.floor(box["x"]), math.floor(box["y"])
     width, height = math.ceil(box["x"] + box["width"]), math.ceil(box["y"] + box["height"])
     return {"x": left, "y": top, "width": width - left, "height": height - top}
@@ -54,13 +51,10 @@ def frames(page: Page, height: float) -> list[Frame]:
     return [*found, Frame(page.screenshot(clip=whole), REST_MILLISECONDS)]
 
 
+@pytest.mark.usefixtures("embedder")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("options", [{"viewport": {"width": 880, "height": 700}}])
-def test_picture_of_the_swap(
-    reader: Reader, page: Page, api: Api, scheme: Literal["light", "dark"]
-) -> None:
-    if "all-MiniLM-L6-v2" not in {model["id"] for model in api.get("/v1/models")["data"]}:
-        pytest.skip("the server has no embedding model: `make install` gets one")
+def test_picture_of_the_swap(reader: Reader, page: Page, scheme: Literal["light", "dark"]) -> None:
     page.emulate_media(color_scheme=scheme)
     reader.open(way="understand")
     expect(page.locator("[data-scene=first] text")).to_be_visible()

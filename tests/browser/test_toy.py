@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.reader import Reader
+from tests.browser.reader import PHONE, Reader, box_of, number
 
 pytestmark = pytest.mark.browser
 
@@ -32,7 +32,7 @@ def computed(matrix: Matrix) -> tuple[Matrix, Matrix, Matrix]:
 def shown(page: Page, name: str) -> Matrix:
     rows = page.locator(f"#toy [data-matrix={name}] tbody tr").all()
     texts = [row.locator("td").all_text_contents() for row in rows]
-    return np.array([[float(text.replace("\u2212", "-")) for text in row] for row in texts])
+    return np.array([[*map(number, row)] for row in texts])
 
 
 def cell(page: Page, word: str, index: int) -> Locator:
@@ -72,26 +72,22 @@ def test_toy_follows_what_is_typed(reader: Reader, page: Page) -> None:
     assert_follows(page, FIRST)
 
 
-@pytest.mark.parametrize("text", ["", "a", "1.2.3", "11", "1e3", "--1"])
-def test_bad_number_is_explained_below_its_row(reader: Reader, page: Page, text: str) -> None:
+def test_bad_number_is_explained_below_its_row(reader: Reader, page: Page) -> None:
     opened(reader)
-    cell(page, "beats", 2).fill(text)
     warning = page.locator("#toy-warning-1")
-    expect(warning).to_contain_text("Write a number from −10 to 10")
-    expect(cell(page, "beats", 2)).to_have_attribute("aria-invalid", "true")
-    assert_follows(page, FIRST)  # what was right before
-    cell(page, "beats", 2).fill("0.5")
-    expect(warning).to_have_text("")
+    for text in ("", "a", "1.2.3", "11", "1e3", "--1"):
+        cell(page, "beats", 2).fill(text)
+        expect(warning).to_contain_text("Write a number from −10 to 10")
+        expect(cell(page, "beats", 2)).to_have_attribute("aria-invalid", "true")
+        assert_follows(page, FIRST)  # what was right before
+        cell(page, "beats", 2).fill("0.5")
+        expect(warning).to_have_text("")
 
 
 def test_link_holds_the_numbers(reader: Reader, page: Page) -> None:
     opened(reader)
     cell(page, "beats", 4).fill("3")
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
-    link = page.evaluate("navigator.clipboard.readText()")
-    page.goto("about:blank")
-    page.goto(link)  # it opens the fold
+    reader.go(reader.copied_link())  # it opens the fold
     expect(cell(page, "beats", 4)).to_be_visible()
     expect(cell(page, "beats", 4)).to_have_value("3")
     changed = FIRST.copy()
@@ -105,12 +101,9 @@ def test_damaged_numbers_of_a_link_are_left_out(reader: Reader, page: Page, toy:
     expect(cell(page, "pool", 1)).to_have_value("0.5")
 
 
-@pytest.mark.parametrize("options", [{"viewport": {"width": 375, "height": 800}}])
-def test_cells_are_large_enough_for_a_finger(
-    reader: Reader, page: Page, options: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("options", [PHONE])
+def test_cells_are_large_enough_for_a_finger(reader: Reader, page: Page) -> None:
     opened(reader)
-    box = cell(page, "pool", 1).bounding_box()
-    assert box is not None
+    box = box_of(cell(page, "pool", 1))
     assert min(box["width"], box["height"]) >= 40
-    assert page.evaluate("document.documentElement.scrollWidth") == options["viewport"]["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") == 375

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import Api, Watch
-from tests.browser.reader import KIDS, POOL, Reader
+from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of, percent
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("embedder")]
 
 LIONS = "The lions were scared of the kids, so they left right away."
 TURNED = "The lions scared the kids, so they left right away."
@@ -26,13 +26,6 @@ MOVING = """() => {
 }"""
 
 
-@pytest.fixture(autouse=True)
-def _both_models(api: Api) -> None:
-    names = {model["id"] for model in api.get("/v1/models")["data"]}
-    if not {"all-MiniLM-L6-v2", "en-pt"} <= names:
-        pytest.skip("the server does not have both built-in models of the opening")
-
-
 def shares(api: Api, text: str, **head: Any) -> dict[str, float]:
     body = {"kinds": ["encoder"], "reduce": "none", "level": "word"} | head
     (item,) = api.post("/attention", text=text, **body)["items"]
@@ -40,10 +33,6 @@ def shares(api: Api, text: str, **head: Any) -> dict[str, float]:
     row = item["attentions"][0]["data"][0][0][words.index("they")]
     known = zip(words, row, item["source"]["special"], strict=True)
     return {word: share for word, share, special in known if not special}
-
-
-def percent(share: float) -> str:
-    return f"{math.floor(100 * share + 0.5)} %"
 
 
 def scene(page: Page, name: str) -> Locator:
@@ -115,11 +104,7 @@ def test_link_holds_way_and_sentence(reader: Reader, page: Page) -> None:
     reader.open(way="understand")
     reader.button("Swap kids and lions").click()
     reader.button("Say the same as “The kids scared the lions”").click()
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
-    link = page.evaluate("navigator.clipboard.readText()")
-    page.goto("about:blank")
-    page.goto(link)
+    reader.go(reader.copied_link())
     expect(scene(page, "first").locator("p")).to_have_text(TURNED_LIONS)
     assert reader.chosen("way") == "understand"
 
@@ -195,18 +180,16 @@ def test_second_head_is_explained_after_each_change(reader: Reader, page: Page) 
     expect(twist).to_contain_text("this head still looks at “kids”")
 
 
-@pytest.mark.parametrize("options", [{"viewport": {"width": 390, "height": 844}}])
-def test_share_of_an_arc_stays_on_a_phone(page: Page) -> None:
+@pytest.mark.parametrize("options", [PHONE])
+def test_share_of_an_arc_stays_on_a_phone(reader: Reader, page: Page) -> None:
     """Guards a fault: the share of the second head stood beyond the right edge."""
     for swapped, turned in itertools.product(("no", "yes"), repeat=2):
-        page.goto("about:blank")
-        page.goto(f"/#way=understand&swapped={swapped}&turned={turned}")
+        reader.go(f"/#way=understand&swapped={swapped}&turned={turned}")
         for name in ("first", "second"):
             label = scene(page, name).locator("svg text")
             expect(label).to_be_visible()
-            box = label.bounding_box()
-            assert box is not None
-            assert box["x"] + box["width"] <= 390
+            box = box_of(label)
+            assert box["x"] + box["width"] <= 375
 
 
 def row_of(api: Api, text: str, word: str, **head: Any) -> tuple[str, float, float]:
@@ -247,10 +230,7 @@ def test_word_that_looks_at_a_mark_says_so(reader: Reader, page: Page, api: Api)
     expect(scene(page, "first").locator("svg text")).to_have_text(percent(share))
     verdict = page.locator(".verdict").first
     expect(verdict).to_contain_text(f"the word that gets most: “{most}” with {percent(share)}.")
-    reader.button("Copy link").click()
-    expect(reader.button("Copied")).to_be_visible()
-    link = page.evaluate("navigator.clipboard.readText()")
-    assert "from=6" in link
+    assert "from=6" in reader.copied_link()
 
 
 def test_swap_is_shown_in_the_translation(reader: Reader, page: Page, api: Api) -> None:
@@ -266,8 +246,7 @@ def test_swap_is_shown_in_the_translation(reader: Reader, page: Page, api: Api) 
 
 
 def middle(locator: Locator) -> float:
-    box = locator.bounding_box()
-    assert box is not None
+    box = box_of(locator)
     return box["x"] + box["width"] / 2
 
 
