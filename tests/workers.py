@@ -130,6 +130,12 @@ class Script:
         executables = {EMBED: begin_embedding, ATTENTION: begin_capture}
         return LoadedModel(executables, torch.device("cpu"), "float32")
 
+    def reset(self) -> None:
+        """Lets what waits go on, and forgets all that a test has scripted and all that came."""
+        for event in (self.may_load, self.may_finish, self.may_go_on):
+            event.set()
+        vars(self).update(vars(Script()))
+
     def fail_at(self, tokens: set[int]) -> None:
         """Fails, hangs or dies if one of the tokens of a batch is scripted to."""
         for token in tokens.intersection(self.device_errors):

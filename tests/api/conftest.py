@@ -62,9 +62,16 @@ def clean_environment() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def script() -> Script:
+@pytest.fixture(scope="module")
+def shared_script() -> Script:
     return Script()
+
+
+@pytest.fixture
+def script(shared_script: Script) -> Script:
+    """Controls the workers of the servers of a test; none is scripted to do anything at first."""
+    shared_script.reset()
+    return shared_script
 
 
 @pytest.fixture(scope="session")
@@ -138,14 +145,34 @@ def serve_any(request: pytest.FixtureRequest) -> ServeAny:
     return start
 
 
-@pytest.fixture
-def server(serve: Serve) -> Server:
-    return serve()
+def shared(script: Script, **settings: Any) -> Iterator[Server]:
+    """Yields a server for many tests, after each of which it does nothing."""
+    threads = Threads(script.load, script.load_embedder)
+    with Server(create_app(make_settings(**settings), threads)) as server:
+        yield server.until_ready()
+        script.reset()  # so that a test that failed can end its workers
+
+
+@pytest.fixture(scope="module")
+def shared_server(shared_script: Script) -> Iterator[Server]:
+    yield from shared(shared_script)
+
+
+@pytest.fixture(scope="module")
+def shared_files(shared_script: Script) -> Iterator[Server]:
+    yield from shared(shared_script, files=True)
 
 
 @pytest.fixture
-def files(serve: Serve) -> Server:
-    return serve(files=True)
+def server(shared_server: Server, script: Script) -> Server:
+    """One of all tests of a file; `serve` starts one that has counted nothing yet."""
+    return shared_server
+
+
+@pytest.fixture
+def files(shared_files: Server, script: Script) -> Server:
+    """The same, with files."""
+    return shared_files
 
 
 @pytest.fixture
@@ -166,13 +193,6 @@ def serve_tcp(request: pytest.FixtureRequest) -> ServeTcp:
     """Starts servers of both kinds that have connections."""
     start: ServeTcp = request.getfixturevalue(request.param)
     return start
-
-
-@pytest.fixture(scope="module")
-def steady_server() -> Iterator[Server]:
-    """One for many requests that leave nothing behind."""
-    with Server(create_app(make_settings(), Threads(Script().load))) as server:
-        yield server.until_ready()
 
 
 @pytest.fixture(scope="session")

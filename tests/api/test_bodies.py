@@ -37,15 +37,15 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
         (b'{"q": ' + b'{"a": ' * 900 + b"1" + b"}" * 900 + b"}", "more than 16 levels"),
     ],
 )  # fmt: skip
-def test_broken_json_is_refused(steady_server: Server, body: bytes, message: str) -> None:
-    response = steady_server.post("/translate", content=body, headers=JSON)
+def test_broken_json_is_refused(server: Server, body: bytes, message: str) -> None:
+    response = server.post("/translate", content=body, headers=JSON)
     assert_error(response, InvalidRequestError, message)
 
 
-def test_json_sent_as_a_form_gets_a_hint(steady_server: Server) -> None:
+def test_json_sent_as_a_form_gets_a_hint(server: Server) -> None:
     body = json.dumps(translation("Hello."))
     for headers in (FORM, {}):
-        response = steady_server.post("/translate", content=body, headers=headers)
+        response = server.post("/translate", content=body, headers=headers)
         assert_error(response, InvalidRequestError, "missing q", "Content-Type: application/json")
 
 
@@ -61,18 +61,18 @@ def test_json_sent_as_a_form_gets_a_hint(steady_server: Server) -> None:
     ],
 )
 def test_body_of_the_wrong_kind_is_refused(
-    steady_server: Server, headers: dict[str, str], body: bytes, message: str
+    server: Server, headers: dict[str, str], body: bytes, message: str
 ) -> None:
-    response = steady_server.post("/translate", content=body, headers=headers)
+    response = server.post("/translate", content=body, headers=headers)
     assert_error(response, InvalidRequestError, message)
 
 
 def test_nothing_of_a_form_that_cannot_be_read_is_logged(
-    steady_server: Server, caplog: pytest.LogCaptureFixture
+    server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its parser warned of the character that it found."""
     headers = {"content-type": "multipart/form-data; boundary=b"}
-    response = steady_server.post("/translate", content=b"secret", headers=headers)
+    response = server.post("/translate", content=b"secret", headers=headers)
     assert response.status_code == 400
     assert not caplog.records
 
@@ -97,20 +97,20 @@ def multipart(text: bytes, charset: str) -> dict[str, Any]:
     ],
 )
 def test_charset_of_a_multipart_form_is_honoured(
-    steady_server: Server, text: bytes, charset: str, answer: str
+    server: Server, text: bytes, charset: str, answer: str
 ) -> None:
     """UTF-7 can spell lone surrogates, which no tokenizer takes."""
-    response = steady_server.post("/translate", **multipart(text, charset))
+    response = server.post("/translate", **multipart(text, charset))
     assert response.json() == {"translatedText": answer}
 
 
-def test_form_in_another_charset_than_it_says_is_refused(steady_server: Server) -> None:
-    response = steady_server.post("/translate", **multipart(b"Hello", "undefined"))
+def test_form_in_another_charset_than_it_says_is_refused(server: Server) -> None:
+    response = server.post("/translate", **multipart(b"Hello", "undefined"))
     assert_error(response, InvalidRequestError, "charset")
 
 
-def test_file_is_refused(steady_server: Server) -> None:
-    response = steady_server.post("/translate", files={"q": ("a.txt", b"Hello.")})
+def test_file_is_refused(server: Server) -> None:
+    response = server.post("/translate", files={"q": ("a.txt", b"Hello.")})
     assert_error(response, InvalidRequestError, "Maximum number of files is 0")
 
 
@@ -165,9 +165,9 @@ FIELDS = ("q", "source", "target", "alternatives", "beam_size", "split_sentences
 
 @given(st.dictionaries(st.sampled_from(FIELDS), ANY_JSON))
 @settings(max_examples=150)
-def test_no_json_makes_the_server_fail(steady_server: Server, changes: dict[str, Any]) -> None:
+def test_no_json_makes_the_server_fail(shared_server: Server, changes: dict[str, Any]) -> None:
     body = json.dumps(translation("Hello.") | changes)
-    response = steady_server.post("/translate", content=body, headers=JSON)
+    response = shared_server.post("/translate", content=body, headers=JSON)
     assert response.status_code in (200, 400, 413), response.text
 
 
@@ -176,7 +176,7 @@ def test_no_json_makes_the_server_fail(steady_server: Server, changes: dict[str,
 )
 @settings(max_examples=150)
 def test_no_bytes_make_the_server_fail(
-    steady_server: Server, body: bytes, kind: str, query: bytes
+    shared_server: Server, body: bytes, kind: str, query: bytes
 ) -> None:
     types = {
         "json": JSON,
@@ -184,5 +184,5 @@ def test_no_bytes_make_the_server_fail(
         "multipart": {"content-type": "multipart/form-data; boundary=b"},
     }
     url = "/translate?" + quote(query, safe="&=%+")
-    response = steady_server.post(url, content=body, headers=types[kind])
+    response = shared_server.post(url, content=body, headers=types[kind])
     assert response.status_code in (200, 400), response.text

@@ -1,6 +1,7 @@
 """GET /metrics: what is there from the start, what moves, and what never stands in it."""
 
 import re
+from itertools import product
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -8,11 +9,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.metrics.figures import OUTCOMES, STAGES
 from service.scheduling.lanes import LANES
 from tests.api.conftest import Serve
-from tests.api.servers import Server
+from tests.api.servers import Server, read_sample
 from tests.workers import Script, until
 
 SECRET = "Rumpelstiltskin"
 EN_PT = {"task": "translate", "model": "en-pt"}
+
+
+@pytest.fixture
+def server(serve: Serve) -> Server:
+    """One that has counted nothing yet."""
+    return serve()
 
 
 def samples(text: str) -> dict[str, list[float]]:
@@ -60,36 +67,33 @@ def test_series_exist_at_zero_before_the_first_request(serve: Serve, script: Scr
     assert found["python_info"] == [1]
 
 
-@pytest.mark.parametrize("task", ["translate", "attention"])
-@pytest.mark.parametrize("model", ["en-pt", "pt-en", "none"])
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_every_outcome_has_its_series(
-    steady_server: Server, task: str, model: str, outcome: str
-) -> None:
-    for name in ("regard_requests_total", "regard_inputs_total"):
-        labels = {"task": task, "model": model, "outcome": outcome}
-        assert steady_server.sample(name, **labels) >= 0
+def test_every_outcome_has_its_series(shared_server: Server) -> None:
+    text = shared_server.get("/metrics").text
+    for task, model in product(("translate", "attention"), ("en-pt", "pt-en", "none")):
+        for outcome, name in product(OUTCOMES, ("requests", "inputs")):
+            labels = {"task": task, "model": model, "outcome": outcome}
+            assert read_sample(text, f"regard_{name}_total", labels) >= 0
 
 
 @pytest.mark.parametrize("model", ["en-pt", "pt-en"])
-def test_attention_has_its_series_from_the_start(steady_server: Server, model: str) -> None:
+def test_attention_has_its_series_from_the_start(server: Server, model: str) -> None:
     """It has the lanes of every task kind, and no series of tokens, which are not counted."""
     kind = {"task": "attention", "model": model}
     for name in ("batches_total", "batch_rows_count", "batch_tokens_count"):
-        assert steady_server.sample(f"regard_{name}", **kind, phase="attention") == 0
+        assert server.sample(f"regard_{name}", **kind, phase="attention") == 0
     for name in ("depth", "tokens", "oldest_age_seconds"):
         for lane in LANES:
-            assert steady_server.sample(f"regard_queue_{name}", **kind, lane=lane) == 0
+            assert server.sample(f"regard_queue_{name}", **kind, lane=lane) == 0
         with pytest.raises(KeyError):
-            steady_server.sample(f"regard_queue_{name}", **kind, lane="attention")
+            server.sample(f"regard_queue_{name}", **kind, lane="attention")
     for where in ("queued", "running"):
-        assert steady_server.sample("regard_cancelled_total", **kind, where=where) == 0
+        assert server.sample("regard_cancelled_total", **kind, where=where) == 0
     for stage in STAGES:
         name = "regard_stage_duration_seconds_count"
-        assert steady_server.sample(name, **kind, stage=stage) == 0
-    assert steady_server.sample("regard_inflight_requests", task="attention") == 0
+        assert server.sample(name, **kind, stage=stage) == 0
+    assert server.sample("regard_inflight_requests", task="attention") == 0
     with pytest.raises(KeyError):
-        steady_server.sample("regard_tokens_total", **kind, kind="target")
+        server.sample("regard_tokens_total", **kind, kind="target")
 
 
 def test_request_is_counted_with_its_texts_tokens_and_stages(server: Server) -> None:

@@ -33,8 +33,8 @@ def referenced(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_file_comes_with_its_type_and_policy(steady_server: Server, path: str) -> None:
-    response = steady_server.get(path)
+def test_file_comes_with_its_type_and_policy(server: Server, path: str) -> None:
+    response = server.get(path)
     name = {"/": "index.html", "/docs": "reference.html"}.get(path, path.removeprefix("/static/"))
     assert response.status_code == 200
     assert response.content == (FOLDER / name).read_bytes()
@@ -62,35 +62,35 @@ def test_page_names_no_other_host(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_known_file_is_not_sent_again(steady_server: Server, path: str) -> None:
-    first = steady_server.get(path)
+def test_known_file_is_not_sent_again(server: Server, path: str) -> None:
+    first = server.get(path)
     etag = first.headers["etag"]
     assert re.fullmatch('"[0-9a-f]{32}"', etag)
     assert first.headers["cache-control"] == "no-cache"
     for known in (etag, f'"other", {etag}', f"W/{etag}", "*"):
-        again = steady_server.get(path, headers={"if-none-match": known})
+        again = server.get(path, headers={"if-none-match": known})
         assert (again.status_code, again.content) == (304, b"")
         assert again.headers["etag"] == etag
-    changed = steady_server.get(path, headers={"if-none-match": '"other"'})
+    changed = server.get(path, headers={"if-none-match": '"other"'})
     assert (changed.status_code, changed.content) == (200, first.content)
 
 
-def test_page_answers_head(steady_server: Server) -> None:
-    response = steady_server.begin("HEAD", "/").result(60)
+def test_page_answers_head(server: Server) -> None:
+    response = server.begin("HEAD", "/").result(60)
     assert response.status_code == 200
     assert response.content == b""
-    assert response.headers["etag"] == steady_server.get("/").headers["etag"]
+    assert response.headers["etag"] == server.get("/").headers["etag"]
 
 
 @pytest.mark.parametrize(
     "name", ["nothing.js", "..%2Fapp.py", "%2e%2e/app.py", "__init__.py", "", "%2e", "%00"]
 )
-def test_no_other_file_is_given(steady_server: Server, name: str) -> None:
-    assert_error(steady_server.get(f"/static/{name}"), NotFoundError)
+def test_no_other_file_is_given(server: Server, name: str) -> None:
+    assert_error(server.get(f"/static/{name}"), NotFoundError)
 
 
-def test_post_to_the_page_is_a_request_of_tei(steady_server: Server) -> None:
-    assert_error(steady_server.post("/"), InvalidRequestError, "missing inputs parameter")
+def test_post_to_the_page_is_a_request_of_tei(server: Server) -> None:
+    assert_error(server.post("/"), InvalidRequestError, "missing inputs parameter")
 
 
 def test_page_is_there_while_the_models_load(serve: Serve, script: Script) -> None:

@@ -32,19 +32,19 @@ def nested(depth: int) -> Any:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("depth", [MAX_DEPTH, 200, 1000])
-def test_deep_body_is_refused(steady_server: Server, path: str, depth: int) -> None:
+def test_deep_body_is_refused(server: Server, path: str, depth: int) -> None:
     for name in ("q", "text", "inputs", "input", "source", "options"):
         body = b'{"%s": %s}' % (name.encode(), b'["[",' * depth + b"1" + b"]" * depth)
-        response = steady_server.post(path, content=body, headers=JSON)
+        response = server.post(path, content=body, headers=JSON)
         assert response.status_code in (400, 422), name
         assert "16 levels" in response.text
 
 
-def test_depth_is_counted_exactly_and_brackets_in_texts_are_free(steady_server: Server) -> None:
+def test_depth_is_counted_exactly_and_brackets_in_texts_are_free(server: Server) -> None:
     assert not is_deep({"q": nested(MAX_DEPTH - 1)})
     assert is_deep({"q": nested(MAX_DEPTH)})
     body = orjson.dumps({"q": ["[" * 100, "{" * 100], "source": "en", "target": "pt"})
-    assert steady_server.post("/translate", content=body, headers=JSON).status_code == 200
+    assert server.post("/translate", content=body, headers=JSON).status_code == 200
 
 
 def load(server: Server, name: str, source: object) -> tuple[int, str]:

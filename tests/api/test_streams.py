@@ -125,7 +125,8 @@ def test_long_text_is_whole(server: Server) -> None:
     assert done["sentences"] == 1000
 
 
-def test_thousand_streams_at_once(server: Server) -> None:
+def test_thousand_streams_at_once(serve: Serve) -> None:
+    server = serve()
     texts = [f"One {number}. Two. Three." for number in range(1000)]
     begun = [server.begin("POST", "/translate", json=translation(text), **LINES) for text in texts]
     for text, response in zip(texts, begun, strict=True):
@@ -270,7 +271,8 @@ class StuckClient:
         self.ended.result(60)
 
 
-def test_client_that_stops_reading_frees_its_rows(server: Server, script: Script) -> None:
+def test_client_that_stops_reading_frees_its_rows(serve: Serve, script: Script) -> None:
+    server = serve()
     text = " ".join(f"Sentence {number}." for number in range(1000))
     client = StuckClient(server, text, 101)  # the start of the reply and 100 sentences
     until(lambda: client.num_left < 0)
