@@ -188,6 +188,20 @@ def serve_live(script: Script) -> Iterator[ServeLive]:
         script.may_finish.set()
 
 
+@pytest.fixture(scope="module")
+def shared_live(shared_script: Script) -> Iterator[LiveServer]:
+    threads = Threads(shared_script.load, shared_script.load_embedder)
+    with LiveServer(create_app(make_settings(), threads)) as live:
+        yield live
+        shared_script.reset()
+
+
+@pytest.fixture
+def live(shared_live: LiveServer, script: Script) -> LiveServer:
+    """One of all tests of a file behind uvicorn."""
+    return shared_live
+
+
 @pytest.fixture(params=["serve_live", "serve_apart"])
 def serve_tcp(request: pytest.FixtureRequest) -> ServeTcp:
     """Starts servers of both kinds that have connections."""

@@ -3,7 +3,6 @@
 The slices of a worker wait for the test, so that the running items are known.
 """
 
-import json
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +23,7 @@ from tests.api.servers import (
     make_settings,
 )
 from tests.api.test_attention import CAT, asking
+from tests.api.test_disconnect import post_of
 from tests.workers import PULSE_SECONDS, LoadTranslationModel, Threads, opened, until
 
 pytestmark = pytest.mark.checkpoint
@@ -64,12 +64,8 @@ def send(server: SocketServer, path: str, text: str | list[str]) -> socket.socke
     fields: dict[str, Any] = {"query": 0} if path.endswith("steps") else {}
     if path == "/translate":
         fields = {"q": text, "return_alignment": True}
-    body = json.dumps({**asking(text), **fields}).encode()
     connection = server.connect()
-    connection.sendall(
-        b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
-    )
+    connection.sendall(post_of({**asking(text), **fields}, path))
     return connection
 
 

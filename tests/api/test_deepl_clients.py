@@ -10,6 +10,7 @@ from deepl import api_data, http_client
 
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer
+from tests.api.test_disconnect import post_of
 from tests.workers import Script, until
 
 KEY = "key-of-the-test"
@@ -75,10 +76,9 @@ def test_full_queue_is_too_many_requests(
 ) -> None:
     script.may_finish.clear()
     with server.connect() as first:
-        body = b'{"text": ["One."], "source_lang": "EN", "target_lang": "PT"}'
-        head = f"POST /v2/translate HTTP/1.1\r\nHost: a\r\nAuthorization: DeepL-Auth-Key {KEY}\r\n"
-        kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        first.sendall((head + kind).encode() + body)
+        body = {"text": ["One."], "source_lang": "EN", "target_lang": "PT"}
+        key = f"Authorization: DeepL-Auth-Key {KEY}"
+        first.sendall(post_of(body, "/v2/translate", key))
         until(lambda: server.core.admission.requests == 1)
         with pytest.raises(deepl.TooManyRequestsException):
             client.translate_text(CAT, target_lang="PT-BR")

@@ -4,6 +4,7 @@ import json
 import logging
 import random
 import socket
+from typing import Any
 
 import pytest
 
@@ -12,18 +13,22 @@ from tests.api.servers import SocketServer, translation
 from tests.workers import Script, until
 
 
+def head(length: int, path: str = "/translate", *fields: str) -> bytes:
+    """Returns the head of a POST of JSON, with more lines."""
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", *fields]
+    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
+
+
+def post_of(body: dict[str, Any], path: str = "/translate", *fields: str) -> bytes:
+    """Returns a request as a client sends it."""
+    data = json.dumps(body).encode()
+    return head(len(data), path, *fields) + data
+
+
 def send(server: SocketServer, q: str | list[str]) -> socket.socket:
-    body = json.dumps(translation(q)).encode()
     connection = server.connect()
-    connection.sendall(head(len(body)) + body)
+    connection.sendall(post_of(translation(q)))
     return connection
-
-
-def head(length: int) -> bytes:
-    return (
-        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % length
-    )
 
 
 def cancelled_requests(server: SocketServer, model: str = "en-pt") -> float:
@@ -88,7 +93,7 @@ def test_client_that_goes_while_its_document_is_translated(
     server = serve_tcp(files=True)
     script.may_finish.clear()
     with server.connect() as connection:
-        start = head(len(DOCUMENT)).replace(b"/translate", b"/translate_file")
+        start = head(len(DOCUMENT), "/translate_file")
         kind = b"multipart/form-data; boundary=x"
         connection.sendall(start.replace(b"application/json", kind) + DOCUMENT)
         until(lambda: script.admitted)
@@ -144,10 +149,9 @@ def test_keep_alive_connection_serves_one_request_after_the_other(
     serve_tcp: ServeTcp,
 ) -> None:
     server = serve_tcp()
-    body = json.dumps(translation("Hello.")).encode()
     with server.connect() as connection:
         for _ in range(3):
-            connection.sendall(head(len(body)) + body)
+            connection.sendall(post_of(translation("Hello.")))
             received = b""
             while not received.endswith(b'{"translatedText":"Hello."}'):
                 part = connection.recv(4096)

@@ -14,14 +14,12 @@ from service.http_server.byte_budget import SMALL_BYTES
 from service.http_server.connection import Connection
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
+from tests.api.test_disconnect import head
 from tests.ports import free_ports
 from tests.workers import LIMIT_SECONDS, Script, until
 
 BODY = json.dumps(translation("Hello.")).encode()
-HEAD = (
-    b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    b"Content-Length: %d\r\n" % len(BODY)
-)
+HEAD = head(len(BODY))[:-2]
 ID = "0123456789abcdef"
 
 

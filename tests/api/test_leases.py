@@ -1,6 +1,5 @@
 """The lease of a request: it is admitted once, and counts until its values are computed."""
 
-import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from tests.api.servers import (
     make_settings,
 )
 from tests.api.test_attention import CAT, asking
+from tests.api.test_disconnect import post_of
 from tests.workers import Script, Threads, until
 
 ALIGNED = {"q": f"{CAT} It is cold. A dog sleeps.", "return_alignment": True}
@@ -68,15 +68,11 @@ def test_request_of_several_submissions_is_admitted_once(real: AnyServer) -> Non
 
 def ask_for_many_vectors(server: SocketServer) -> socket.socket:
     """Returns the connection of a client that reads nothing of a reply of several megabytes."""
-    port: int = server.port
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.connect(("127.0.0.1", port))
-    body = json.dumps({"inputs": ["a b c a b c a b c a"] * 2000}).encode()
-    connection.sendall(
-        b"POST /embed_all HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-    )
+    connection.connect(("127.0.0.1", server.port))
+    texts = {"inputs": ["a b c a b c a b c a"] * 2000}
+    connection.sendall(post_of(texts, "/embed_all", "Connection: close"))
     return connection
 
 

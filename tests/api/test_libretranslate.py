@@ -52,7 +52,9 @@ def no_type(name: str, kind: str, found: str) -> str:
 
 BOOLEAN = "boolean, unable to interpret input"
 TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
-    *((fields_of(q), MISSING.format("q")) for q in ("", [], None)),
+    (fields_of(""), MISSING.format("q")),
+    (fields_of([]), MISSING.format("q")),
+    (fields_of(None), MISSING.format("q")),
     *((fields_of(source=code), MISSING.format("source")) for code in (None, "", " ")),
     *((fields_of(target=code), MISSING.format("target")) for code in (None, "", " ")),
     *(
@@ -83,7 +85,9 @@ TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
 ]
 REFUSED = [
     *(("/translate", *row) for row in TRANSLATIONS),
-    *(("/detect", row, MISSING.format("q")) for row in ({"json": {}}, {"json": {"q": None}}, {})),
+    ("/detect", {"json": {}}, MISSING.format("q")),
+    ("/detect", {"json": {"q": None}}, MISSING.format("q")),
+    ("/detect", {}, MISSING.format("q")),
     ("/detect", {"json": ["a"]}, "Invalid JSON format"),
     *(
         ("/suggest", {"json": without(name, SUGGESTION)}, MISSING.format(name))

@@ -6,7 +6,6 @@ import socket
 import pytest
 
 from service.http_server.connection import Connection
-from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
 from tests.api.test_connections import ANSWER, BODY, error_of, received, reply
 from tests.api.test_disconnect import cancelled_requests, head, send
@@ -23,6 +22,7 @@ def numbered(number: int, size: int = 0) -> bytes:
 
 
 def only(server: LiveServer) -> Connection:
+    until(lambda: len(server.pool.connections) == 1)  # of earlier tests some may not be closed yet
     (found,) = server.pool.connections
     assert isinstance(found, Connection)
     return found
@@ -30,12 +30,9 @@ def only(server: LiveServer) -> Connection:
 
 @pytest.mark.parametrize("size", [0, 3000, 40_000])
 @pytest.mark.parametrize("count", [20, 500])
-def test_pipelined_requests_are_answered_in_order(
-    serve_live: ServeLive, count: int, size: int
-) -> None:
-    server = serve_live()
+def test_pipelined_requests_are_answered_in_order(live: LiveServer, count: int, size: int) -> None:
     sent = b"".join(numbered(number, size if number % 7 == 3 else 0) for number in range(count))
-    with server.connect() as connection:
+    with live.connect() as connection:
         connection.sendall(sent + LIVE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         found = received(connection)
     assert found.count(b"HTTP/1.1 200 ") == count + 1
@@ -44,21 +41,18 @@ def test_pipelined_requests_are_answered_in_order(
     assert places == sorted(places)
 
 
-def test_few_pipelined_requests_wait_in_memory(serve_live: ServeLive, script: Script) -> None:
-    server = serve_live()
+def test_few_pipelined_requests_wait_in_memory(live: LiveServer, script: Script) -> None:
     script.may_finish.clear()
-    with send(server, "Hello.") as connection:
+    with send(live, "Hello.") as connection:
         until(lambda: script.admitted)
         connection.sendall(LIVE * 1000)
-        until(
-            lambda: any(isinstance(c, Connection) and c.unparsed for c in server.pool.connections)
-        )
-        waiting = only(server)
+        until(lambda: any(isinstance(c, Connection) and c.unparsed for c in live.pool.connections))
+        waiting = only(live)
         assert len(waiting.pipeline) < 100
         script.may_finish.set()
         connection.shutdown(socket.SHUT_WR)
         assert received(connection).count(b"HTTP/1.1 200 ") == 1001
-    assert cancelled_requests(server) == 0
+    assert cancelled_requests(live) == 0
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
@@ -68,9 +62,9 @@ def test_few_pipelined_requests_wait_in_memory(serve_live: ServeLive, script: Sc
     ids=["noise", "host", "length"],
 )
 def test_valid_requests_are_answered_before_the_fault_behind_them(
-    serve_live: ServeLive, fault: bytes, count: int
+    live: LiveServer, fault: bytes, count: int
 ) -> None:
-    with serve_live().connect() as connection:
+    with live.connect() as connection:
         connection.sendall(REQUEST * count + fault)
         connection.shutdown(socket.SHUT_WR)
         found = received(connection)
@@ -80,30 +74,26 @@ def test_valid_requests_are_answered_before_the_fault_behind_them(
 
 
 def test_fault_in_the_body_of_a_waiting_request_ends_that_request_alone(
-    serve_live: ServeLive, script: Script
+    live: LiveServer, script: Script
 ) -> None:
-    server = serve_live()
     script.may_finish.clear()
     chunked = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-    with send(server, "Hello.") as connection:
+    with send(live, "Hello.") as connection:
         until(lambda: script.admitted)
         connection.sendall(numbered(1) + chunked + b"%x\r\n%s\r\nzz\r\n" % (len(BODY), BODY))
-        until(lambda: only(server).fault)
+        until(lambda: only(live).fault)
         script.may_finish.set()
         found = received(connection)
     assert (found.count(b"HTTP/1.1 200 "), found.count(b"HTTP/1.1 400 ")) == (2, 1)
     assert b"Sentence 1." in found
 
 
-def test_head_that_waits_behind_a_slow_reply_is_not_late(
-    serve_live: ServeLive, script: Script
-) -> None:
-    server = serve_live()
+def test_head_that_waits_behind_a_slow_reply_is_not_late(live: LiveServer, script: Script) -> None:
     script.may_finish.clear()
-    with send(server, "Hello.") as connection:
+    with send(live, "Hello.") as connection:
         until(lambda: script.admitted)
         connection.sendall(LIVE[:-2])
-        waiting = only(server)
+        waiting = only(live)
         until(lambda: waiting.is_head)
         waiting.head_began -= 1000.0  # as if the reply had taken this long
         began = waiting.answered
@@ -117,15 +107,14 @@ def test_head_that_waits_behind_a_slow_reply_is_not_late(
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 def test_half_closed_client_gets_its_reply(
-    serve_live: ServeLive, script: Script, version: bytes
+    live: LiveServer, script: Script, version: bytes
 ) -> None:
-    server = serve_live()
     script.may_finish.clear()
-    with server.connect() as connection:
+    with live.connect() as connection:
         connection.sendall(REQUEST.replace(b"HTTP/1.1", b"HTTP/" + version))
         connection.shutdown(socket.SHUT_WR)
         until(lambda: script.admitted)
-        waiting = only(server)
+        waiting = only(live)
         until(lambda: waiting.cycle and not waiting.cycle.keep_alive)
         script.may_finish.set()
         found = received(connection)
@@ -133,11 +122,11 @@ def test_half_closed_client_gets_its_reply(
     assert found.startswith(interim + b"HTTP/1.1 200 OK\r\n")
     assert b"connection: close\r\n" in found
     assert found.endswith(ANSWER)
-    assert cancelled_requests(server) == 0
+    assert cancelled_requests(live) == 0
 
 
-def test_half_closed_pipeline_is_answered_to_its_end(serve_live: ServeLive) -> None:
-    with serve_live().connect() as connection:
+def test_half_closed_pipeline_is_answered_to_its_end(live: LiveServer) -> None:
+    with live.connect() as connection:
         connection.sendall(REQUEST * 200)
         connection.shutdown(socket.SHUT_WR)
         assert received(connection).count(ANSWER) == 200
@@ -158,9 +147,9 @@ def test_half_closed_pipeline_is_answered_to_its_end(serve_live: ServeLive) -> N
         ([b"h\xc3\xb6st"], "h"),
     ],
 )
-def test_wrong_host_gets_400(serve_live: ServeLive, hosts: list[bytes], shown: str) -> None:
+def test_wrong_host_gets_400(live: LiveServer, hosts: list[bytes], shown: str) -> None:
     lines = b"".join(b"Host: %s\r\n" % host for host in hosts)
-    with serve_live(allowed_hosts="*").connect() as connection:
+    with live.connect() as connection:
         connection.sendall(LIVE.replace(b"Host: localhost\r\n", lines))
         found = received(connection)
     assert found.startswith(b"HTTP/1.1 400 ")
@@ -179,7 +168,7 @@ def test_wrong_host_gets_400(serve_live: ServeLive, hosts: list[bytes], shown: s
         b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1:\r\n\r\n",
     ],
 )
-def test_right_host_is_served(serve_live: ServeLive, request_head: bytes) -> None:
-    with serve_live(allowed_hosts="*").connect() as connection:
+def test_right_host_is_served(live: LiveServer, request_head: bytes) -> None:
+    with live.connect() as connection:
         connection.sendall(request_head)
         assert connection.recv(12) in (b"HTTP/1.1 200", b"HTTP/1.0 200")

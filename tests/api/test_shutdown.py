@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from service.cli import app
 from tests.api.conftest import ServeLive
 from tests.api.servers import read_sample, translation
+from tests.api.test_disconnect import send
 from tests.workers import LIMIT_SECONDS, Script, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,12 +230,7 @@ def test_request_that_takes_longer_than_the_drain_is_told(
     """uvicorn cancels what is left: without an answer, and counted as if it had gone well."""
     server = serve_live()
     script.may_finish.clear()
-    body = json.dumps(translation("Hello.")).encode()
-    with server.connect() as connection:
-        connection.sendall(
-            b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n" % len(body) + body
-        )
+    with send(server, "Hello.") as connection:
         until(lambda: script.admitted)
         server.stop()
         received = b""

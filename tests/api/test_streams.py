@@ -20,7 +20,7 @@ from service.errors import (
 from service.tasks.translation.translator import MAX_AHEAD
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, Server, SocketServer, assert_error, translation
-from tests.api.test_disconnect import cancelled_requests, head
+from tests.api.test_disconnect import cancelled_requests, post_of
 from tests.workers import Script, until
 
 SSE, NDJSON = "text/event-stream", "application/x-ndjson"
@@ -195,10 +195,8 @@ def test_deadline_in_the_middle(serve: Serve, script: Script) -> None:
 
 
 def open_stream(server: SocketServer, q: str) -> socket.socket:
-    body = json.dumps(translation(q)).encode()
     connection = server.connect()
-    accept = b"\r\nAccept: application/x-ndjson\r\n"
-    connection.sendall(head(len(body)).replace(b"\r\n", accept, 1) + body)
+    connection.sendall(post_of(translation(q), "/translate", f"Accept: {NDJSON}"))
     return connection
 
 
