@@ -1,7 +1,6 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import lru_cache
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
+from model.checkpoints.load import ModelFiles
 from model.engine.engine import Engine
 from service.items.translation import TRANSLATE
 from service.metrics import prometheus
@@ -17,6 +16,7 @@ from service.models import served
 from service.server import create_app
 from service.workers.loading import LoadedModel, load_translation_model, loaded_engine
 from service.workers.messages import WorkerConfig
+from tests.api.http_workers import load_once
 from tests.api.loading import folder_of
 from tests.api.servers import (
     AnyServer,
@@ -38,23 +38,10 @@ ServeAny = Callable[..., AnyServer]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def built_in_vocabularies() -> Iterator[None]:
-    """Loads the vocabularies of each built-in model once. Loading takes 0.1 s."""
-    loaded = lru_cache(load_vocabularies)
-
-    def load(files: ModelFiles) -> Vocabularies:
-        is_built_in = "site-packages" in files.weights.parts
-        return loaded(files) if is_built_in else load_vocabularies(files)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served, "load_vocabularies", load)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def clean_environment() -> Iterator[None]:
-    """Removes settings from the environment, and renders metrics without pauses."""
+    """Removes settings, renders metrics without pauses, and loads built-in vocabularies once."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(served, "load_vocabularies", load_once)
         patch.setattr(prometheus, "BURST_SECONDS", 1e9)
         patch.setattr(prometheus, "SLICE_SECONDS", 1e9)
         for name in [name for name in os.environ if name.startswith(("OTEL_", "REGARD_"))]:
