@@ -150,26 +150,20 @@ def test_client_that_goes_ends_its_second_leg(
 
 
 @pytest.mark.parametrize("source", ["de", "auto"])
-def test_words_are_not_aligned_through_two_models(
-    serve_any: ServeAny, models: str, source: str
-) -> None:
-    server = serve_any(models=models)
+def test_words_are_not_aligned_through_two_models(serve: Serve, models: str, source: str) -> None:
+    server = serve(models=models)
     q = "Das ist ein kleines Haus, und hier steht ein großer Baum."
     response = translate(server, q, source=source, return_alignment=True)
     assert_error(response, InvalidRequestError, "from de to fr", "leave return_alignment out")
     server.until_released()
-
-
-def test_attention_is_asked_of_one_model_after_the_other(serve: Serve, models: str) -> None:
-    body = {"text": SENTENCE, "source": "de", "target": "fr"}
-    response = serve(models=models).post("/attention", json=body)
+    response = server.post("/attention", json={"text": SENTENCE, "source": "de", "target": "fr"})
     assert_error(response, InvalidRequestError, "send one request for each of de-en and en-fr")
 
 
 def test_alternatives_and_scores_are_the_second_models(
-    serve_any: ServeAny, models: str, script: Script
+    serve: Serve, models: str, script: Script
 ) -> None:
-    body = translate(serve_any(models=models), SENTENCE, alternatives=1, return_scores=True).json()
+    body = translate(serve(models=models), SENTENCE, alternatives=1, return_scores=True).json()
     assert [score["score"] for score in body["scores"]] == [-0.5]
     first, second = script.admitted
     assert (first.options.num_hypotheses, second.options.num_hypotheses) == (1, 2)
@@ -180,44 +174,43 @@ def test_both_legs_are_admitted(serve_any: ServeAny, models: str) -> None:
     q = " ".join([SENTENCE] * 2)
     server = serve_any(models=models)
     tokens = len(server.catalog.models["de-en"].vocabularies.source.encode(q)) + 1
-    limited = serve_any(models=models, max_pending_tokens=2 * tokens - 1)
-    assert limited.translate(q, source="de", target="en").status_code == 200
-    assert_error(translate(limited, q), RequestTooLargeError, f"about {2 * tokens} tokens")
-    enough = serve_any(models=models, max_pending_tokens=2 * tokens)
-    assert translate(enough, q).status_code == 200
+    server.core.admission.max_tokens = 2 * tokens - 1
+    assert server.translate(q, source="de", target="en").status_code == 200
+    assert_error(translate(server, q), RequestTooLargeError, f"about {2 * tokens} tokens")
+    server.core.admission.max_tokens = 2 * tokens
+    assert translate(server, q).status_code == 200
 
 
 def test_what_the_first_model_wrote_may_be_too_long_for_the_second(
-    serve_any: ServeAny, models: str, script: Script
+    serve: Serve, models: str, script: Script
 ) -> None:
-    server = serve_any(models=models, max_source_tokens=16)
+    server = serve(models=models, max_source_tokens=16)
     tokenizer = server.catalog.models["de-en"].vocabularies.source
     words = SENTENCE.split()
     q = words[0]
     while len(tokenizer.encode(f"{q} {words[-1]}")) <= 15:
         q = f"{q} {words[-1]}"
     assert len(tokenizer.encode(q)) in (14, 15)  # and one for the language, one for the end
-    body = translate(server, f"{q}", return_scores=True, split_sentences=False).json()
+    body = translate(server, q, return_scores=True, split_sentences=False).json()
     assert body["translatedText"] == q
     assert len(script.admitted) == 3
     server.until_answered()
     cut = {"task": "translate", "model": "en-fr"}
     assert server.sample("regard_truncated_inputs_total", **cut) == 1
-    assert len(body["scores"]) == 1
-    assert body["scores"][0]["score"] == -0.5
+    assert [score["score"] for score in body["scores"]] == [-0.5]
 
 
-def test_a_text_that_no_vocabulary_has_stays_as_it_is(serve_any: ServeAny, models: str) -> None:
-    body = translate(serve_any(models=models), ["语", SENTENCE], return_scores=True).json()
+def test_a_text_that_no_vocabulary_has_stays_as_it_is(serve: Serve, models: str) -> None:
+    body = translate(serve(models=models), ["语", SENTENCE], return_scores=True).json()
     assert body["translatedText"] == ["语", SENTENCE]
     assert [len(scores) for scores in body["scores"]] == [0, 1]
 
 
 def test_a_model_of_many_languages_goes_before_two(
-    serve_any: ServeAny, models: str, script: Script
+    serve: Serve, models: str, script: Script
 ) -> None:
     write_multilingual(Path(models) / "m2m100", "m2m", ["__de__", "__fr__", "__pt__"])
-    server = serve_any(models=models)
+    server = serve(models=models)
     assert translate(server, SENTENCE).json() == {"translatedText": SENTENCE}
     (sequence,) = script.admitted
     vocabularies = server.catalog.models["m2m100"].vocabularies
