@@ -77,7 +77,7 @@ def replying(load: str) -> Iterator[tuple[int, Counter[str]]]:
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield server.server_port

