@@ -27,6 +27,7 @@ from tests.api.servers import (
     make_settings,
 )
 from tests.embedding_reference import Reference
+from tests.tiny_cross_encoder import write_cross_encoder
 from tests.tiny_text import write_model
 from tests.workers import LoadTranslationModel, Script, Threads
 
@@ -69,6 +70,16 @@ def embedding_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """
     folder = tmp_path_factory.mktemp("models") / "tiny"
     return str(write_model(folder, hidden_size=32, intermediate_size=64))
+
+
+@pytest.fixture(scope="session")
+def small_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The folders of an embedding model, and of two cross-encoders of different families."""
+    folder = tmp_path_factory.mktemp("small")
+    write_model(folder / "embedder")
+    write_cross_encoder(folder / "ranker", "bert")
+    write_cross_encoder(folder / "other", "roberta")
+    return {name: str(folder / name) for name in ("embedder", "ranker", "other")}
 
 
 @pytest.fixture(scope="session")

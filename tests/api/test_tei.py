@@ -7,19 +7,9 @@ import pytest
 
 from service.server import create_app
 from tests.api.servers import Server, make_settings
-from tests.tiny_cross_encoder import write_cross_encoder
-from tests.tiny_text import write_model
 from tests.workers import Script, Threads
 
 PAIR = ["where did the cat sit", "the cat sat on a mat ."]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = tmp_path_factory.mktemp("models")
-    write_model(made / "embedder")
-    write_cross_encoder(made / "ranker", "bert")
-    return made
 
 
 def started(*models: str, **settings: Any) -> Server:
@@ -27,14 +17,15 @@ def started(*models: str, **settings: Any) -> Server:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Any) -> Iterator[Server]:
-    with started(str(folder / "embedder"), str(folder / "ranker"), max_inputs=4) as running:
+def server(small_models: dict[str, str]) -> Iterator[Server]:
+    models = small_models["embedder"], small_models["ranker"]
+    with started(*models, max_inputs=4) as running:
         yield running.until_ready()
 
 
 @pytest.fixture(scope="module")
-def ranker(folder: Any) -> Iterator[Server]:
-    with started(str(folder / "ranker")) as running:
+def ranker(small_models: dict[str, str]) -> Iterator[Server]:
+    with started(small_models["ranker"]) as running:
         yield running.until_ready()
 
 
