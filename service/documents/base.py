@@ -49,13 +49,10 @@ class Document(Protocol):
         """Returns the texts to translate, in the order of the document."""
 
     def write(self, translations: Sequence[str], language: str) -> bytes:
-        """Returns the document with one translation in the place of each text.
+        """Returns the document with one translation in the place of each text, in order.
 
-        Args:
-            translations: One translation for each text that `texts` returns, in the same order.
-                HTML translations may be malformed, or have other tags than the texts.
-            language: Code of the target language. Some formats state the language of the text.
-                If `language` is "", such a document keeps its old language code.
+        HTML translations may be malformed, or have other tags than the texts. Some formats state
+        the language of the text. If `language` is "", such a document keeps its old code.
         """
 
 

@@ -158,6 +158,5 @@ def _placed(target: _Field, source: str) -> Callable[[str], str]:
 
 
 def _set_language(written: str, language: str) -> str:
-    """Writes the language into the header of a catalogue, if the header has such a line."""
     code = language.replace("-", "_")
     return _LANGUAGE.sub(lambda match: f'"Language: {code}{match[1]}', written, count=1)

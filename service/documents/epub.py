@@ -27,9 +27,7 @@ PROTECTION = ("META-INF/rights.xml", "META-INF/license.lcpl")
 
 
 def read_epub(data: bytes) -> ArchiveDocument:
-    members = read_archive(data)
-    if CONTAINER not in members:
-        raise DocumentError(f"the archive has no {CONTAINER}; is it another format?")
+    members = read_archive(data, CONTAINER)
     if any(name in members for name in PROTECTION):
         raise DocumentError("the e-book has copy protection and cannot be read")
     parser = XmlParser()
@@ -78,11 +76,7 @@ def _page_role(element: Element) -> Role:
 
 
 def _reader_of(*names: str) -> BlockReader:
-    """Returns a reader of the texts of the elements with the given names.
-
-    The reader also searches every element that contains other elements. All other elements stay
-    as they are.
-    """
+    """Returns a reader of elements with the given names, wherever they are in other elements."""
     return BlockReader(
         lambda element: (
             Role.APART if len(element) or local_name(element) in names else Role.APART_KEPT

@@ -189,7 +189,6 @@ def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Pass
 
 
 def _collapsed(source: str) -> str:
-    """Returns a text with decoded entities, and one space for each run of white space."""
     return _WHITE_SPACE.sub(" ", unescaped(source))
 
 
@@ -229,7 +228,6 @@ def _written(nodes: Sequence[Node]) -> str:
 
 
 def _set_language(written: str, language: str) -> str:
-    """Writes the language into the `lang` attribute of the root element, if it has one."""
     return _ROOT_LANGUAGE.sub(
         lambda match: f"{match[1]}{match[2]}{language}{match[2]}", written, count=1
     )

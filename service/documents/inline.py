@@ -223,7 +223,6 @@ def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
 
 
 def _keeps_lines(element: Element) -> bool:
-    """Returns whether line breaks are part of the text of an element."""
     found = (each.get(SPACE) for each in (element, *element.iterancestors()))
     return next(filter(None, found), "default") == "preserve"
 

@@ -29,13 +29,7 @@ from service.documents.tagged import (
     units_of,
     words_of,
 )
-from service.documents.xml_files import (
-    ArchiveDocument,
-    XmlDocument,
-    XmlParser,
-    local_name,
-    read_archive,
-)
+from service.documents.xml_files import ArchiveDocument, XmlDocument, local_name, read_archive
 
 _WORD_PARTS = re.compile(r"word/(header|footer|footnotes|endnotes|comments)\d*\.xml")
 _SLIDES = re.compile(r"ppt/(slides/slide|notesSlides/notesSlide)(\d{1,9})\.xml")
@@ -69,21 +63,17 @@ _TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "
 
 def read_docx(data: bytes) -> ArchiveDocument:
     """Reads a Word document: body, headers, footers, notes, text boxes and comments."""
-    members = read_archive(data)
-    if "word/document.xml" not in members:
-        raise DocumentError("the archive has no word/document.xml; is it another format?")
+    members = read_archive(data, "word/document.xml")
     others = sorted(name for name in members if _WORD_PARTS.fullmatch(name))
-    return ArchiveDocument(members, ["word/document.xml", *others], _read_part, XmlParser())
+    return ArchiveDocument(members, ["word/document.xml", *others], _read_part)
 
 
 def read_pptx(data: bytes) -> ArchiveDocument:
     """Reads a presentation: slides and their notes."""
-    members = read_archive(data)
-    if "ppt/presentation.xml" not in members:
-        raise DocumentError("the archive has no ppt/presentation.xml; is it another format?")
+    members = read_archive(data, "ppt/presentation.xml")
     found = [match for name in members if (match := _SLIDES.fullmatch(name))]
     ordered = sorted(found, key=lambda match: (match[1] != "slides/slide", int(match[2])))
-    return ArchiveDocument(members, [match[0] for match in ordered], _read_part, XmlParser())
+    return ArchiveDocument(members, [match[0] for match in ordered], _read_part)
 
 
 def _read_part(root: Element, name: str) -> XmlDocument:
@@ -128,7 +118,6 @@ class Item:
 
 
 def _blocks_of(paragraph: Element) -> Iterator[Block]:
-    """Yields the blocks of a paragraph, without those of the paragraphs in a text box."""
     for is_break, group in groupby(_items(paragraph), key=lambda item: item is None):
         if not is_break:
             yield from _blocks([item for item in group if item is not None])

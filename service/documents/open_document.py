@@ -5,13 +5,7 @@ from collections.abc import Container, Iterator
 from service.documents.base import DocumentError
 from service.documents.inline import BlockReader, Role
 from service.documents.tagged import Element
-from service.documents.xml_files import (
-    ArchiveDocument,
-    XmlDocument,
-    XmlParser,
-    local_name,
-    read_archive,
-)
+from service.documents.xml_files import ArchiveDocument, XmlDocument, local_name, read_archive
 
 TYPE = b"application/vnd.oasis.opendocument.text"
 APART_KEPT = frozenset(
@@ -43,7 +37,7 @@ def read_odt(data: bytes) -> ArchiveDocument:
     kind = members["mimetype"].data.strip() if "mimetype" in members else b""
     if "content.xml" not in members or kind != TYPE:
         raise DocumentError("the archive is no OpenDocument text; is it another format?")
-    return ArchiveDocument(members, ["content.xml", "styles.xml"], _read_part, XmlParser())
+    return ArchiveDocument(members, ["content.xml", "styles.xml"], _read_part)
 
 
 def _read_part(root: Element, _name: str) -> XmlDocument:

@@ -187,7 +187,6 @@ class _Reader:
 
 
 def _without_closing_marks(heading: str) -> str:
-    """Returns a heading without the marks and the white space at its end."""
     stripped = heading.rstrip()
     words = stripped.rstrip("#")
     return stripped if words[-1:].strip() else words.rstrip()

@@ -214,7 +214,6 @@ def _packed(parts: Sequence[bytes]) -> bytes:
 
 
 def _unpacked(file: BinaryIO) -> list[bytes]:
-    """Reads a message. An EOFError says that the other process has ended."""
     (number,) = struct.unpack("!I", _exactly(file, 4))
     lengths = struct.unpack(f"!{number}Q", _exactly(file, 8 * number))
     return [_exactly(file, length) for length in lengths]

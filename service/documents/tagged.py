@@ -305,7 +305,6 @@ class _Reader:
         return self.top
 
     def _children(self, unit: Unit | None) -> list[Node]:
-        """Returns the nodes of a translated element, or the nodes outside all elements."""
         return self.top if unit is None else self.found[unit].children
 
     def _claim(self, tag: Piece, parent: Unit | None) -> _Origin | None:

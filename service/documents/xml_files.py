@@ -85,10 +85,7 @@ class XmlParser:
 
 
 def local_name(element: Element) -> str:
-    """Returns the name of an element without its namespace.
-
-    The result is "" for a comment, an entity or a processing instruction.
-    """
+    """Returns the name of an element without its namespace; "" for comments, entities and such."""
     return etree.QName(element).localname if isinstance(element.tag, str) else ""
 
 
@@ -131,17 +128,21 @@ class Member(NamedTuple):
     data: bytes
 
 
-def read_archive(data: bytes) -> dict[str, Member]:
+def read_archive(data: bytes, required: str = "") -> dict[str, Member]:
     """Returns the files of an archive by name, in the order of the archive.
 
+    An archive without the file `required`, if it is given, is refused.
     All limits are checked before the archive is unpacked. The size is checked again during the
     unpacking, because the headers of an archive may state wrong sizes.
     """
     try:
         with ZipFile(io.BytesIO(data)) as archive:
-            return _unpack(archive, len(data))
+            members = _unpack(archive, len(data))
     except _DAMAGED as error:
         raise DocumentError(f"the archive is damaged: {error}; save the document again") from None
+    if required and required not in members:
+        raise DocumentError(f"the archive has no {required}; is it another format?")
+    return members
 
 
 def _unpack(archive: ZipFile, packed_bytes: int) -> dict[str, Member]:
@@ -205,8 +206,9 @@ class ArchiveDocument:
         members: Mapping[str, Member],
         names: Sequence[str],
         read: Callable[[Element, str], XmlDocument],
-        parser: XmlParser,
+        parser: XmlParser | None = None,
     ) -> None:
+        parser = parser or XmlParser()
         self.members = members
         self.parts = {
             name: read(parser.parse(members[name].data, name), name)

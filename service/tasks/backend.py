@@ -85,10 +85,7 @@ class Recorder(Protocol):
         """Counts requests that were refused before the application got them."""
 
     def count_call(self, model: str, outcome: str) -> None:
-        """Counts a request to the endpoint of a remote model.
-
-        `outcome` is one of `service.metrics.figures.CALL_OUTCOMES`.
-        """
+        """Counts a request to a remote model; `outcome` is one of CALL_OUTCOMES in `figures`."""
 
 
 class Admitter(Protocol):

@@ -85,10 +85,7 @@ class RequestContext:
         return self.started + seconds
 
     async def admit(self, backend: Admitter, tokens: int, at_once: bool) -> Lease:
-        """Admits the request, which keeps its lease until `release`.
-
-        Later calls return the same lease.
-        """
+        """Admits the request, which keeps its lease until `release`; later calls return it."""
         if self.lease is None:
             self.lease = await backend.admit(tokens, at_once, self.account or self.address)
         return self.lease

@@ -121,7 +121,6 @@ class _Work(Generic[T]):
 
 
 def _raise_in(thread: int) -> None:
-    """Makes a thread raise `_Stopped` before its next instruction."""
     error = ctypes.py_object(_Stopped)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
 

@@ -133,7 +133,6 @@ def split_at_markers(sentence: str) -> list[str]:
 
 
 def _find(variant: Variant, number: int, text: str) -> list[tuple[int, int, int]]:
-    """Returns the number, the start and the end of each of the first `number` stand-ins."""
     found = ((int(each[1]), *each.span()) for each in variant.apart.finditer(text))
     return [each for each in found if each[0] <= number]
 
@@ -157,10 +156,7 @@ def _put(each: StandIn, parts: list[str], place: int) -> None:
 
 
 def _is_alike(source: str, target: str) -> bool:
-    """Returns whether two characters are the same, or a letter or a digit each.
-
-    White space is similar to nothing.
-    """
+    """Returns whether two characters are the same, or a letter or a digit each; no white space."""
     if not source or source.isspace():
         return False
     return source == target or (source.isalnum() and target.isalnum())

@@ -137,15 +137,15 @@ class LanguageDetector:
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detection]:
         """Ranks the languages that a text may be written in. The method never raises.
 
+        The detector reads the first 2,000 characters, without lone surrogates.
+
         Args:
-            text: Any text. The detector reads the first 2,000 characters, without lone surrogates.
             among: Codes that may be returned, in this spelling; others than the detector's
                 candidates are ignored. None stands for all candidates.
 
-        Returns:
-            At most three detections, best first. The list is empty if the text has no letters or
-            matches no candidate, such as Greek text with candidates English and Portuguese. If
-            there is only one candidate, it is returned for every text in its script.
+        Returns at most three detections, best first. The list is empty if the text has no letters
+        or matches no candidate, such as Greek text with candidates English and Portuguese. If
+        there is only one candidate, it is returned for every text in its script.
         """
         sample = text[:MAX_TEXT_CHARS].encode("utf-8", "ignore").decode("utf-8")
         candidates, detector = self._candidates
@@ -162,7 +162,6 @@ class LanguageDetector:
 
 
 def _builder(codes: Collection[str]) -> lingua.LanguageDetectorBuilder:
-    """Returns a builder of detectors for ISO 639-1 codes."""
     names = [*codes]
     if len(names) == 1:
         # With one candidate, `lingua` accepts neither "hello" nor "hello world" as English. With a

@@ -289,7 +289,6 @@ def with_ordinals(source: str, translation: str) -> str:
 
 
 def _is_abbreviation(text: str) -> bool:
-    """Returns whether the end of a text is an abbreviation, such as `p.m.`."""
     return text.endswith(".") and _ABBREVIATION.search(text) is not None
 
 
@@ -319,6 +318,5 @@ def _with_ellipsis(source: str, translation: str) -> str:
 
 
 def _script(text: str) -> str:
-    """Returns the script of the last letter of a text, such as LATIN; "" without a letter."""
     letter = next((char for char in reversed(text) if char.isalpha()), "")
     return unicodedata.name(letter, "").partition(" ")[0] if letter else ""

@@ -58,7 +58,6 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
 
 
 def write_tsv(entries: Mapping[str, str]) -> str:
-    """Returns entries as tab-separated values, one a line."""
     return "\n".join(f"{source}\t{target}" for source, target in entries.items())
 
 
@@ -186,13 +185,11 @@ def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
 def _places(
     words: tuple[str, ...], term: tuple[str, ...], starts: Mapping[str, Sequence[int]]
 ) -> Iterator[int]:
-    """Yields the index of each word where a term begins; `starts` has the indices of each word."""
     found = starts.get(term[0], ()) if term else ()
     return (place for place in found if words[place : place + len(term)] == term)
 
 
 def capitalized(term: str) -> str:
-    """Returns a term with a capital as its first letter."""
     return term[:1].upper() + term[1:]
 
 

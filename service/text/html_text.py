@@ -7,14 +7,14 @@ stay as they are: the elements in OPAQUE, and all elements with `translate="no"`
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape, unescape
 from typing import Any
 
 from lxml import etree, html
 
 from service.errors import InvalidRequestError
-from service.text.markup import Kind, MarkupText, Token, protect_markup
+from service.text.markup import Kind, Token
 
 # Elements inside a sentence. All elements outside INLINE and OPAQUE end a sentence.
 INLINE = frozenset(
@@ -93,14 +93,6 @@ def is_untranslated(attributes: Mapping[str, str | None]) -> bool:
     """
     classes = (attributes.get("class") or "").split()
     return attributes.get("translate") == "no" or "notranslate" in classes
-
-
-def protect_html(text: str, unknown: Collection[str]) -> MarkupText:
-    """Puts a marker in place of each tag and each protected span of an HTML text.
-
-    `unknown` are the characters of the text that the model's vocabulary does not have.
-    """
-    return protect_markup(read_html(text), unknown)
 
 
 def plain_text(text: str) -> str:

@@ -225,11 +225,7 @@ class _Placement:
         ]
 
     def _rank(self, element: _Element) -> tuple[bool, int]:
-        """Returns the sort key of an element.
-
-        Elements with an anchored span come first, because their place is certain. Then longer
-        elements come before shorter ones.
-        """
+        """Sorts anchored elements first, because their place is certain, then longer ones."""
         covered = self._covered(element)
         return self._anchored_span(covered) is None, -len(covered)
 

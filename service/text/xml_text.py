@@ -9,13 +9,13 @@ elements with certain names.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from xml.parsers import expat
 
 from service.errors import InvalidRequestError
-from service.text.markup import Kind, MarkupText, Token, protect_markup
+from service.text.markup import Kind, Token
 
 _DOCUMENT = re.compile(r"<\?xml\s|<!DOCTYPE\s")
 
@@ -177,11 +177,3 @@ def plain_text(text: str, rules: XmlRules) -> str:
     """Returns the words of an XML text, without tags and ignored elements."""
     tokens = read_xml(text, rules)
     return " ".join(token.source for token in tokens if token.kind is Kind.TEXT)
-
-
-def protect_xml(text: str, rules: XmlRules, unknown: Collection[str]) -> MarkupText:
-    """Puts a marker in place of each tag and each protected span of an XML text.
-
-    `unknown` are the characters of the text that the model's vocabulary does not have.
-    """
-    return protect_markup(read_xml(text, rules), unknown)

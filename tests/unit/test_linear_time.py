@@ -41,7 +41,7 @@ from service.text.formatting import (
 from service.text.glossary import Terms, lacking, read_entries, write_tsv
 from service.text.html_text import unescaped
 from service.text.letters import has_letters, has_words
-from service.text.markup import MarkupText
+from service.text.markup import MarkupText, protect_markup
 from service.text.protection import protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import WordAttention, distribute, insert, lift, place_tags
@@ -122,15 +122,18 @@ def in_markup(markup: MarkupText) -> None:
 
 
 def in_html(text: str, tokenizer: Tokenizer) -> None:
-    in_markup(html_text.protect_html(f"One {text} two", tokenizer.unknown_in(unescaped(text))))
+    tokens = html_text.read_html(f"One {text} two")
+    in_markup(protect_markup(tokens, tokenizer.unknown_in(unescaped(text))))
     html_text.plain_text(text)
 
 
 def in_xml(text: str, _: Tokenizer) -> None:
     with suppress(InvalidRequestError):
-        in_markup(xml_text.protect_xml(f"<p>{escape(text)}</p>", RULES, set()))
+        tokens = xml_text.read_xml(f"<p>{escape(text)}</p>", RULES)
+        in_markup(protect_markup(tokens, set()))
     with suppress(InvalidRequestError):
-        in_markup(xml_text.protect_xml(f"One {text} two", RULES, set()))
+        tokens = xml_text.read_xml(f"One {text} two", RULES)
+        in_markup(protect_markup(tokens, set()))
     with suppress(InvalidRequestError):
         xml_text.plain_text(text, RULES)
 

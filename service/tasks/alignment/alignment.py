@@ -47,9 +47,7 @@ def align(
     """Aligns the words of a translation.
 
     Args:
-        weights: Cross-attention (T, S), EOS included. Row t predicts token t.
-        source: The source sentence, S tokens.
-        target: The translation, T tokens.
+        weights: Cross-attention (T, S) of T target and S source tokens, EOS included.
         shift: 0 if the attention of a row belongs to the predicted token, as in a head trained to
             align (Marian's guided alignment). 1 if it belongs to the decoder's input, which is the
             token before. The last target token is never an input, and keeps its own row.
@@ -132,15 +130,11 @@ def input_spans(words: Sequence[Span]) -> list[Span]:
 def merge(
     weights: NDArray[np.float32], rows: Sequence[Span], columns: Sequence[Span]
 ) -> NDArray[np.float32]:
-    """Merges attention between tokens into attention between words.
+    """Merges attention (..., T, S) between tokens into attention between words.
 
-    The columns of a word's tokens are summed, and their rows are averaged. Rows that sum to 1
-    therefore still sum to 1. The sums are computed in float64.
-
-    Args:
-        weights: Attention (..., T, S) between tokens.
-        rows: Spans that together cover all T rows.
-        columns: Spans that together cover all S columns.
+    The spans `rows` and `columns` cover all T rows and all S columns. The columns of a word's
+    tokens are summed, and their rows are averaged. Rows that sum to 1 therefore still sum to 1. The
+    sums are computed in float64.
     """
     first_columns = [first for first, _ in columns]
     first_rows = [first for first, _ in rows]

@@ -120,8 +120,7 @@ class Inspector(ABC, Generic[ModelT]):
         """Returns the loaded model of a request, and records its name in the context."""
 
     @abstractmethod
-    def _queries(self, model: ModelT, request: AttentionRequest) -> Queries:
-        """Returns the queries about each text of a request."""
+    def _queries(self, model: ModelT, request: AttentionRequest) -> Queries: ...
 
     @abstractmethod
     async def _tokenize(
@@ -201,9 +200,8 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
 
 
 def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
-    """Returns the number of tokens if a very long text exceeds the limit; else 0.
+    """Returns the number of tokens, EOS included, if a very long text exceeds the limit; else 0.
 
-    EOS is counted. The prefix is counted only if `encode` of the tokenizer adds it.
     Counting takes a tenth of the time of `tokenize`, which also finds each token's place.
     """
     if len(text) <= LONG_CHARS * limit:

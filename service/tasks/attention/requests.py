@@ -90,7 +90,6 @@ def _check_probabilities(value: Any) -> Any:
 
 
 def _check_embedded(kinds: Iterable[Kind]) -> None:
-    """Refuses all kinds of attention except `encoder`, because task `embed` has no others."""
     for kind in kinds:
         if kind != "encoder":
             refuse(f"task embed has no {kind} attention; ask for encoder, or leave it out")

@@ -107,8 +107,6 @@ def _tags(sentence: Sentence) -> Sequence[Tag]:
 def _parts(side: TokenizedText, words: Sequence[Span]) -> tuple[list[Span], list[int]]:
     """Cuts punctuation marks off words: the word "2009." has the parts "2009" and ".".
 
-    A part is a run of letters and digits, or one mark.
-
     Returns the span of each part in the text, and the index of its word.
     """
     spans, indices = [], []

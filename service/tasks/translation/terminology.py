@@ -121,7 +121,6 @@ def _termed(sentences: Sequence[Sentence], terms: Terms) -> list[_Termed]:
 
 
 def _decoded(sentence: Sentence) -> str:
-    """Returns the best translation of a sentence, with spans in place of stand-ins."""
     decoded = sentence.decode(0)
     restored = sentence.restored(decoded)
     return decoded if restored is None else sentence.text.protected.restore(restored)

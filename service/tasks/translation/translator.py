@@ -36,6 +36,7 @@ from service.text.formatting import lower_capitals
 from service.text.glossary import Terms
 from service.text.html_text import unescaped
 from service.text.letters import has_letters
+from service.text.markup import protect_markup
 from service.text.protection import MARKER, ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import Tag, distribute, lift
@@ -318,12 +319,9 @@ def _protect(
     model gives no attention. In these two cases the tags stay in the text as markers.
     """
     if request.has_markup:
-        unknown = unknown_to(route, unescaped(text))
-        markup = (
-            html_text.protect_html(text, unknown)
-            if request.xml is None
-            else xml_text.protect_xml(text, request.xml, unknown)
-        )
+        rules = request.xml
+        tokens = html_text.read_html(text) if rules is None else xml_text.read_xml(text, rules)
+        markup = protect_markup(tokens, unknown_to(route, unescaped(text)))
         can_align = len(route) == 1 and route[0].has_attention
         return lift(markup) if can_align else (markup, [])
     if request.protects:
