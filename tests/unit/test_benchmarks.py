@@ -227,18 +227,15 @@ def batch_sizes() -> Translate:
     return lambda texts: [f"{text} in {len(texts)}" for text in texts]
 
 
-def test_batcher_takes_what_waits_up_to_its_limit() -> None:
-    async def run() -> list[str]:
-        batcher = Batcher(batch_sizes, workers=1)
-        waiting = [asyncio.create_task(batcher.translate(str(i))) for i in range(MAX_BATCH + 3)]
-        await asyncio.sleep(0)  # all are in the queue
-        batcher.start()
-        outputs = await asyncio.gather(*waiting)
-        for task in batcher.tasks:
-            task.cancel()
-        return outputs
-
-    outputs = asyncio.run(run())
+async def test_batcher_takes_what_waits_up_to_its_limit() -> None:
+    batcher = Batcher(batch_sizes, workers=1)
+    waiting = [asyncio.create_task(batcher.translate(str(i))) for i in range(MAX_BATCH + 3)]
+    await asyncio.sleep(0)  # all are in the queue
+    batcher.start()
+    outputs = await asyncio.gather(*waiting)
+    for task in batcher.tasks:
+        task.cancel()
+    outputs = outputs
     assert outputs[0] == f"0 in {MAX_BATCH}"
     assert outputs[-1] == f"{MAX_BATCH + 2} in 3"
 

@@ -1,11 +1,27 @@
-"""The Grafana dashboard is written from its description."""
+"""The Grafana dashboard and the alerts: written from descriptions, and asked of a Prometheus."""
 
+import io
+import json
+import re
+import urllib.request
+from email.message import Message
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 import yaml
 
 from checks.board import BOARD, DESCRIPTION, panel, panels, render
+from checks.live_board import Prometheus, alert_series, board_queries, report
+
+from .test_deploy import (
+    PROMETHEUS,
+    ROOT,
+    alert_rules,
+    exposed_names,
+    load_yaml,
+    metric_names,
+)
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -48,3 +64,107 @@ def test_exemplars_are_asked_for_where_the_description_says_so() -> None:
 def test_mistyped_description_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="Rows has the"):
         panel(entry(**wrong))
+
+
+class FakePrometheus(Prometheus):
+    """Answers every query with the same numbers."""
+
+    def __init__(self, numbers: list[str], health: str = "ok") -> None:
+        self.numbers = numbers
+        self.health = health
+
+    def get(self, path: str, **parameters: str) -> object:
+        if path == "rules":
+            return {"groups": [{"rules": [{"name": "RegardDown", "health": self.health}]}]}
+        if path == "query_exemplars":
+            return [{"exemplars": [*self.numbers]}]
+        return {"result": [{"value": [0, number]} for number in self.numbers]}
+
+
+def test_every_query_of_the_board_is_run_without_variables() -> None:
+    queries = [*board_queries()]
+    board = json.loads(BOARD.read_text("utf-8"))
+    assert len(queries) == sum(len(panel.get("targets", ())) for panel in board["panels"])
+    assert not [query for query in queries if "$" in query.expression]
+
+
+def test_every_series_of_an_alert_is_looked_for() -> None:
+    found = {query.place: query.expression for query in alert_series()}
+    assert found["RegardDown"] == 'count(up{job="regard"})'
+    assert found["RegardOutOfMemory"] == "count(regard_oom_total)"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "health", "is_complete"),
+    [(["1"], "ok", True), (["0"], "ok", True), ([], "ok", False), (["NaN"], "ok", False)]
+    + [(["1"], "err", False)],
+)
+def test_missing_data_is_counted(numbers: list[str], health: str, is_complete: bool) -> None:
+    assert (report(FakePrometheus(numbers, health)) == 0) is is_complete
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(503, "TSDB not ready"), (422, "invalid expression")]
+)
+def test_prometheus_that_is_not_ready_is_not_up(
+    monkeypatch: pytest.MonkeyPatch, status: int, reason: str
+) -> None:
+    body = json.dumps({"status": "error", "error": reason}).encode()
+
+    def refuse(url: str, timeout: float) -> None:
+        raise HTTPError(url, status, reason, Message(), io.BytesIO(body))
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    prometheus = Prometheus("http://127.0.0.1:9")
+    if status == 503:
+        assert not prometheus.is_up()
+    else:
+        with pytest.raises(ValueError, match=reason):
+            prometheus.is_up()
+
+
+def test_every_metric_in_an_alert_is_exposed() -> None:
+    known = exposed_names()
+    found = {rule["alert"]: metric_names(rule["expr"]) for rule in alert_rules()}
+    assert all(found.values()), found
+    assert {alert: names - known for alert, names in found.items() if names - known} == {}
+
+
+@pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: rule["alert"])
+def test_alert_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
+    assert rule["alert"].startswith("Regard")
+    assert rule["labels"]["severity"] in {"page", "ticket"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+
+
+@pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: rule["alert"])
+def test_alert_links_its_section_of_the_runbooks(rule: dict[str, Any]) -> None:
+    name, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert anchor == rule["alert"].lower()
+    assert f"\n## {rule['alert']}\n\n**Meaning.**" in (ROOT / name).read_text("utf-8")
+
+
+def test_runbooks_have_no_section_without_an_alert() -> None:
+    text = (ROOT / "docs" / "runbooks.md").read_text("utf-8")
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [r["alert"] for r in alert_rules()]
+
+
+def test_every_alert_is_tested_firing_and_silent() -> None:
+    """A new alert needs a case in alerts_test.yml or budget_test.yml, and an entry in `silent`."""
+    files = [load_yaml(PROMETHEUS / f"{name}_test.yml") for name in ("alerts", "budget")]
+    cases = [case for file in files for case in file["tests"]]
+    silent = {each["alertname"] for case in cases for each in case.get("alert_rule_test", ())}
+    samples = [
+        sample["labels"]
+        for case in cases
+        for expression in case.get("promql_expr_test", ())
+        for sample in expression["exp_samples"]
+    ]
+    firing = set(re.findall(r'alertname="(\w+)"', str(samples)))
+    names = {rule["alert"] for rule in alert_rules()}
+    assert (names - firing, names - silent) == (set(), set())
+
+
+def test_alert_names_are_unique() -> None:
+    names = [rule["alert"] for rule in alert_rules()]
+    assert len(names) == len(set(names))

@@ -304,7 +304,7 @@ def test_shard_of_many_chunks_needs_few_open_files(source: Path, output: Path, f
     assert [row["translation"] for row in found] == [line.upper() for line in LINES]
 
 
-def test_shards_take_turns(source: Path, output: Path) -> None:
+async def test_shards_take_turns(source: Path, output: Path) -> None:
     folder, job = started(source, output)
 
     class Recording(EchoEngine):
@@ -320,11 +320,8 @@ def test_shards_take_turns(source: Path, output: Path) -> None:
 
     engine = Recording(job.options, SETTINGS, 1)
 
-    async def run() -> None:
-        work = ShardWork(folder, job, engine)
-        await asyncio.gather(*[work.compute(index) for index in range(3)])
-
-    asyncio.run(run())
+    work = ShardWork(folder, job, engine)
+    await asyncio.gather(*[work.compute(index) for index in range(3)])
     assert engine.shards == [0] * 10 + [1] * 10 + [2] * 5
     assert [row["id"] for row in written(output)] == [*range(250)]
 

@@ -1,4 +1,4 @@
-"""The shape of DeepL's errors: status, message and detail of every error."""
+"""DeepL's dialect: the shape of its errors, and its language codes."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 
 from service.api import error_texts
 from service.api.deepl.errors import DEEPL_ERRORS, STATUSES, DeepLErrorBody, deepl_shape
+from service.api.deepl.routes import source_code, source_codes, target_codes
 from service.api.middleware import error_response
 from service.errors import (
     KINDS,
@@ -18,6 +19,7 @@ from service.errors import (
     UnsupportedLanguageError,
 )
 from service.tasks.context import RequestContext
+from tests.unit.test_catalog import catalog
 from tests.unit.test_openai_errors import ERRORS
 
 KEYS = (MissingKeyError, InvalidKeyError)
@@ -95,3 +97,31 @@ def test_response_has_the_time_after_which_to_try_again() -> None:
 def test_documented_statuses_exist() -> None:
     statuses = {STATUSES.get(kind, KINDS[kind].status) for kind in KINDS}
     assert {*DEEPL_ERRORS} <= statuses
+
+
+@pytest.mark.parametrize(
+    ("models", "sources", "targets"),
+    [
+        (["en-pt", "pt-en"], ["EN", "PT"], ["EN-GB", "EN-US", "PT-BR", "PT-PT"]),
+        (["en-de"], ["EN"], ["DE"]),
+        (["en-pt-BR"], ["EN"], ["PT-BR"]),
+        (["m: en pt pt-BR"], ["EN", "PT", "PT-BR"], ["EN-GB", "EN-US", "PT-BR", "PT-PT"]),
+        (["m: de zh-Hans"], ["DE", "ZH"], ["DE", "ZH-HANS"]),
+        (["m: de zh-Hans zh-Hant"], ["DE", "ZH", "ZH-HANT"], ["DE", "ZH-HANS", "ZH-HANT"]),
+        ([], [], []),
+    ],
+)
+def test_codes_are_those_of_deepl(
+    models: list[str], sources: list[str], targets: list[str]
+) -> None:
+    found = catalog(*models)
+    assert source_codes(found) == sources
+    assert target_codes(found) == targets
+    for code in (*sources, *targets):
+        found.language(code)
+
+
+def test_code_of_a_source_leads_back_to_it() -> None:
+    found = catalog("m: de en pt pt-BR sr-Cyrl sr-Latn zh-Hans zh-Hant nb fil")
+    for language in found.languages:
+        assert found.language(source_code(language, found)) == language

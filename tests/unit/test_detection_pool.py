@@ -63,28 +63,22 @@ def test_few_characters_are_read_in_the_event_loop(detector: FakeDetector) -> No
     assert detector.threads == {threading.get_ident()}
 
 
-def test_many_characters_are_read_in_order_in_one_thread(detector: FakeDetector) -> None:
+async def test_many_characters_are_read_in_order_in_one_thread(detector: FakeDetector) -> None:
     pool = pool_of(detector)
     texts = [letter * 1500 for letter in "abcdefgh"]
 
-    async def run() -> None:
-        lists = await asyncio.gather(*(pool.detect(texts, soon()) for _ in range(3)))
-        for found in lists:
-            assert [each[0].language for each in found] == [*"abcdefgh"]
-
-    asyncio.run(run())
+    lists = await asyncio.gather(*(pool.detect(texts, soon()) for _ in range(3)))
+    for found in lists:
+        assert [each[0].language for each in found] == [*"abcdefgh"]
     assert len(detector.threads) == 1
     assert detector.threads != {threading.get_ident()}
     assert (pool.num_waiting, pool.waiting_chars) == (0, 0)
 
 
-def test_requests_take_turns(detector: FakeDetector) -> None:
+async def test_requests_take_turns(detector: FakeDetector) -> None:
     pool = pool_of(detector)
 
-    async def run() -> None:
-        await asyncio.gather(*(pool.detect([x * 1500] * 4, soon()) for x in "ab"))
-
-    asyncio.run(run())
+    await asyncio.gather(*(pool.detect([x * 1500] * 4, soon()) for x in "ab"))
     assert [text[0] for text in detector.read] == [*"abababab"]
 
 

@@ -11,22 +11,19 @@ def request(model: str) -> RequestContext:
     return RequestContext("id", model=model)
 
 
-def test_requests_for_the_model_and_those_yet_unknown_are_waited_for() -> None:
-    async def run() -> None:
-        requests = OpenRequests()
-        of_model, of_other, unknown = request("a"), request("b"), request(NO_MODEL)
-        for each in (of_model, of_other, unknown):
-            requests.begin(each)
-        waiting = asyncio.create_task(requests.drained({"a"}))
-        await asyncio.sleep(0)
-        later = request("a")  # it cannot be for what is gone
-        requests.begin(later)
-        requests.end(of_model)
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        requests.end(unknown)
-        await waiting
-        assert not requests.waiting
-        await requests.drained({"c"})
-
-    asyncio.run(asyncio.wait_for(run(), 60))
+async def test_requests_for_the_model_and_those_yet_unknown_are_waited_for() -> None:
+    requests = OpenRequests()
+    of_model, of_other, unknown = request("a"), request("b"), request(NO_MODEL)
+    for each in (of_model, of_other, unknown):
+        requests.begin(each)
+    waiting = asyncio.create_task(requests.drained({"a"}))
+    await asyncio.sleep(0)
+    later = request("a")  # it cannot be for what is gone
+    requests.begin(later)
+    requests.end(of_model)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    requests.end(unknown)
+    await waiting
+    assert not requests.waiting
+    await requests.drained({"c"})

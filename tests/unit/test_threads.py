@@ -124,13 +124,10 @@ async def test_stopped_work_does_not_stop_the_next_one() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_long_works_share_one_thread() -> None:
-    async def main() -> set[int]:
-        deadline = time.perf_counter() + 3600
-        works = [run_sized(LONG, deadline, threading.get_ident) for _ in range(5)]
-        return {*await asyncio.gather(*works)}
-
-    threads = asyncio.run(main())
+async def test_long_works_share_one_thread() -> None:
+    deadline = time.perf_counter() + 3600
+    works = [run_sized(LONG, deadline, threading.get_ident) for _ in range(5)]
+    threads = {*await asyncio.gather(*works)}
     assert len(threads) == 1
     assert threads != {threading.get_ident()}
 

@@ -83,7 +83,6 @@ def test_later_batches_of_a_worker_are_smaller_after_memory_ran_out(
 ) -> None:
     """Every later batch was as large, and failed too."""
     talk = start(max_rows=16)
-    talk.receive()
     script.no_memory = {*range(100, 200)}  # a batch of two sentences is too large
     talk.send(Compute(sentences(*range(8))))
     talk.hear(8)

@@ -36,7 +36,7 @@ from tests.workers import ECHO_CONFIG, Script, until
 
 
 def test_worker_reports_the_models_that_it_has_loaded(start: Start) -> None:
-    ready = start("en-pt", "pt-en", max_rows=5).receive()
+    ready = start("en-pt", "pt-en", max_rows=5).first
     assert isinstance(ready, Ready)
     assert list(ready.models) == ["en-pt", "pt-en"]
     for name, model in ready.models.items():
@@ -50,7 +50,6 @@ def test_worker_reports_the_models_that_it_has_loaded(start: Start) -> None:
 def test_worker_on_a_cpu_lowers_its_own_priority(start: Start, niceness: int) -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     talk = start(niceness=niceness)
-    talk.receive()
     thread = talk.worker.thread.native_id
     assert thread is not None
     assert os.getpriority(os.PRIO_PROCESS, thread) == min(19, before + niceness)
@@ -61,13 +60,12 @@ def test_worker_on_a_cpu_gets_the_longest_slice(
 ) -> None:
     slices: list[float] = []
     monkeypatch.setattr("service.workers.worker.set_time_slice", slices.append)
-    start().receive()
+    start()
     assert slices == [WORKER_SLICE_SECONDS]
 
 
 def test_sequences_are_translated_by_their_models(start: Start) -> None:
     talk = start("en-pt", "pt-en")
-    talk.receive()
     talk.send(Compute([*sentences(1, 2), *sentences(3, model="pt-en")]))
     talk.hear(3)
     assert {i: tokens_of(done) for i, done in talk.done.items()} == {
@@ -83,7 +81,6 @@ def test_sequences_are_translated_by_their_models(start: Start) -> None:
 
 def test_sentences_join_a_batch_under_way(start: Start, script: Script) -> None:
     talk = start()
-    talk.receive()
     script.may_finish.clear()
     talk.send(Compute(sentences(1)))
     until(lambda: len(script.admitted) == 1)
@@ -95,7 +92,6 @@ def test_sentences_join_a_batch_under_way(start: Start, script: Script) -> None:
 
 def test_figures_of_a_long_batch_do_not_wait_for_its_results(start: Start, script: Script) -> None:
     talk = start()
-    talk.receive()
     script.may_finish.clear()
     talk.send(Compute(sentences(1)))
     for _ in range(2):
@@ -109,7 +105,6 @@ def test_figures_of_a_long_batch_do_not_wait_for_its_results(start: Start, scrip
 
 def test_aborted_sentence_has_no_result(start: Start, script: Script) -> None:
     talk = start(max_rows=2)
-    talk.receive()
     script.may_finish.clear()
     talk.send(Compute(sentences(1, 2)))
     until(lambda: len(script.admitted) == 2)
@@ -124,7 +119,6 @@ def test_aborted_sentence_has_no_result(start: Start, script: Script) -> None:
 def test_sentences_of_several_messages_are_encoded_together(start: Start) -> None:
     """An aborted sentence is left out."""
     talk = start()
-    talk.receive()
     messages = [Compute(sentences(1, 2)), Compute(sentences(3))]
     talk.channel.send([*messages, Abort([2])])
     talk.hear(2)
@@ -140,7 +134,6 @@ def test_sentences_of_several_messages_are_encoded_together(start: Start) -> Non
 
 def test_stop_ends_the_worker_in_the_middle_of_its_work(start: Start, script: Script) -> None:
     talk = start()
-    talk.receive()
     script.may_finish.clear()
     talk.send(Compute(sentences(1)), Stop())
     talk.worker.thread.join()
@@ -150,7 +143,6 @@ def test_stop_ends_the_worker_in_the_middle_of_its_work(start: Start, script: Sc
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_worker_ends_when_the_server_is_gone(start: Start, script: Script, is_busy: bool) -> None:
     talk = start()
-    talk.receive()
     if is_busy:
         script.may_finish.clear()
         talk.send(Compute(sentences(1)))
@@ -170,7 +162,6 @@ def test_idle_worker_sleeps(start: Start, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Worker, "_compute", counted)
     talk = start()
-    talk.receive()
     talk.send(Abort([1]))
     talk.send(Compute(sentences(1)))
     talk.hear(1)

@@ -6,7 +6,6 @@ import socket
 import pytest
 import torch
 
-from model.sequence import Sequence
 from service.ipc.channel import Channel
 from service.items.translation import TRANSLATE
 from service.workers import worker as worker_module
@@ -29,7 +28,6 @@ def test_sentences_at_fault_are_found_and_the_others_translated(
     start: Start, script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     talk = start(max_rows=16)
-    talk.receive()
     script.poison = {103, 110}
     with caplog.at_level(logging.WARNING):
         talk.send(Compute(sentences(*range(16))))
@@ -54,46 +52,10 @@ def test_worker_reports_while_it_decodes_parts_of_a_failed_batch(
     script.num_steps = 50
     script.poison.add(66)
     talk = start()
-    talk.receive()
     talk.send(Compute([*sentences(1, tokens=[66]), *sentences(2, 3)]))
     talk.hear(3)
     assert talk.failed.keys() == {1}
     assert len(talk.reports) > 50
-
-
-def test_batch_is_decoded_again_when_a_sentence_that_joins_it_fails(
-    start: Start, script: Script
-) -> None:
-    talk = start()
-    talk.receive()
-    script.may_finish.clear()
-    script.poison = {109}
-    talk.send(Compute(sentences(1, 2)))
-    until(lambda: len(script.admitted) == 2)
-    talk.send(Compute(sentences(9)))
-    until(lambda: len(script.admitted) > 3)
-    script.may_finish.set()
-    talk.hear(3)
-    assert talk.done.keys() == {1, 2}
-    assert talk.failed.keys() == {9}
-
-
-def test_sentence_that_cannot_be_encoded_fails_alone(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    admit = EchoEngine.admit
-
-    def refuse(engine: EchoEngine, sequences: list[Sequence]) -> None:
-        if any(sequence.id == 2 for sequence in sequences):
-            raise RuntimeError("it cannot be encoded")
-        admit(engine, sequences)
-
-    monkeypatch.setattr(EchoEngine, "admit", refuse)
-    talk = start()
-    talk.receive()
-    talk.send(Compute(sentences(1, 2, 3)))
-    talk.hear(3)
-    assert (set(talk.done), set(talk.failed)) == ({1, 3}, {2})
 
 
 def admitted(script: Script) -> list[int]:
@@ -106,7 +68,6 @@ def test_other_models_and_aborts_go_on_beside_parts_of_a_failed_batch(
     """A part that takes long keeps up neither other models nor aborts."""
     script.poison, script.stuck = {101}, {102}
     talk = start("en-pt", "pt-en")
-    talk.receive()
     talk.send(Compute(sentences(1, 2, 3, 4)))
     talk.hear(1)
     until(lambda: admitted(script) == [1, 2, 3, 4, 1, 2, 1, 2])
@@ -121,27 +82,9 @@ def test_other_models_and_aborts_go_on_beside_parts_of_a_failed_batch(
     assert admitted(script)[8:] == [9, 10, 4, 5]
 
 
-def test_parts_of_a_failed_batch_are_gone_once_all_are_aborted(
-    start: Start, script: Script
-) -> None:
-    script.poison, script.stuck = {101}, {102}
-    talk = start()
-    talk.receive()
-    talk.send(Compute(sentences(1, 2, 3, 4)))
-    talk.hear(1)
-    until(lambda: len(script.admitted) == 8)
-    talk.send(Abort([2, 3, 4]))
-    until(lambda: script.aborted)
-    talk.send(Compute(sentences(5, 6)))
-    talk.hear(3)
-    assert (set(talk.done), set(talk.failed)) == ({5, 6}, {1})
-    assert admitted(script)[8:] == [5, 6]
-
-
 def test_model_can_be_unloaded_while_parts_of_its_batch_wait(start: Start, script: Script) -> None:
     script.poison, script.stuck = {101}, {102}
     talk = start("en-pt", "pt-en")
-    talk.receive()
     talk.send(Compute(sentences(1, 2, 3, 4)))
     talk.hear(1)
     talk.send(Abort([2, 3, 4]), Unload("en-pt"))
@@ -158,7 +101,6 @@ def test_model_can_be_unloaded_while_parts_of_its_batch_wait(start: Start, scrip
 
 def test_batch_that_needs_too_much_memory_is_halved(start: Start, script: Script) -> None:
     talk = start()
-    talk.receive()
     script.no_memory = {55}
     talk.send(Compute(sentences(1, 2, 3, tokens=[55])))
     talk.hear(3)
@@ -175,7 +117,6 @@ def test_sentence_that_needs_too_much_memory_alone_is_reported_as_such(
 
     monkeypatch.setattr(EchoEngine, "_fail_if_scripted", fail)
     talk = start()
-    talk.receive()
     talk.send(Compute(sentences(1)))
     talk.hear(1)
     assert talk.failed[1].is_out_of_memory

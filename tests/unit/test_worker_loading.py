@@ -59,7 +59,7 @@ def test_worker_whose_model_cannot_be_loaded_reports_it_and_ends(
 ) -> None:
     script.load_error = CheckpointNotFoundError("it is not there")
     talk = start()
-    assert talk.receive() == LoadFailed("en-pt: it is not there", "en-pt")
+    assert talk.first == LoadFailed("en-pt: it is not there", "en-pt")
     talk.worker.thread.join()
 
 
@@ -85,7 +85,6 @@ def test_memory_of_a_failed_load_is_given_back(
     monkeypatch.setattr(worker_module, "give_back_memory", give_back)
     monkeypatch.setattr(worker_module.logger, "disabled", True)  # pytest keeps logged errors
     talk = start("en-pt")
-    talk.receive()
     talk.send(config().load(files("pt", "en")))
     failed = talk.receive()
     assert isinstance(failed, LoadFailed)

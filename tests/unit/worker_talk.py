@@ -34,7 +34,13 @@ def config(*pairs: str, max_rows: int = 8, niceness: int = 0) -> WorkerConfig:
 
 
 class Talk:
-    """The server's end of the channel: sends messages and records reports."""
+    """The server's end of the channel: sends messages and records reports.
+
+    Attributes:
+        first: First message of the worker.
+    """
+
+    first: FromWorker
 
     def __init__(self, channel: Channel, worker: ThreadWorker) -> None:
         self.channel = channel
@@ -98,6 +104,7 @@ def talks(script: Script) -> Iterator[Start]:
             opened.callback(worker.thread.join)
             opened.callback(ours.shutdown, socket.SHUT_RDWR)
             talk.send(config(*pairs, max_rows=max_rows, niceness=niceness))
+            talk.first = talk.receive()
             return talk
 
         yield begin
