@@ -89,8 +89,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return Scheduling(config, log)
 
 
-settings.register_profile("regard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("regard")
+for profile, examples in {"regard": 25, "nightly": 300}.items():
+    settings.register_profile(
+        profile,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "regard"))
 
 
 @pytest.fixture(scope="session", autouse=True)

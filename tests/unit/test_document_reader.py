@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,16 +33,25 @@ HTML = b"<p>a <b>b</b>" * 150_000
 """A page that is read for some seconds."""
 
 
-def with_reader(work: Callable[[DocumentReader], Coroutine[Any, Any, None]], seconds: int) -> None:
-    async def main() -> None:
-        reader = DocumentReader(MAX_BYTES, seconds)
-        try:
-            await work(reader)
-        finally:
-            reader.close()
-        assert reader.process is None or reader.process.child.returncode is not None
+@asynccontextmanager
+async def opened(seconds: int) -> AsyncIterator[DocumentReader]:
+    reader = DocumentReader(MAX_BYTES, seconds)
+    try:
+        yield reader
+    finally:
+        reader.close()
+    assert reader.process is None or reader.process.child.returncode is not None
 
-    asyncio.run(main())
+
+@pytest.fixture
+def seconds() -> int:
+    """Processor time of a document. A test may parametrize it."""
+    return 60
+
+
+@pytest.fixture
+def reader(seconds: int) -> AbstractAsyncContextManager[DocumentReader]:
+    return opened(seconds)
 
 
 async def assert_reads(reader: DocumentReader) -> None:
@@ -66,30 +75,25 @@ async def until_gone(pid: int) -> None:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_process_gives_the_same_as_the_format(suffix: str) -> None:
+async def test_process_gives_the_same_as_the_format(suffix: str, reader: DocumentReader) -> None:
     data = DOCUMENTS[suffix]
     document = read_document(f"a{suffix}", data)
     texts = document.texts()
     translations = [*map(upper, texts)]
-
-    async def work(reader: DocumentReader) -> None:
-        found = await reader.read(f"a{suffix}", data)
-        assert (found.texts, found.is_html) == (texts, document.is_html)
-        assert found.num_chars >= len(found.sample.replace("\n", "")) > 0
-        assert "<" not in found.sample
-        written = await reader.write(f"a{suffix}", data, translations, "pt")
-        assert read_document(f"a{suffix}", written).texts() == (
-            read_document(f"a{suffix}", document.write(translations, "pt")).texts()
-        )
-
-    with_reader(work, 60)
+    found = await reader.read(f"a{suffix}", data)
+    assert (found.texts, found.is_html) == (texts, document.is_html)
+    assert found.num_chars >= len(found.sample.replace("\n", "")) > 0
+    assert "<" not in found.sample
+    written = await reader.write(f"a{suffix}", data, translations, "pt")
+    assert read_document(f"a{suffix}", written).texts() == (
+        read_document(f"a{suffix}", document.write(translations, "pt")).texts()
+    )
 
 
-def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "MEMORY_FACTOR", 1)
     monkeypatch.setattr(reader_module, "MIN_MEMORY", 0)
-
-    async def work(reader: DocumentReader) -> None:
+    async with opened(60) as reader:
         for name, data in (("a.html", HTML), ("a.docx", docx(f"<w:p>{run('a')}</w:p>" * 40_000))):
             with pytest.raises(DocumentTooLargeError, match=f"{MAX_BYTES} bytes of memory.*split"):
                 await reader.read(name, data)
@@ -97,16 +101,12 @@ def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(DocumentTooLargeError, match="of memory"):
             await reader.write("a.txt", b"Hello.", ["a" * 2 * MAX_BYTES], "pt")
 
-    with_reader(work, 60)
 
-
-def test_too_much_time_is_refused() -> None:
-    async def work(reader: DocumentReader) -> None:
-        with pytest.raises(DocumentTooLargeError, match="1 s of processor time; split it"):
-            await reader.read("a.html", HTML)
-        await assert_reads(reader)
-
-    with_reader(work, 1)
+@pytest.mark.parametrize("seconds", [1])
+async def test_too_much_time_is_refused(reader: DocumentReader) -> None:
+    with pytest.raises(DocumentTooLargeError, match="1 s of processor time; split it"):
+        await reader.read("a.html", HTML)
+    await assert_reads(reader)
 
 
 @pytest.mark.parametrize(
@@ -116,61 +116,53 @@ def test_too_much_time_is_refused() -> None:
         (signal.SIGSEGV, DocumentError, "ends the process that reads it"),
     ],
 )
-def test_killed_child_costs_one_document(
-    number: int, kind: type[DocumentError], words: str
+async def test_killed_child_costs_one_document(
+    number: int, kind: type[DocumentError], words: str, reader: DocumentReader
 ) -> None:
-    async def work(reader: DocumentReader) -> None:
-        reading = asyncio.create_task(reader.read("a.html", HTML))
-        os.kill(await child_of(reader), number)
-        with pytest.raises(kind, match=words):
-            await reading
-        await assert_reads(reader)
-
-    with_reader(work, 60)
+    reading = asyncio.create_task(reader.read("a.html", HTML))
+    os.kill(await child_of(reader), number)
+    with pytest.raises(kind, match=words):
+        await reading
+    await assert_reads(reader)
 
 
-def test_killed_process_is_replaced() -> None:
-    async def work(reader: DocumentReader) -> None:
-        reading = asyncio.create_task(reader.read("a.html", HTML))
-        child = await child_of(reader)
-        assert reader.process is not None
-        reader.process.child.kill()
-        with pytest.raises(DocumentTooLargeError):
-            await reading
-        await until_gone(child)
-        await assert_reads(reader)
-
-    with_reader(work, 60)
+async def test_killed_process_is_replaced(reader: DocumentReader) -> None:
+    reading = asyncio.create_task(reader.read("a.html", HTML))
+    child = await child_of(reader)
+    assert reader.process is not None
+    reader.process.child.kill()
+    with pytest.raises(DocumentTooLargeError):
+        await reading
+    await until_gone(child)
+    await assert_reads(reader)
 
 
 def test_cancelled_reading_ends_at_once() -> None:
-    async def work(reader: DocumentReader) -> None:
-        reading = asyncio.create_task(reader.read("a.html", HTML))
-        waiting = asyncio.create_task(reader.read("a.txt", b"Hello."))
-        child = await child_of(reader)
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        assert (await waiting).texts == ["Hello."]
-        await until_gone(child)
+    async def main() -> None:
+        async with opened(60) as reader:
+            reading = asyncio.create_task(reader.read("a.html", HTML))
+            waiting = asyncio.create_task(reader.read("a.txt", b"Hello."))
+            child = await child_of(reader)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            assert (await waiting).texts == ["Hello."]
+            await until_gone(child)
 
     before = threading.active_count()
-    with_reader(work, 60)
+    asyncio.run(main())
     assert threading.active_count() <= before
 
 
-def test_kernel_ends_the_process_before_the_server() -> None:
-    async def work(reader: DocumentReader) -> None:
-        reading = asyncio.create_task(reader.read("a.html", HTML))
-        child = await child_of(reader)
-        assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
-        assert os.getpriority(os.PRIO_PROCESS, child) >= NICENESS
-        reading.cancel()
-
-    with_reader(work, 60)
+async def test_kernel_ends_the_process_before_the_server(reader: DocumentReader) -> None:
+    reading = asyncio.create_task(reader.read("a.html", HTML))
+    child = await child_of(reader)
+    assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
+    assert os.getpriority(os.PRIO_PROCESS, child) >= NICENESS
+    reading.cancel()
 
 
-def test_stop_of_the_server_leaves_no_process() -> None:
+async def test_stop_of_the_server_leaves_no_process(reader: DocumentReader) -> None:
     """A reading whose thread has not begun is cancelled, and later ones start no process."""
     begun, end = threading.Event(), threading.Event()
 
@@ -178,37 +170,38 @@ def test_stop_of_the_server_leaves_no_process() -> None:
         begun.set()
         end.wait()
 
-    async def work(reader: DocumentReader) -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        busy = loop.run_in_executor(None, wait)
-        begun.wait()
-        reading = asyncio.create_task(reader.read("a.txt", b"Hello."))
-        waiting = asyncio.create_task(reader.read("b.txt", b"Hello."))
-        while reader.process is None:
-            await asyncio.sleep(0)
-        process = reader.process
-        reader.is_closed = True
-        for _ in range(3):
-            for task in asyncio.all_tasks() - {asyncio.current_task(), waiting}:
-                task.cancel()
-            await asyncio.sleep(0)
-        assert process.child.returncode is not None
-        with pytest.raises(UnavailableError):
-            await waiting
-        assert reading.cancelled()
-        assert reader.process is process
-        end.set()
-        await busy
-
-    with_reader(work, 60)
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    busy = loop.run_in_executor(None, wait)
+    begun.wait()
+    reading = asyncio.create_task(reader.read("a.txt", b"Hello."))
+    waiting = asyncio.create_task(reader.read("b.txt", b"Hello."))
+    while reader.process is None:
+        await asyncio.sleep(0)
+    process = reader.process
+    reader.is_closed = True
+    for _ in range(3):
+        for task in asyncio.all_tasks() - {asyncio.current_task(), waiting}:
+            task.cancel()
+        await asyncio.sleep(0)
+    assert process.child.returncode is not None
+    with pytest.raises(UnavailableError):
+        await waiting
+    assert reading.cancelled()
+    assert reader.process is process
+    end.set()
+    await busy
 
 
-def test_refused_document_is_freed_without_garbage_collection() -> None:
+async def test_refused_document_is_freed_without_garbage_collection(
+    reader: DocumentReader,
+) -> None:
     class Name(str):
         """A name that is freed with its document, and to which weak references may refer."""
 
-    async def work(reader: DocumentReader) -> None:
+    gc.collect()
+    gc.disable()
+    try:
         name = Name("a.xlf")
         freed = weakref.ref(name)
         with pytest.raises(DocumentError):
@@ -217,38 +210,28 @@ def test_refused_document_is_freed_without_garbage_collection() -> None:
         async with asyncio.timeout(LIMIT_SECONDS):
             while freed() is not None:  # the thread lets its work go after it has given the result
                 await asyncio.sleep(0.01)
-
-    gc.collect()
-    gc.disable()
-    try:
-        with_reader(work, 60)
     finally:
         gc.enable()
 
 
-def test_fault_of_a_format_is_logged_without_the_text(caplog: pytest.LogCaptureFixture) -> None:
+async def test_fault_of_a_format_is_logged_without_the_text(
+    caplog: pytest.LogCaptureFixture, reader: DocumentReader
+) -> None:
     """Too few translations are a fault of the server."""
-
-    async def work(reader: DocumentReader) -> None:
-        with pytest.raises(DocumentError, match="the server's log says where"):
-            await reader.write("a.xlf", DOCUMENTS[".xlf"], ["secret"], "pt")
-
-    with_reader(work, 60)
+    with pytest.raises(DocumentError, match="the server's log says where"):
+        await reader.write("a.xlf", DOCUMENTS[".xlf"], ["secret"], "pt")
     assert "ValueError" in caplog.text
     assert "secret" not in caplog.text
 
 
-def test_process_that_cannot_start_is_a_fault_of_the_server(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_process_that_cannot_start_is_a_fault_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, reader: DocumentReader
 ) -> None:
-    async def work(reader: DocumentReader) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(reader_module, "module_command", lambda _: ["false"])
-            with pytest.raises(RuntimeError, match="ended with status 1"):
-                await reader.read("a.txt", b"Hello.")
-        await assert_reads(reader)
-
-    with_reader(work, 60)
+    with monkeypatch.context() as patch:
+        patch.setattr(reader_module, "module_command", lambda _: ["false"])
+        with pytest.raises(RuntimeError, match="ended with status 1"):
+            await reader.read("a.txt", b"Hello.")
+    await assert_reads(reader)
 
 
 ENDING = """
@@ -269,7 +252,6 @@ asyncio.run(main())
 async def test_processes_end_with_the_server() -> None:
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL
-
     for pid in map(int, done.stdout.split()):
         await until_gone(pid)
 
@@ -288,24 +270,23 @@ MARKED = {
 
 
 @pytest.mark.parametrize("suffix", MARKED)
-def test_repeated_mark_needs_little_memory_and_time(suffix: str) -> None:
+@pytest.mark.parametrize("seconds", [20])
+async def test_repeated_mark_needs_little_memory_and_time(
+    suffix: str, reader: DocumentReader
+) -> None:
     """A regular expression that repeats a group takes 115 bytes for each repetition.
 
     20 MB of one mark took 2.8 GB in Markdown.
     """
     pages = [MARKED[suffix].replace("{}", mark * (2**19 // len(mark))) for mark in MARKS]
-
-    async def work(reader: DocumentReader) -> None:
-        reader.max_bytes = 48 * 2**20
-        refused = []
-        for page in pages:
-            try:
-                await reader.read(f"a{suffix}", page.encode())
-            except DocumentError as error:
-                refused.append(str(error))
-        assert not [each for each in refused if "of memory" in each or "processor time" in each]
-
-    with_reader(work, 20)
+    reader.max_bytes = 48 * 2**20
+    refused = []
+    for page in pages:
+        try:
+            await reader.read(f"a{suffix}", page.encode())
+        except DocumentError as error:
+            refused.append(str(error))
+    assert not [each for each in refused if "of memory" in each or "processor time" in each]
 
 
 def test_one_of_two_callers_takes_a_document(

@@ -39,6 +39,11 @@ IDS = [1, 7, 8, 2]
 WHOLE = ["Transformer", "Pooling", "Dense", "Normalize"]
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "tiny")
+
+
 def found(folder: Path) -> EmbeddingFiles:
     return find_embedding_models(str(folder))[0]
 
@@ -57,8 +62,7 @@ def load_all(folder: Path) -> None:
     load_embedding_model(found(folder), CPU, "float32")
 
 
-def test_folder_gives_normalized_means(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "tiny")
+def test_folder_gives_normalized_means(folder: Path) -> None:
     hidden = torch.from_numpy(vector(folder, is_per_token=True))
     expected = functional.normalize(hidden.mean(dim=0), dim=0)
     np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
@@ -149,8 +153,7 @@ def test_vectors_are_joined_as_sentence_transformers_does(
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
 
 
-def test_texts_are_made_lower_case(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "tiny")
+def test_texts_are_made_lower_case(folder: Path) -> None:
     for is_lower, number in ((False, 3), (True, 7)):
         change_json(folder / "sentence_bert_config.json", do_lower_case=is_lower)
         tokenizer = load_tokenizer(found(folder), config_of(folder))
@@ -170,9 +173,8 @@ def test_texts_are_made_lower_case(tmp_path: Path) -> None:
     ],
 )
 def test_longest_text_is_that_of_the_files(
-    tmp_path: Path, file: str, option: str, value: int | None, expected: int
+    folder: Path, file: str, option: str, value: int | None, expected: int
 ) -> None:
-    folder = write_model(tmp_path / "tiny")
     (folder / "sentence_bert_config.json").unlink()
     write_json(folder / file, {option: value})
     assert config_of(folder).max_tokens == expected
@@ -213,9 +215,8 @@ def save_with_heads(folder: Path, state: dict[str, torch.Tensor]) -> None:
 
 @pytest.mark.parametrize("save", [save_shards, save_pickle, save_pickled_shards, save_with_heads])
 def test_weights_are_the_same_in_every_kind_of_file(
-    tmp_path: Path, save: Callable[[Path, dict[str, torch.Tensor]], None]
+    folder: Path, save: Callable[[Path, dict[str, torch.Tensor]], None]
 ) -> None:
-    folder = write_model(tmp_path / "tiny")
     expected = vector(folder)
     (folder / "model.safetensors").unlink()
     save(folder, tensors(OPTIONS))
@@ -224,15 +225,13 @@ def test_weights_are_the_same_in_every_kind_of_file(
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
-def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    folder = write_model(tmp_path / "tiny")
+def test_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(CheckpointError, match=f"is not a complete model: it has no {name}"):
         load_all(folder)
 
 
-def test_head_of_a_classifier_that_the_config_does_not_name_is_refused(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "tiny")
+def test_head_of_a_classifier_that_the_config_does_not_name_is_refused(folder: Path) -> None:
     state = {**tensors(OPTIONS), "classifier.weight": torch.zeros(2, 16)}
     save_file(state, folder / "model.safetensors")
     message = r"model\.safetensors does not fit .*: unexpected: classifier\.weight"
@@ -308,8 +307,7 @@ TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
         (None, r"modules\.json is not JSON"),
     ],
 )
-def test_modules_of_no_use_are_refused(tmp_path: Path, modules: Any, message: str) -> None:
-    folder = write_model(tmp_path / "tiny")
+def test_modules_of_no_use_are_refused(folder: Path, modules: Any, message: str) -> None:
     write_json(folder / "modules.json", modules)
     if modules is None:
         (folder / "modules.json").write_text("[", encoding="utf-8")

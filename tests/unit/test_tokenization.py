@@ -2,7 +2,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from model.checkpoints.load import ModelFiles
@@ -68,7 +68,6 @@ def test_offsets_count_code_points_not_bytes(tokenizer: Tokenizer) -> None:
     assert encoding.offsets[-1] == (3, 8)
 
 
-@settings(max_examples=200)
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 @example(text="\ufb01ne \u00bd \u3000 e\u0301\u0323 \u200b\0 \U0001f468\u200d\U0001f469")
 def test_offsets_run_through_any_text_in_order(tokenizer: Tokenizer, text: str) -> None:
@@ -152,7 +151,6 @@ HARD = (
 )
 
 
-@settings(max_examples=300)
 @given(
     text=st.text(HARD, max_size=20) | st.text(st.characters(exclude_categories=["Cs"])),
     has_bytes=st.booleans(),
@@ -169,7 +167,6 @@ def test_places_in_any_text(
     assert letters <= covered(tokenized)
 
 
-@settings(max_examples=300)
 @given(data=st.data(), has_bytes=st.booleans())
 def test_places_in_what_any_ids_say(
     tokenizer: Tokenizer, byte_tokenizer: Tokenizer, data: st.DataObject, has_bytes: bool
