@@ -1,4 +1,4 @@
-"""The file of the state, and the quotas and suggestions in it."""
+"""The file of the state: each kind of failure, its line in the log, and files put aside."""
 
 import asyncio
 import errno
@@ -7,19 +7,15 @@ import multiprocessing
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from service.errors import InvalidRequestError, QuotaExceededError, UnavailableError
+from service.errors import UnavailableError
 from service.state import database as database_module
-from service.state import quota as quota_module
-from service.state import suggestions as suggestions_module
 from service.state.database import (
     DAMAGED,
     FILE,
@@ -31,8 +27,7 @@ from service.state.database import (
     StateWatch,
     reason_of,
 )
-from service.state.quota import Quota, this_month
-from service.state.suggestions import MAX_CHARS, Suggestion, SuggestionStore
+from service.state.quota import Quota
 
 
 def count(database: Database, number: int = 1) -> int:
@@ -289,213 +284,20 @@ def test_observer_leaves_a_damaged_file_and_logs_nothing(
     assert not caplog.records
 
 
-async def test_watch_reports_the_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_watch_reports_the_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     reports: list[bool] = []
     watch = StateWatch(Database(str(tmp_path / "file")), False, reports.append)
 
-    for _ in range(2):
+    async def run() -> None:
+        for _ in range(2):
+            await watch.check()
+        assert watch.fault == NOT_WRITABLE
+        (tmp_path / "file").unlink()
         await watch.check()
-    assert watch.fault == NOT_WRITABLE
-    (tmp_path / "file").unlink()
-    await watch.check()
-    assert watch.fault == ""
+        assert watch.fault == ""
+
+    asyncio.run(run())
     assert reports == [False, False, True]
     (record,) = caplog.records  # no request has used the state: one line is enough
     assert NOT_WRITABLE in record.getMessage()
-
-
-async def spend(quota: Quota, account: str, *numbers: int) -> None:
-    for number in numbers:
-        async with quota.spent(account, number):
-            pass
-
-
-@pytest.fixture
-def quota(tmp_path: Path) -> Quota:
-    return Quota(Database(str(tmp_path / "new" / "folder")), 10)
-
-
-def used(quota: Quota, account: str = "a") -> int:
-    return asyncio.run(quota.used(account))
-
-
-def test_characters_up_to_the_limit_are_counted_by_account(quota: Quota) -> None:
-    asyncio.run(spend(quota, "a", 6, 0, 4))
-    asyncio.run(spend(quota, "b", 1))
-    assert (used(quota), used(quota, "b"), used(quota, "c")) == (10, 1, 0)
-
-
-def test_refused_request_counts_nothing(quota: Quota) -> None:
-    asyncio.run(spend(quota, "a", 6))
-    with pytest.raises(QuotaExceededError, match=r"6 of 10 characters .* the request has 5"):
-        asyncio.run(spend(quota, "a", 5))
-    assert used(quota) == 6
-
-
-def test_failed_request_counts_nothing(quota: Quota) -> None:
-    async def fail() -> None:
-        async with quota.spent("a", 5):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        asyncio.run(fail())
-    assert used(quota) == 0
-
-
-def test_month_begins_with_nothing(quota: Quota, monkeypatch: pytest.MonkeyPatch) -> None:
-    asyncio.run(spend(quota, "a", 10))
-    monkeypatch.setattr(quota_module, "this_month", lambda: "2000-01")
-    assert used(quota) == 0
-    asyncio.run(spend(quota, "a", 10))
-    assert len(this_month()) == len("2000-01")
-
-
-def test_without_a_limit_nothing_is_stored(tmp_path: Path) -> None:
-    asyncio.run(spend(Quota(Database(str(tmp_path)), 0), "a", 10**9))
-    assert not [*tmp_path.iterdir()]
-
-
-def test_state_that_fails_later_keeps_the_error_of_the_request(
-    quota: Quota, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> int:
-        raise UnavailableError("no state")
-
-    async def run() -> None:
-        async with quota.spent("a", 5):
-            monkeypatch.setattr(quota, "add", fail)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        asyncio.run(run())
-
-
-def test_reader_does_not_wait_for_a_writer(quota: Quota) -> None:
-    asyncio.run(spend(quota, "a", 3))
-    other = Database(str(quota.database.folder))
-    with other.transaction() as connection:
-        connection.execute("UPDATE usage SET characters = 9")
-        assert used(quota) == 3
-
-
-def test_file_has_hashes_only_and_is_closed(tmp_path: Path) -> None:
-    database = Database(str(tmp_path))
-    asyncio.run(spend(Quota(database, 9), "a", 1))
-    del database
-    with sqlite3.connect(tmp_path / FILE) as connection:
-        rows = connection.execute("SELECT account, characters FROM usage").fetchall()
-    connection.close()
-    assert rows == [("a", 1)]
-
-
-async def test_cancelled_request_is_not_charged(
-    quota: Quota, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its client has gone while a thread waits for the file."""
-    begun, released = threading.Event(), threading.Event()
-    add = quota.add
-
-    def slow(*args: Any) -> int:
-        begun.set()
-        released.wait()
-        return add(*args)
-
-    monkeypatch.setattr(quota, "add", slow)
-    task = asyncio.create_task(spend(quota, "a", 4))
-    await asyncio.to_thread(begun.wait)
-    task.cancel()
-    released.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await quota.used("a") == 0
-
-
-def number(index: int) -> Suggestion:
-    return Suggestion(f"text {index} 🎉'; --", f"better {index}", "auto", "pt")
-
-
-def add(folder: Path, *numbers: int) -> None:
-    """Adds suggestions through a connection of its own, as a process has it."""
-    store = SuggestionStore(Database(str(folder)))
-    for index in numbers:
-        asyncio.run(store.add(number(index)))
-
-
-def stored(folder: Path) -> list[Suggestion]:
-    """Returns the suggestions of a folder, oldest first."""
-    with closing(sqlite3.connect(folder / FILE)) as connection:
-        rows = connection.execute("SELECT q, s, source, target FROM suggestions ORDER BY id")
-        return [Suggestion(*row) for row in rows]
-
-
-def test_suggestions_are_kept_in_order(tmp_path: Path) -> None:
-    add(tmp_path, 0, 1)
-    add(tmp_path, 2)
-    assert stored(tmp_path) == [number(index) for index in range(3)]
-
-
-def test_writers_wait_for_each_other(tmp_path: Path) -> None:
-    threads = [
-        threading.Thread(target=add, args=(tmp_path, *range(20 * each, 20 * each + 20)))
-        for each in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = sorted(stored(tmp_path), key=lambda each: int(each.q.split()[1]))
-    assert found == [number(index) for index in range(80)]
-
-
-def test_processes_that_open_a_new_file_together_wait_for_each_other(tmp_path: Path) -> None:
-    """SQLite refuses to switch to the write-ahead log while another connection writes."""
-    (tmp_path / FILE).touch()
-    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        thread = threading.Thread(target=add, args=(tmp_path, 0))
-        thread.start()
-        time.sleep(0.1)  # the thread meets the lock
-        other.execute("COMMIT")
-        thread.join()
-    assert stored(tmp_path) == [number(0)]
-
-
-def test_time_is_stored(tmp_path: Path) -> None:
-    add(tmp_path, 0)
-    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
-        ((created,),) = connection.execute("SELECT created FROM suggestions").fetchall()
-    assert abs(created - (tmp_path / FILE).stat().st_mtime) < 60
-
-
-@pytest.mark.parametrize(("name", "at"), [("q", 0), ("s", 1)])
-def test_long_text_is_refused(tmp_path: Path, name: str, at: int) -> None:
-    texts = ["a" * MAX_CHARS, "b" * MAX_CHARS]
-    store = SuggestionStore(Database(str(tmp_path)))
-    asyncio.run(store.add(Suggestion(texts[0], texts[1], "en", "pt")))
-    texts[at] += "a"
-    message = f"{name} has {MAX_CHARS + 1} characters; the limit is {MAX_CHARS}"
-    with pytest.raises(InvalidRequestError, match=message):
-        asyncio.run(store.add(Suggestion(texts[0], texts[1], "en", "pt")))
-    assert len(stored(tmp_path)) == 1
-
-
-def test_size_of_all_suggestions_is_limited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(suggestions_module, "MAX_BYTES", 200_000)
-    store = SuggestionStore(Database(str(tmp_path)))
-    long = Suggestion("a" * MAX_CHARS, "b" * MAX_CHARS, "en", "pt")
-
-    async def add_many() -> None:
-        for _ in range(100):
-            await store.add(long)
-
-    with pytest.raises(UnavailableError, match=r"up to 200000; .* delete old suggestions"):
-        asyncio.run(add_many())
-    number = len(stored(tmp_path))
-    assert 5 < number < 11
-    with closing(sqlite3.connect(tmp_path / FILE)) as connection, connection:
-        connection.execute("DELETE FROM suggestions WHERE id = 1")
-    asyncio.run(store.add(long))
-    assert len(stored(tmp_path)) == number
