@@ -27,7 +27,7 @@ from model.encoding.embedding import EmbeddingJob, embed
 from model.encoding.pooling import EmbeddingModel, on_device
 from model.errors import DeviceError
 from service.ipc.machine import freeze_heap
-from service.items.length_buckets import batch_tokens
+from service.items import batch_tokens
 
 THEIRS = "transformers"
 SHAPE = TextEncoderConfig(384, 12, 1536, 6, 30522, 512, token_types=2)

@@ -6,8 +6,7 @@ from importlib.metadata import version
 
 from model.sequence import EngineLimits
 from service.ipc.machine import available_cores, worker_devices
-from service.items.base import WorkItem
-from service.items.result_stream import ResultStream
+from service.items import ResultStream, WorkItem
 from service.metrics.definitions import Metrics
 from service.metrics.figures import Ended
 from service.metrics.load_report import Load

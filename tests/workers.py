@@ -30,8 +30,7 @@ from model.precision import Precision
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
 from service.ipc.channel import Channel
-from service.items.attention import ATTENTION
-from service.items.embedding import EMBED, EmbeddingItem
+from service.items import ATTENTION, EMBED, EmbeddingItem
 from service.workers.executors.embedding import Batch
 from service.workers.loading import LOADERS, LoadedModel, Loaders, load_embedder, loaded_engine
 from service.workers.messages import WorkerConfig

@@ -15,8 +15,7 @@ from model.sequence import DecodingOptions, Hypothesis
 from service.core import CoreLease
 from service.errors import DeadlineExceededError, ServiceError
 from service.http_server.loop_load import LoopLoad
-from service.items.result import Done
-from service.items.translation import TRANSLATE, TranslationItem
+from service.items import TRANSLATE, Done, TranslationItem
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission
 from service.scheduling.scheduler import Scheduler

@@ -17,9 +17,7 @@ from model.config import ModelConfig
 from model.engine.engine import Engine
 from service import logs
 from service.ipc.channel import Channel
-from service.items.attention import ATTENTION
-from service.items.embedding import EMBED
-from service.items.translation import TRANSLATE
+from service.items import ATTENTION, EMBED, TRANSLATE
 from service.workers.loading import LoadedModel, Loaders
 from service.workers.messages import WorkerConfig
 from service.workers.worker import Worker

@@ -17,8 +17,7 @@ from typing import Any
 
 from service.errors import ServiceError
 from service.ipc.channel import pickle_by_fields
-from service.items.base import WorkItem
-from service.items.result import Result
+from service.items import Result, WorkItem
 from service.metrics.figures import Ended
 from service.settings import Settings
 from service.settings.keys import RateLimits

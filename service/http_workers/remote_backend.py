@@ -35,8 +35,7 @@ from service.http_workers.messages import (
 )
 from service.ipc import channel
 from service.ipc.channel import Outbox
-from service.items.base import WorkItem
-from service.items.result_stream import ResultStream
+from service.items import ResultStream, WorkItem
 from service.metrics.figures import Ended
 from service.settings.keys import RateLimits
 from service.tasks.backend import Status

@@ -41,7 +41,7 @@ from service.http_workers.messages import (
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
 from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, Watchdog, start_module
-from service.items.result_stream import ResultStream
+from service.items import ResultStream
 from service.metrics.figures import Ended
 from service.workers.messages import ModelSet
 

@@ -22,7 +22,7 @@ from prometheus_client import (
 )
 
 from model.sequence import BatchStats
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE
 from service.metrics.figures import (
     CALL_OUTCOMES,
     DETECT,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from model.checkpoints.load import Vocabularies
 from model.tokenization.tokenizer import CharacterTokenizer
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE
 from service.models.served import Direction
 from service.text.language_codes import normalize_code
 

@@ -21,9 +21,7 @@ from model.tokenization.pairs import PairTokenizer
 from model.tokenization.text import TextTokenizer
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
-from service.items.embedding import EMBED
-from service.items.rerank import RERANK
-from service.items.translation import TRANSLATE
+from service.items import EMBED, RERANK, TRANSLATE
 from service.models.text_reader import TextReader
 from service.workers.messages import AnyFiles
 

@@ -12,10 +12,7 @@ from typing import cast
 
 from model.sequence import Hypothesis
 from service.errors import InternalError, ServiceError, fault, too_late
-from service.items.base import WorkItem
-from service.items.result import Result
-from service.items.result_stream import ResultStream
-from service.items.translation import TranslationItem
+from service.items import Result, ResultStream, TranslationItem, WorkItem
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
 from service.remote.endpoint import Endpoints

@@ -9,8 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from service.items.base import WorkItem
-from service.items.result import Result
+from service.items import Result, WorkItem
 from service.metrics.definitions import Metrics
 
 Key = tuple[object, ...]

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
-from service.items.base import WorkItem
+from service.items import WorkItem
 from service.scheduling.forecast import Margin, Pace
 
 LANES = ("interactive", "bulk")

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from service.items.base import WorkItem
-from service.items.length_buckets import NUM_BUCKETS, bucket_of, capacity_tokens
+from service.items import NUM_BUCKETS, WorkItem, bucket_of, capacity_tokens
 from service.metrics.definitions import TaskSeries
 from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState

@@ -23,8 +23,7 @@ from service.errors import (
     UnavailableError,
     fault,
 )
-from service.items.base import WorkItem
-from service.items.result import Failed, Result
+from service.items import Failed, Result, WorkItem
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission, late
 from service.scheduling.equal_sentences import SentenceSharing

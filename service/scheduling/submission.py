@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from service.errors import DeadlineExceededError, too_late
-from service.items.base import WorkItem
-from service.items.result import Result
-from service.items.result_stream import ResultStream
+from service.items import Result, ResultStream, WorkItem
 from service.scheduling.forecast import Prediction
 
 

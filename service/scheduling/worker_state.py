@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from service.items.base import WorkItem
+from service.items import WorkItem
 from service.workers.messages import ToWorker
 
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from service.items.base import WorkItem
-from service.items.result_stream import ResultStream
+from service.items import ResultStream, WorkItem
 from service.metrics.figures import Ended
 from service.metrics.load_report import Load
 from service.models.served import ModelState

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from service.items.result import Result
+from service.items import Result
 from service.metrics.figures import NO_MODEL
 from service.tasks.backend import Admitter, Lease
 

@@ -25,7 +25,7 @@ from model.inspection.query import (
 from model.inspection.resolve import resolve_edge, resolve_numbers, resolve_place
 from model.inspection.results import TokenProbabilities
 from model.tokenization.tokenizer import TokenizedText
-from service.items.attention import AttentionItem
+from service.items import AttentionItem
 from service.tasks.alignment.aligner import submit_all
 from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.probabilities import check_num_probabilities

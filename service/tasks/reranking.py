@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from model.tokenization.pairs import Direction, TokenizedPair
 from service.errors import SHOWN_CHARS, NotFoundError
-from service.items.rerank import RerankItem
+from service.items import RerankItem
 from service.models.catalog import Catalog
 from service.models.served import ServedReranker
 from service.settings import Settings

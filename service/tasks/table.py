@@ -8,10 +8,16 @@ scheduler and the main loop of a worker have no code for particular kinds.
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
-from service.items.attention import ATTENTION, AttentionItem
-from service.items.embedding import EMBED, EmbeddingItem
-from service.items.rerank import RERANK, RerankItem
-from service.items.translation import TRANSLATE, TranslationItem
+from service.items import (
+    ATTENTION,
+    EMBED,
+    RERANK,
+    TRANSLATE,
+    AttentionItem,
+    EmbeddingItem,
+    RerankItem,
+    TranslationItem,
+)
 from service.metrics.definitions import TaskSeries
 from service.models.remote import RemoteFiles
 from service.scheduling.policies import RowPolicy, SlotPolicy, TaskKind, TokenPolicy

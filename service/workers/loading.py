@@ -22,11 +22,15 @@ from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence as SourceSequence
-from service.items.attention import ATTENTION
-from service.items.embedding import EMBED, EmbeddingItem
-from service.items.length_buckets import batch_tokens
-from service.items.rerank import RERANK, RerankItem
-from service.items.translation import TRANSLATE
+from service.items import (
+    ATTENTION,
+    EMBED,
+    RERANK,
+    TRANSLATE,
+    EmbeddingItem,
+    RerankItem,
+    batch_tokens,
+)
 from service.workers.device_memory import held_bytes, is_out_of_memory
 from service.workers.executors.embedding import Batch
 from service.workers.messages import Load, LoadFailed, Resident, WorkerConfig

@@ -12,8 +12,7 @@ from typing import Protocol
 from model.config import ModelConfig
 from model.sequence import BatchStats, EngineLimits
 from service.ipc.channel import pickle_by_fields
-from service.items.base import WorkItem
-from service.items.result import Done, Failed
+from service.items import Done, Failed, WorkItem
 from service.logs import LogFormat
 
 

@@ -14,7 +14,7 @@ table grows. A batch of short texts may overdraw the credit, so that it ends wit
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from service.items.result import Done
+from service.items import Done
 from service.workers.executors.base import Executor, Turns
 
 MAX_CREDIT_SECONDS = 0.005

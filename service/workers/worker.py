@@ -32,7 +32,7 @@ from service.ipc.machine import (
     require_linux,
     set_time_slice,
 )
-from service.items.result import Done, Failed
+from service.items import Done, Failed
 from service.logs import LogFormat
 from service.workers.background_load import BackgroundLoads, Outcome, load_timed
 from service.workers.device_memory import (

@@ -10,7 +10,7 @@ import torch
 
 from model.checkpoints.load import ModelFiles
 from model.engine.engine import Engine
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE
 from service.metrics import prometheus
 from service.models import served
 from service.server import create_app

@@ -13,8 +13,7 @@ from service.http_workers.messages import FromHttpWorker
 from service.http_workers.remote_backend import RemoteBackend
 from service.http_workers.supervisor import HttpWorkerLink
 from service.ipc import channel
-from service.items.base import WorkItem
-from service.items.result import Result
+from service.items import Result, WorkItem
 from service.tasks.backend import Lease
 from tests.unit.scheduling import FakeWorker, assert_idle, core_of, deadline, make_scheduler
 

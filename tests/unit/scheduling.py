@@ -11,12 +11,20 @@ from typing import Any, cast
 from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis
 from service.core import Core, CoreLease
-from service.items.attention import ATTENTION, AttentionItem
-from service.items.base import WorkItem
-from service.items.embedding import EMBED, EmbeddingItem
-from service.items.length_buckets import bucket_of, capacity_tokens
-from service.items.result import Done, Failed, Result
-from service.items.translation import TRANSLATE, TranslationItem
+from service.items import (
+    ATTENTION,
+    EMBED,
+    TRANSLATE,
+    AttentionItem,
+    Done,
+    EmbeddingItem,
+    Failed,
+    Result,
+    TranslationItem,
+    WorkItem,
+    bucket_of,
+    capacity_tokens,
+)
 from service.metrics.definitions import Metrics
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission

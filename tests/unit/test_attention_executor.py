@@ -10,7 +10,7 @@ from model.config import DecoderKind
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import ModelError, UnknownTokenError
 from model.sequence import BatchStats
-from service.items.result import Done
+from service.items import Done
 from service.workers.executors.attention import AttentionExecutor
 from tests.attention_jobs import assert_maps_close, results
 from tests.tiny import tiny_config, tiny_model

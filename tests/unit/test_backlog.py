@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.items.embedding import EmbeddingItem
+from service.items import EmbeddingItem
 from service.workers.executors.base import Backlog
 
 Items = list[EmbeddingItem]

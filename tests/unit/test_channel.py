@@ -22,11 +22,15 @@ from service.errors import (
 from service.http_workers.messages import Admit, Answer, Refusal, Release, Results, Submit
 from service.ipc import channel
 from service.ipc.channel import LENGTH, Channel, Outbox, pack
-from service.items.attention import AttentionItem
-from service.items.base import WorkItem
-from service.items.embedding import EmbeddingItem
-from service.items.result import Done, Failed, Result
-from service.items.translation import TranslationItem
+from service.items import (
+    AttentionItem,
+    Done,
+    EmbeddingItem,
+    Failed,
+    Result,
+    TranslationItem,
+    WorkItem,
+)
 from service.metrics.figures import Ended
 from service.workers.messages import Abort, Compute, Report, Stop
 from tests.tiny import tiny_config

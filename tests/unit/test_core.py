@@ -8,8 +8,7 @@ import pytest
 from model.sequence import DecodingOptions
 from service.core import Core
 from service.errors import NotFoundError, OverloadedError, RequestTooLargeError
-from service.items.base import WorkItem
-from service.items.translation import TranslationItem
+from service.items import TranslationItem, WorkItem
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FakeWorker,

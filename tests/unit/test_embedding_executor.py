@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from model.checkpoints.families.sentence_transformers import read_folder
 from model.errors import ModelError
 from model.sequence import BatchStats, EngineLimits
-from service.items.embedding import EMBED, EmbeddingItem
-from service.items.length_buckets import BUCKET_TOKENS, bucket_of
-from service.items.length_buckets import CPU_BATCH_TOKENS as BATCH_TOKENS
+from service.items import BUCKET_TOKENS, EMBED, EmbeddingItem, bucket_of
+from service.items import CPU_BATCH_TOKENS as BATCH_TOKENS
 from service.workers.executors.base import OLDEST_SHARE
 from service.workers.executors.embedding import (
     Batch,

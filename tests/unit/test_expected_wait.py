@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from benchmarks.capacity.virtual_time import Clock, virtual_time
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE
 from service.scheduling import forecast
 from service.scheduling.forecast import MAX_STRETCH, MIN_SAMPLES, Pace
 from service.scheduling.scheduler import Scheduler

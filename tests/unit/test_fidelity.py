@@ -13,8 +13,7 @@ import pytest
 
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
-from service.items.result import Result
-from service.items.translation import TranslationItem
+from service.items import Result, TranslationItem
 from service.models.catalog import Catalog
 from service.tasks.backend import Lease
 from service.tasks.translation import fidelity, sentences

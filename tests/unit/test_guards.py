@@ -10,8 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from model.sequence import DecodingOptions, Hypothesis
-from service.items.result import Result
-from service.items.translation import TranslationItem
+from service.items import Result, TranslationItem
 from service.metrics.figures import GUARDS as GUARD_LABELS
 from service.models.catalog import Catalog
 from service.models.served import Direction

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions
-from service.items.attention import AttentionItem
-from service.items.base import WorkItem
-from service.items.embedding import EmbeddingItem
-from service.items.length_buckets import BUCKET_TOKENS, NUM_BUCKETS
-from service.items.translation import TranslationItem
+from service.items import (
+    BUCKET_TOKENS,
+    NUM_BUCKETS,
+    AttentionItem,
+    EmbeddingItem,
+    TranslationItem,
+    WorkItem,
+)
 from service.scheduling.lanes import BULK_SHARE, LOOK_AHEAD, Lane, LanePair, Queue
 from service.scheduling.policies import Policy
 from service.tasks.table import TASKS

@@ -19,7 +19,7 @@ from service.errors import (
 from service.http_workers import remote_backend
 from service.http_workers.messages import Admit, Drain, Listening, Release, Served, Submit
 from service.http_workers.supervisor import HttpWorkerLink
-from service.items.base import WorkItem
+from service.items import WorkItem
 from service.workers.messages import ModelSet
 from tests.unit.remote import Ends, begin, compute, connected
 from tests.unit.scheduling import (

@@ -9,7 +9,7 @@ from model.sequence import BatchStats
 from service.errors import (
     UnavailableError,
 )
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE
 from service.scheduling.policies import BULK_ROWS, KEPT_SHARE
 from service.scheduling.scheduler import Scheduler, call_soon
 from service.workers.messages import Report

@@ -13,7 +13,7 @@ from service.errors import (
     InternalError,
     UnavailableError,
 )
-from service.items.translation import TranslationItem
+from service.items import TranslationItem
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FOREVER,

@@ -9,12 +9,16 @@ from functools import partial
 import pytest
 
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
-from service.items.attention import ATTENTION
-from service.items.base import WorkItem
-from service.items.embedding import EMBED
-from service.items.length_buckets import BUCKET_TOKENS, capacity_tokens
-from service.items.result import Done, Failed
-from service.items.translation import TRANSLATE
+from service.items import (
+    ATTENTION,
+    BUCKET_TOKENS,
+    EMBED,
+    TRANSLATE,
+    Done,
+    Failed,
+    WorkItem,
+    capacity_tokens,
+)
 from service.scheduling.lanes import BULK_SHARE, LANES
 from service.scheduling.policies import MAX_SLOTS
 from service.scheduling.scheduler import Scheduler

@@ -3,9 +3,7 @@
 import pytest
 
 from service.errors import NotFoundError
-from service.items.attention import ATTENTION
-from service.items.embedding import EMBED
-from service.items.translation import TRANSLATE
+from service.items import ATTENTION, EMBED, TRANSLATE
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FakeWorker,

@@ -7,11 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from service.errors import ServiceError
-from service.items.attention import ATTENTION
-from service.items.base import WorkItem
-from service.items.embedding import EMBED
-from service.items.length_buckets import BUCKET_TOKENS, NUM_BUCKETS
-from service.items.translation import TRANSLATE
+from service.items import ATTENTION, BUCKET_TOKENS, EMBED, NUM_BUCKETS, TRANSLATE, WorkItem
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FOREVER,

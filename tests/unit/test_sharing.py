@@ -12,9 +12,7 @@ import pytest
 
 from model.sequence import DecodingOptions
 from service.errors import DeadlineExceededError, InternalError, NotFoundError, UnavailableError
-from service.items.base import WorkItem
-from service.items.result_stream import ResultStream
-from service.items.translation import TranslationItem
+from service.items import ResultStream, TranslationItem, WorkItem
 from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (

@@ -7,9 +7,7 @@ import pytest
 
 from model.sequence import DecodingOptions
 from service.errors import DeadlineExceededError, InternalError, ServiceError
-from service.items.base import WorkItem
-from service.items.result import Result
-from service.items.translation import TranslationItem
+from service.items import Result, TranslationItem, WorkItem
 from service.scheduling.submission import Submission
 
 RESULTS = [Result(number, 0.25, 0.5) for number in range(4)]

@@ -13,7 +13,7 @@ from model.sequence import EngineLimits, Hypothesis
 from service.ipc import processes
 from service.ipc.channel import pack
 from service.ipc.processes import MAX_BACKOFF_SECONDS, Process
-from service.items.result import Done
+from service.items import Done
 from service.scheduling.scheduler import Scheduler
 from service.workers.messages import (
     FromWorker,

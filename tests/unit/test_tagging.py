@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from model.sequence import DecodingOptions, Hypothesis
-from service.items.attention import AttentionItem
-from service.items.result import Result
+from service.items import AttentionItem, Result
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.alignment.aligner import PairAligner

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from model.sequence import DecodingOptions
-from service.items.translation import TranslationItem
+from service.items import TranslationItem
 from service.workers.executors import base
 from service.workers.executors.base import RECOVERY_SECONDS, TokenBudget
 from service.workers.messages import Compute

@@ -6,8 +6,7 @@ import torch
 from model.checkpoints.build import new_engine
 from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Hypothesis
-from service.items.result import Done
-from service.items.translation import TRANSLATE, TranslationItem
+from service.items import TRANSLATE, Done, TranslationItem
 from service.workers.executors.translation import TranslationExecutor
 from service.workers.messages import WorkerConfig
 from tests.tiny import LIMITS, assert_same_hypotheses, tiny_config, tiny_model, tiny_sources

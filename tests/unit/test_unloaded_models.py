@@ -1,6 +1,6 @@
 """The gauges of an unloaded model disappear from the metrics; its totals stay."""
 
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE
 from service.metrics.definitions import Metrics
 from service.metrics.figures import Ended
 from service.tasks.table import task_series

@@ -17,8 +17,7 @@ import torch
 from service import logs
 from service.ipc.channel import Channel
 from service.ipc.machine import WORKER_SLICE_SECONDS
-from service.items.result import Done
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE, Done
 from service.workers import worker as worker_module
 from service.workers.device_memory import memory_bytes
 from service.workers.executors.translation import TranslationExecutor

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from service.ipc.channel import Channel
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE
 from service.workers import worker as worker_module
 from service.workers.executors.translation import TranslationExecutor
 from service.workers.messages import (

@@ -15,7 +15,7 @@ from model.checkpoints.load import ModelFiles
 from model.errors import CheckpointNotFoundError
 from model.sequence import EngineLimits
 from service.ipc.channel import Channel
-from service.items.translation import TRANSLATE
+from service.items import TRANSLATE
 from service.workers import worker as worker_module
 from service.workers.device_memory import give_back_memory
 from service.workers.loading import LoadedModel, load_translation_model, warm_up

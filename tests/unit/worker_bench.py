@@ -22,10 +22,15 @@ from model.inspection.resolve import resolve_query
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished
 from model.sequence import Sequence as SourceSequence
 from service.ipc.channel import Channel
-from service.items.attention import ATTENTION, AttentionItem
-from service.items.base import WorkItem
-from service.items.embedding import EMBED, EmbeddingItem
-from service.items.translation import TRANSLATE, TranslationItem
+from service.items import (
+    ATTENTION,
+    EMBED,
+    TRANSLATE,
+    AttentionItem,
+    EmbeddingItem,
+    TranslationItem,
+    WorkItem,
+)
 from service.settings import Settings
 from service.tasks.table import executor_specs
 from service.workers import device_time

@@ -8,8 +8,7 @@ from pathlib import Path
 from model.checkpoints.load import ModelFiles
 from model.sequence import DecodingOptions, EngineLimits
 from service.ipc.channel import Channel
-from service.items.result import Done, Failed
-from service.items.translation import TranslationItem
+from service.items import Done, Failed, TranslationItem
 from service.workers.messages import (
     FromWorker,
     ModelSet,

@@ -28,8 +28,7 @@ from service.api.tei.schemas import (
 )
 from service.api.tei.scores import Rank, RerankRequest
 from service.api.vectors import cosines, embed_response
-from service.items.embedding import EMBED
-from service.items.rerank import RERANK
+from service.items import EMBED, RERANK
 from service.models.served import ServedReranker
 from service.tasks.embedding.query import EmbedQuery
 

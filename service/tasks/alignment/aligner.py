@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from model.inspection.query import AttentionJob
 from model.tokenization.tokenizer import TokenizedText
 from service.errors import UnavailableError
-from service.items.attention import AttentionItem
-from service.items.result import Result
-from service.items.translation import TranslationItem
+from service.items import AttentionItem, Result, TranslationItem
 from service.settings import Settings
 from service.tasks.attention.query import Aligner, aligner_of
 from service.tasks.backend import Admitter

@@ -9,8 +9,7 @@ from model.inspection.query import AttentionJob, InspectedConfig, Query
 from model.inspection.results import AttentionTrace, TokenStates
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import InvalidRequestError, RequestTooLargeError
-from service.items.attention import AttentionItem
-from service.items.result import Result
+from service.items import AttentionItem, Result
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.alignment.aligner import submit_all

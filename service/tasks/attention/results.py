@@ -20,7 +20,7 @@ from model.inspection.query import (
 )
 from model.inspection.results import AttentionTrace, TokenStates
 from model.tokenization.tokenizer import Span, TokenizedText
-from service.items.result import Result
+from service.items import Result
 from service.tasks.alignment.alignment import (
     Alignment,
     align,

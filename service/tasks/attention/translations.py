@@ -12,7 +12,7 @@ from model.config import ModelConfig
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText
 from service.errors import InvalidRequestError, NotFoundError, UnsupportedLanguageError
-from service.items.translation import TranslationItem
+from service.items import TranslationItem
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
 from service.models.served import Direction, ServedModel

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from service.errors import SHOWN_CHARS, NotFoundError
 from service.ipc.machine import uses_gpu
-from service.items.embedding import EmbeddingItem
-from service.items.result import Result
+from service.items import EmbeddingItem, Result
 from service.models.catalog import Catalog
 from service.models.text_reader import ReadText, TextReader
 from service.settings import Settings

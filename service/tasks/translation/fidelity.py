@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from model.sequence import Hypothesis
-from service.items.result import Result
-from service.items.translation import TranslationItem
+from service.items import Result, TranslationItem
 from service.tasks.threads import run_sized
 from service.tasks.translation.guards import PLACEHOLDER, rejecting
 from service.tasks.translation.pivoting import PivotPipeline

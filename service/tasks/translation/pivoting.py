@@ -19,8 +19,7 @@ from typing import Any
 
 from model.sequence import DecodingOptions, Hypothesis
 from service.errors import DeadlineExceededError, too_late
-from service.items.result import Result
-from service.items.translation import TranslationItem
+from service.items import Result, TranslationItem
 from service.models.served import Direction
 from service.tasks.backend import Lease
 from service.text.chunking import chunk_sentences

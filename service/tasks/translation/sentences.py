@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
-from service.items.result import Result
-from service.items.translation import TranslationItem
+from service.items import Result, TranslationItem
 from service.models.served import Direction
 from service.tasks.alignment.aligner import TranslatedPair
 from service.tasks.alignment.alignment import Alignment

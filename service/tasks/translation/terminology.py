@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from service.items.translation import TranslationItem
+from service.items import TranslationItem
 from service.tasks.threads import run_sized
 from service.tasks.translation.fidelity import load
 from service.tasks.translation.pivoting import PivotPipeline

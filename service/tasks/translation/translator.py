@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from model.sequence import DecodingOptions
 from service.errors import DeadlineExceededError, InvalidRequestError, too_late
-from service.items.translation import TranslationItem
+from service.items import TranslationItem
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction

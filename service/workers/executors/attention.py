@@ -10,8 +10,7 @@ import torch
 from model.encoding.capture_pass import CapturePass
 from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
-from service.items.attention import AttentionItem
-from service.items.result import Done
+from service.items import AttentionItem, Done
 from service.workers.executors.base import Backlog, Executor, take_all
 
 BeginCapture = Callable[[Sequence[AttentionJob]], CapturePass]

@@ -13,8 +13,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 
 from model.sequence import BatchStats
-from service.items.base import WorkItem
-from service.items.result import Done
+from service.items import Done, WorkItem
 from service.workers.device_time import timer_of
 
 Item = TypeVar("Item", bound=WorkItem)

@@ -15,9 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.sequence import BatchStats
-from service.items.embedding import EmbeddingItem
-from service.items.length_buckets import NUM_BUCKETS, batch_tokens, bucket_of
-from service.items.result import Done
+from service.items import NUM_BUCKETS, Done, EmbeddingItem, batch_tokens, bucket_of
 from service.workers.executors.base import Backlog, Executor, TokenBudget, Turns
 
 

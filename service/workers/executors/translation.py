@@ -7,8 +7,7 @@ import torch
 
 from model.engine.engine import Engine
 from model.sequence import BatchStats, Sequence
-from service.items.result import Done
-from service.items.translation import TranslationItem
+from service.items import Done, TranslationItem
 from service.workers.executors.base import Backlog, Executor, TokenBudget, take_all
 
 

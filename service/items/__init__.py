@@ -1,1 +1,0 @@
-"""Work items: the units of work that a request is split into and that workers compute."""
