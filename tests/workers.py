@@ -31,7 +31,7 @@ from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
 from service.ipc.channel import Channel
 from service.items import ATTENTION, EMBED, EmbeddingItem
-from service.workers.executors.embedding import Batch
+from service.workers.executors import Batch
 from service.workers.loading import LOADERS, LoadedModel, Loaders, load_embedder, loaded_engine
 from service.workers.messages import WorkerConfig
 from service.workers.worker import Worker

@@ -33,7 +33,7 @@ ROWS = [
     TaskKind(
         item=TranslationItem,
         policy=RowPolicy(),
-        executor="service.workers.executors.translation:TranslationExecutor",
+        executor="service.workers.executors:TranslationExecutor",
         share=lambda _: None,
         series=TaskSeries(phases=("encode", "decode"), sides=("source", "target")),
         lengths=lambda item, hypotheses: (len(item.source), len(hypotheses[0].tokens)),
@@ -41,7 +41,7 @@ ROWS = [
     TaskKind(
         item=EmbeddingItem,
         policy=TokenPolicy(TRANSLATE),
-        executor="service.workers.executors.embedding:EmbeddingExecutor",
+        executor="service.workers.executors:EmbeddingExecutor",
         share=lambda _: EMBEDDING_SHARE,
         series=TaskSeries(phases=("embed",), sides=("source",)),
         lengths=lambda item, _: (len(item.ids),),
@@ -49,7 +49,7 @@ ROWS = [
     TaskKind(
         item=RerankItem,
         policy=TokenPolicy(TRANSLATE),
-        executor="service.workers.executors.embedding:RerankExecutor",
+        executor="service.workers.executors:RerankExecutor",
         share=lambda _: EMBEDDING_SHARE,
         series=TaskSeries(phases=("rerank",), sides=("source",)),
         lengths=lambda item, _: (len(item.ids),),
@@ -57,7 +57,7 @@ ROWS = [
     TaskKind(
         item=AttentionItem,
         policy=SlotPolicy(TRANSLATE),
-        executor="service.workers.executors.attention:AttentionExecutor",
+        executor="service.workers.executors:AttentionExecutor",
         share=lambda settings: settings.attention_share,
         series=TaskSeries(phases=("attention",), sides=()),
         lengths=None,

@@ -32,7 +32,7 @@ from service.items import (
     batch_tokens,
 )
 from service.workers.device_memory import held_bytes, is_out_of_memory
-from service.workers.executors.embedding import Batch
+from service.workers.executors import Batch
 from service.workers.messages import Load, LoadFailed, Resident, WorkerConfig
 
 WARM_TOKENS = 32

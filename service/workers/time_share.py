@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.items import Done
-from service.workers.executors.base import Executor, Turns
+from service.workers.executors import Executor, Turns
 
 MAX_CREDIT_SECONDS = 0.005
 """Largest credit of a kind. Without this limit, a kind would collect credit while it has no work,
@@ -26,7 +26,7 @@ MAX_OVERDRAFT_SECONDS = 0.004
 time is paid back before the next batch begins. Without this overdraft, the texts would wait for
 other work between two slices of their batch. The other work would gain nothing in the end."""
 
-OnFailure = Callable[[str, Executor[Any], Exception], None]
+OnFailure = Callable[[str, Executor[Any, Any], Exception], None]
 """Receives a model's name, its executor and the error of a step."""
 
 
@@ -40,7 +40,7 @@ class TimeShare:
 
     def __init__(self, share: float | None) -> None:
         self.share = share
-        self.executors: dict[str, Executor[Any]] = {}
+        self.executors: dict[str, Executor[Any, Any]] = {}
         self.credit = 0.0  # seconds for which slices may be computed
         self.spent = 0.0  # seconds of the steps of the last `run`
         self.has_failed = False  # whether a step of the last `run` failed

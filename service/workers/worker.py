@@ -43,7 +43,7 @@ from service.workers.device_memory import (
     is_out_of_memory,
     memory_bytes,
 )
-from service.workers.executors.base import Executor
+from service.workers.executors import Executor
 from service.workers.loading import LOADERS, Loaders, load, load_failed
 from service.workers.messages import (
     Abort,
@@ -81,7 +81,7 @@ BESIDE_SECONDS = 0.005
 """Steps of the foreground kind (translation) stay short for this time after other kinds' work."""
 
 
-NewExecutor = Callable[[Any, torch.device], Executor[Any]]
+NewExecutor = Callable[[Any, torch.device], Executor[Any, Any]]
 """Makes an executor from the object that computes, such as an Engine, and the model's device."""
 
 
@@ -201,7 +201,7 @@ class Worker:
     def is_idle(self) -> bool:
         return not any(self.shares.values())
 
-    def _executors(self) -> Iterator[tuple[str, Executor[Any]]]:
+    def _executors(self) -> Iterator[tuple[str, Executor[Any, Any]]]:
         for share in self.shares.values():
             yield from share.executors.items()
 
@@ -255,7 +255,7 @@ class Worker:
             for later in shares[position + 1 :]:
                 later.earn(share.spent)
 
-    def _isolate(self, name: str, executor: Executor[Any], error: Exception) -> None:
+    def _isolate(self, name: str, executor: Executor[Any, Any], error: Exception) -> None:
         """Queues a failed batch again in parts; fails an item that was alone in its batch.
 
         After a fatal error of the device, the worker ends instead. Only a new process can use the

@@ -11,7 +11,7 @@ from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import ModelError, UnknownTokenError
 from model.sequence import BatchStats
 from service.items import Done
-from service.workers.executors.attention import AttentionExecutor
+from service.workers.executors import AttentionExecutor
 from tests.attention_jobs import assert_maps_close, results
 from tests.tiny import tiny_config, tiny_model
 from tests.unit.worker_bench import PAIRS, pair
@@ -130,8 +130,7 @@ def test_fault_in_the_middle_of_a_batch_is_isolated_too(
     def fail() -> bool:
         raise RuntimeError("a fault of the device")
 
-    assert executor.capture is not None
-    monkeypatch.setattr(executor.capture, "advance", fail)
+    monkeypatch.setattr(executor.current.batch, "advance", fail)
     executor.add([pair(2)])
     done, failed = finish(executor)
     assert (ids(done), failed) == ([0, 1, 2], [])

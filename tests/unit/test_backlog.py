@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from service.items import EmbeddingItem
-from service.workers.executors.base import Backlog
+from service.workers.executors import Backlog
 
 Items = list[EmbeddingItem]
 Choose = Callable[[deque[EmbeddingItem]], Items]

@@ -12,8 +12,8 @@ from model.errors import ModelError
 from model.sequence import BatchStats, EngineLimits
 from service.items import BUCKET_TOKENS, EMBED, EmbeddingItem, bucket_of
 from service.items import CPU_BATCH_TOKENS as BATCH_TOKENS
-from service.workers.executors.base import OLDEST_SHARE
-from service.workers.executors.embedding import (
+from service.workers.executors import (
+    OLDEST_SHARE,
     Batch,
     EmbeddingExecutor,
 )

@@ -7,8 +7,7 @@ import pytest
 
 from model.sequence import DecodingOptions
 from service.items import TranslationItem
-from service.workers.executors import base
-from service.workers.executors.base import RECOVERY_SECONDS, TokenBudget
+from service.workers.executors import RECOVERY_SECONDS, TokenBudget, base
 from service.workers.messages import Compute
 from tests.unit.worker_bench import Clock, sentence
 from tests.unit.worker_talk import Start, sentences

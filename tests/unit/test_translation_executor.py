@@ -7,7 +7,7 @@ from model.checkpoints.build import new_engine
 from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Hypothesis
 from service.items import TRANSLATE, Done, TranslationItem
-from service.workers.executors.translation import TranslationExecutor
+from service.workers.executors import TranslationExecutor
 from service.workers.messages import WorkerConfig
 from tests.tiny import LIMITS, assert_same_hypotheses, tiny_config, tiny_model, tiny_sources
 from tests.unit.worker_talk import config, files
@@ -166,7 +166,7 @@ def test_rows_of_an_aborted_item_are_free_at_once(
     executor.abort([1])
     assert script.aborted == [1]
     assert (len(executor), executor.num_rows) == (0, 0)
-    assert not executor.backlog.given_up  # ids of aborted items do not pile up
+    assert not executor.current.given_up  # ids of aborted items do not pile up
     executor.add(items(2, beam=MAX_ROWS))
     assert finish(executor) == ([2], [])
 
@@ -189,7 +189,7 @@ def test_one_half_is_decoded_at_a_time(executor: TranslationExecutor, script: Sc
     running = []
     while len(executor):
         step(executor)
-        running.append([*executor.backlog.running])
+        running.append([*executor.current.running])
     assert running == [[], [1, 2], [], [], [], [4], []]
 
 
@@ -205,7 +205,7 @@ def test_items_that_arrive_during_retries_wait_for_their_end(
     running = []
     while len(executor):
         step(executor)
-        running.append([*executor.backlog.running])
+        running.append([*executor.current.running])
     assert running == [[], [2], [], [3, 4], []]
     assert admitted(script) == [1, 2, 1, 2, 3, 4]
     assert encoded(executor)[-1] == 2
@@ -256,7 +256,7 @@ def test_aborted_item_of_a_failed_batch_is_not_decoded_again(
     executor.add(items(1, 2, 3, 4))
     step(executor)
     step(executor)
-    assert [*executor.backlog.running] == [1, 2]
+    assert [*executor.current.running] == [1, 2]
     executor.abort([1, 3])  # one is decoded, one waits
     assert script.aborted == [1]
     assert len(executor) == 2

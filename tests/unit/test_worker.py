@@ -20,7 +20,7 @@ from service.ipc.machine import WORKER_SLICE_SECONDS
 from service.items import TRANSLATE, Done
 from service.workers import worker as worker_module
 from service.workers.device_memory import memory_bytes
-from service.workers.executors.translation import TranslationExecutor
+from service.workers.executors import TranslationExecutor
 from service.workers.messages import (
     Abort,
     Compute,

@@ -7,7 +7,7 @@ import torch
 
 from model.encoding.capture_pass import CapturePass
 from model.inspection.query import AttentionJob
-from service.workers.executors.attention import AttentionExecutor
+from service.workers.executors import AttentionExecutor
 from service.workers.worker import HOLD_ROWS, REPORT_SECONDS
 from tests.unit.worker_bench import ATTENTION_SLICE_SECONDS, Start, benches, pair
 

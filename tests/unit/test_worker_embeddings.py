@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from service.tasks.table import EMBEDDING_SHARE
-from service.workers.executors.base import OLDEST_SHARE
+from service.workers.executors import OLDEST_SHARE
 from service.workers.messages import Compute
 from service.workers.time_share import MAX_CREDIT_SECONDS, MAX_OVERDRAFT_SECONDS
 from service.workers.worker import BESIDE_SECONDS, HOLD_ROWS, REPORT_SECONDS

@@ -9,7 +9,7 @@ import torch
 from service.ipc.channel import Channel
 from service.items import TRANSLATE
 from service.workers import worker as worker_module
-from service.workers.executors.translation import TranslationExecutor
+from service.workers.executors import TranslationExecutor
 from service.workers.messages import (
     Abort,
     Compute,

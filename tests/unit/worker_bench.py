@@ -35,7 +35,7 @@ from service.settings import Settings
 from service.tasks.table import executor_specs
 from service.workers import device_time
 from service.workers import worker as worker_module
-from service.workers.executors.attention import AttentionExecutor
+from service.workers.executors import AttentionExecutor
 from service.workers.loading import LoadedModel, Loaders
 from service.workers.messages import Abort, Compute, ExecutorSpec, ModelSet, Report, WorkerConfig
 from service.workers.time_share import TimeShare
@@ -276,7 +276,7 @@ class Bench:
         """Queues pairs that are captured one after the other, as parts of failed batches are."""
         executor = self.attention.executors[model]
         assert isinstance(executor, AttentionExecutor)
-        executor.backlog.retries.extend([pair(number, model)] for number in numbers)
+        executor.current.retries.extend([pair(number, model)] for number in numbers)
 
     def _count_wait(self, *descriptors: int) -> None:
         self.waits += 1

@@ -1,0 +1,567 @@
+"""Executors: each computes the work items of one task kind with one model, a step at a time."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.encoding.capture_pass import CapturePass
+from model.engine.engine import Engine
+from model.inspection.query import AttentionJob
+from model.sequence import BatchStats
+from model.sequence import Sequence as SourceSequence
+from service.items import (
+    NUM_BUCKETS,
+    AttentionItem,
+    Done,
+    EmbeddingItem,
+    TranslationItem,
+    WorkItem,
+    batch_tokens,
+    bucket_of,
+)
+from service.workers.device_time import timer_of
+
+Item = TypeVar("Item", bound=WorkItem)
+
+RECOVERY_SECONDS = 10.0
+"""Time after which a lowered limit of tokens is doubled, if memory has not run out again."""
+
+OLDEST_SHARE = 0.4
+"""Share of the work that goes to the candidate with the oldest text, while another candidate has
+shorter texts."""
+
+
+def take_all(waiting: deque[Item]) -> list[Item]:
+    items = list(waiting)
+    waiting.clear()
+    return items
+
+
+class Backlog(Generic[Item]):
+    """Waiting items, the batch in progress, and the parts of failed batches.
+
+    A batch that failed is computed again in halves, until the item at fault is alone.
+
+    Attributes:
+        waiting: Items in order of arrival.
+        retries: Parts of failed batches; each part is computed by itself.
+        running: Items of the batch in progress, by id.
+        is_retry: Whether the batch in progress is a part of a failed batch.
+        given_up: Ids of items in the batch in progress whose results are no longer wanted.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[Item] = deque()
+        self.retries: deque[list[Item]] = deque()
+        self.running: dict[int, Item] = {}
+        self.is_retry = False
+        self.given_up: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self.waiting) + sum(map(len, self.retries)) + len(self.running)
+
+    def __bool__(self) -> bool:  # faster than counting the items
+        return bool(self.waiting or self.running or self.retries)
+
+    @property
+    def oldest(self) -> int:
+        """Id of the oldest item; the backlog must not be empty."""
+        firsts = [items[0].id for items in (self.waiting, *self.retries) if items]
+        return min([*firsts, *self.running])
+
+    def begin(self, choose: Callable[[deque[Item]], list[Item]]) -> list[Item]:
+        """Begins the next batch: a part of a failed batch, or waiting items that `choose` takes."""
+        self.is_retry = bool(self.retries)
+        items = self.retries.popleft() if self.retries else choose(self.waiting)
+        self.running = {item.id: item for item in items}
+        self.given_up = set()
+        return items
+
+    def end(self) -> None:
+        self.running, self.given_up, self.is_retry = {}, set(), False
+
+    def abort(self, ids: Collection[int]) -> None:
+        """Drops items that wait or will be retried; marks items in progress as given up."""
+        if self.waiting:
+            self.waiting = deque(item for item in self.waiting if item.id not in ids)
+        parts = ([item for item in part if item.id not in ids] for part in self.retries)
+        self.retries = deque(part for part in parts if part)
+        self.given_up.update(item_id for item_id in ids if item_id in self.running)
+
+    def isolate(self) -> list[Item]:
+        """Ends a batch that failed, and queues its halves.
+
+        Returns the item at fault, if the batch had only this item and it was not given up.
+        Otherwise, the list is empty.
+        """
+        items = [item for item in self.running.values() if item.id not in self.given_up]
+        was_alone = len(self.running) == 1
+        self.end()
+        if was_alone:
+            return items
+        middle = (len(items) + 1) // 2
+        halves = [half for half in (items[:middle], items[middle:]) if half]
+        self.retries.extendleft(reversed(halves))
+        return []
+
+
+class TokenBudget:
+    """The largest number of tokens of a batch, which is lowered when memory runs out.
+
+    Attributes:
+        usual: Limit until memory runs out; None for no limit.
+        limit: Lowered limit; None if the usual limit applies.
+        failed_tokens: Largest number of tokens of a batch that ran out of memory; 0 if none did. It
+            is set back to 0 when the lowered limit is removed.
+    """
+
+    def __init__(self, usual: int | None = None) -> None:
+        self.usual = usual
+        self.limit: int | None = None
+        self.failed_tokens = 0
+        self.changed = 0.0
+
+    def shrink(self, items: Iterable[Item]) -> None:
+        """Lowers the limit to half the tokens of these items, whose batch has run out of memory."""
+        tokens = sum(item.num_tokens for item in items)
+        self.failed_tokens = max(tokens, self.failed_tokens)
+        limit = max(1, tokens // 2)
+        self.limit = limit if self.limit is None else min(limit, self.limit)
+        self.changed = time.monotonic()
+
+    def take(
+        self, waiting: deque[Item], running: Iterable[Item] = (), rows: float = math.inf
+    ) -> list[Item]:
+        """Takes the oldest waiting items, of at most `rows` rows, that fit beside the running.
+
+        If no item is running, an item that exceeds the limit of tokens is taken alone.
+        """
+        self._recover()
+        limit = min([each for each in (self.usual, self.limit) if each is not None], default=None)
+        tokens = 0 if limit is None else sum(item.num_tokens for item in running)
+        taken: list[Item] = []
+        while waiting and waiting[0].num_rows <= rows:
+            if limit is not None and tokens and tokens + waiting[0].num_tokens > limit:
+                break
+            tokens += waiting[0].num_tokens
+            rows -= waiting[0].num_rows
+            taken.append(waiting.popleft())
+        return taken
+
+    def _recover(self) -> None:
+        if self.limit is None or time.monotonic() - self.changed < RECOVERY_SECONDS:
+            return
+        self.limit, self.changed = 2 * self.limit, time.monotonic()
+        if self.limit >= self.failed_tokens:
+            self.limit, self.failed_tokens = None, 0
+
+
+class Candidate(Protocol):
+    """Texts whose computation can be continued by one slice.
+
+    `level` is the length bucket of the shortest texts, `oldest` is the lowest id, and `cost` is the
+    approximate cost of the next slice. All candidates have the same unit of cost.
+    """
+
+    @property
+    def level(self) -> int: ...
+
+    @property
+    def oldest(self) -> int: ...
+
+    @property
+    def cost(self) -> float: ...
+
+
+Chosen = TypeVar("Chosen", bound=Candidate)
+
+
+class Turns:
+    """Chooses the next slice of work on texts of different lengths: short texts first.
+
+    If only length decided, long texts would never be finished while short texts keep arriving. A
+    share of the work therefore goes to the oldest text.
+
+    Attributes:
+        debt: Work that OLDEST_SHARE assigns to the oldest text and that is not done yet. It has the
+            unit of the costs.
+    """
+
+    def __init__(self) -> None:
+        self.debt = 0.0
+
+    def choose(self, candidates: Sequence[Chosen]) -> Chosen:
+        """Returns the candidate for the next slice, usually the first of the lowest level."""
+        shortest = candidates[0]
+        if len(candidates) == 1:
+            return shortest
+        shortest = min(candidates, key=lambda each: each.level)
+        oldest = min(candidates, key=lambda each: each.oldest)
+        if oldest.level == shortest.level:
+            return shortest
+        cost = oldest.cost
+        if self.debt >= cost:
+            self.debt -= cost
+            return oldest
+        self.debt += shortest.cost * OLDEST_SHARE / (1 - OLDEST_SHARE)
+        return shortest
+
+
+Queue = TypeVar("Queue", bound=Backlog[Any])
+
+
+class Executor(ABC, Generic[Item, Queue]):
+    """Computes the items of one task kind for one model, a step at a time.
+
+    The constructor of a subclass takes an entry of
+    `service.workers.loading.LoadedModel.executables`, which computes, and the device.
+
+    Attributes:
+        noun: Word for an item in the log.
+        backlogs: The items.
+        current: The backlog whose batch is in progress, or has just failed.
+        budget: Limits the tokens of a batch.
+        stats: Model calls since the last `drain_stats`.
+        cost: Seconds of the last measured step, which `TimeShare` sets and `Turns` uses as the
+            estimate for the next step.
+    """
+
+    noun = "item"
+
+    def __init__(
+        self, device: torch.device, backlogs: Sequence[Queue], budget: TokenBudget
+    ) -> None:
+        self.device = device
+        self.backlogs = backlogs
+        self.current = backlogs[0]
+        self.budget = budget
+        self.timer = timer_of(device)
+        self.cost = 0.0
+        self.stats: list[BatchStats] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self.backlogs))
+
+    def __bool__(self) -> bool:
+        return any(self.backlogs)
+
+    @property
+    def num_running(self) -> int:
+        """Number of items in the batch in progress, or in the batch that has just failed."""
+        return len(self.current.running)
+
+    @property
+    def level(self) -> int:
+        return 0
+
+    @property
+    def oldest(self) -> int:
+        return 0
+
+    @property
+    def is_amid_short_texts(self) -> bool:
+        return False
+
+    @property
+    def num_rows(self) -> int:
+        """Number of occupied rows of an in-flight batch, which items can join between its steps."""
+        return 0
+
+    @property
+    def tokens_per_call(self) -> int:
+        """Largest number of tokens that a step of an in-flight batch decodes for each row."""
+        return 0
+
+    @property
+    def has_stats(self) -> bool:
+        return bool(self.stats)
+
+    @abstractmethod
+    def add(self, items: Iterable[Item]) -> None: ...
+
+    @abstractmethod
+    def abort(self, ids: Collection[int]) -> None: ...
+
+    @abstractmethod
+    def step(self, low_latency: bool = False) -> list[Done]:
+        """Computes for a few milliseconds, and returns the items that are done.
+
+        Args:
+            low_latency: Whether other work waits for the end of the step.
+
+        Raises:
+            Exception: The batch failed. The caller must then call `isolate`. If memory has run out,
+                the caller calls `shrink` first.
+        """
+
+    def shrink(self) -> None:
+        """Lowers the number of tokens of later batches."""
+        self.budget.shrink(self.current.running.values())
+
+    def isolate(self) -> list[Item]:
+        """Ends a batch that failed, as `Backlog.isolate` does."""
+        return self.current.isolate()
+
+    def drain_stats(self) -> list[BatchStats]:
+        stats, self.stats = self.stats, []
+        return stats
+
+
+class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
+    """Decodes items in the batch of an engine; items join at the next step and leave one by one.
+
+    Items that arrive between two steps are encoded together, because encoding each item alone takes
+    an eighth longer. While a part of a failed batch is decoded again, no other items enter the
+    engine. On a CPU with float32 or native int8, a part that is decoded again gives the same
+    tokens. In all other cases, a token may change if two tokens have nearly the same score.
+    """
+
+    noun = "sequence"
+
+    def __init__(self, engine: Engine, device: torch.device) -> None:
+        super().__init__(device, [Backlog()], TokenBudget())
+        self.engine = engine
+        self.bulk: set[int] = set()
+        self.is_search_step = False
+
+    @property
+    def num_rows(self) -> int:
+        return self.engine.num_rows
+
+    @property
+    def tokens_per_call(self) -> int:
+        return self.engine.tokens_per_step
+
+    @property
+    def has_stats(self) -> bool:
+        return bool(self.engine.stats)
+
+    def add(self, items: Iterable[TranslationItem]) -> None:
+        for item in items:
+            self.current.waiting.append(item)
+            if item.is_bulk:
+                self.bulk.add(item.id)
+
+    def abort(self, ids: Collection[int]) -> None:
+        self.current.abort(ids)
+        for item_id in ids:
+            if self.current.running.pop(item_id, None) is not None:
+                self.engine.abort(item_id)
+        self.current.given_up.clear()
+        self.bulk.difference_update(ids)
+
+    def step(self, low_latency: bool = False) -> list[Done]:
+        backlog = self.current
+        searches_first, self.is_search_step = not self.is_search_step, False
+        if backlog.is_retry and not backlog.running:
+            backlog.end()
+        if backlog.retries and not backlog.running:
+            self._admit(backlog.begin(take_all))
+        elif backlog.waiting and not backlog.is_retry:
+            items, self.is_search_step = self._next_items(searches_first)
+            backlog.running.update((item.id, item) for item in items)
+            self._admit(items)
+        self.engine.low_latency = low_latency or bool(self.bulk)
+        done = []
+        for finished in self.engine.step(self.is_search_step):
+            if backlog.running.pop(finished.id, None) is not None:
+                self.bulk.discard(finished.id)
+                done.append(Done(finished.id, finished.hypotheses))
+        return done
+
+    def _next_items(self, searches_first: bool) -> tuple[list[TranslationItem], bool]:
+        """Takes waiting items, and returns whether they are searches that other items wait for.
+
+        A search is an item that needs log-probabilities, usually for a beam search. If a guard has
+        rejected a translation, the server sends the sentence again as a search. The request has
+        then already waited for one translation. Waiting searches, except bulk items, are therefore
+        encoded and decoded alone, before all other items. The next step is then for all items, so
+        that no item waits for more than one such step.
+        """
+        waiting, running, free = self.current.waiting, self.current.running, self.engine.free_rows
+        if searches_first and self.engine.searches_apart:
+            searches = deque(
+                item for item in waiting if item.options.needs_log_probs and not item.is_bulk
+            )
+            items = self.budget.take(searches, running.values(), free)
+            if items:
+                taken = {item.id for item in items}
+                self.current.waiting = deque(item for item in waiting if item.id not in taken)
+                return items, True
+        return self.budget.take(waiting, running.values(), free), False
+
+    def _admit(self, items: list[TranslationItem]) -> None:
+        self.engine.admit(
+            [SourceSequence(item.id, item.source, item.options, item.first_id) for item in items]
+        )
+
+    def isolate(self) -> list[TranslationItem]:
+        self.engine.clear()
+        at_fault = super().isolate()
+        self.bulk.difference_update(item.id for item in at_fault)
+        return at_fault
+
+    def drain_stats(self) -> list[BatchStats]:
+        return self.engine.drain_stats()
+
+
+class Bucket(Backlog[Item]):
+    """The items of one length bucket.
+
+    Attributes:
+        level: Index of the bucket; bucket 0 has the shortest texts.
+        batch: The computation of the batch in progress; None before its first slice.
+    """
+
+    def __init__(self, level: int, budget: TokenBudget) -> None:
+        super().__init__()
+        self.level = level
+        self.budget = budget
+        self.batch: Any = None
+
+    def choose(self) -> None:
+        if not self.running:
+            self.begin(self.budget.take)
+
+    @property
+    def cost(self) -> int:
+        """Approximate size of the next slice in tokens; chooses a batch if needed."""
+        self.choose()
+        tokens = sum([item.num_tokens for item in self.running.values()])
+        return min(self.budget.usual or tokens, tokens)
+
+    def end(self) -> None:
+        super().end()
+        self.batch = None
+
+
+class BatchExecutor(Executor[Item, Bucket[Item]]):
+    """Computes items of similar length batch by batch; a step computes one slice of a batch.
+
+    Short texts go first. If a short text arrives while a long text is computed, the next slice is
+    usually for the short text. A share of the work goes to the oldest text, so that long texts are
+    also finished while many short texts arrive. `service.workers.time_share` decides when a slice
+    is computed.
+
+    Attributes:
+        phase: Name of the batches in the statistics.
+    """
+
+    phase: str
+
+    def __init__(
+        self,
+        begin: Callable[[list[Item]], Any],
+        device: torch.device,
+        num_buckets: int,
+        tokens: int | None,
+    ) -> None:
+        budget = TokenBudget(tokens)
+        super().__init__(device, [Bucket(n, budget) for n in range(num_buckets)], budget)
+        self.begin = begin
+        self.turns = Turns()
+
+    @abstractmethod
+    def _finish(self, batch: Any) -> tuple[Sequence[Any], int]:
+        """Returns the values of a computed batch in the order of its items, and its padding."""
+
+    def _busy(self) -> list[Bucket[Item]]:
+        return [bucket for bucket in self.backlogs if bucket]
+
+    @property
+    def level(self) -> int:
+        return self._busy()[0].level
+
+    @property
+    def oldest(self) -> int:
+        return min(bucket.oldest for bucket in self._busy())
+
+    def add(self, items: Iterable[Item]) -> None:
+        for item in items:
+            level = bucket_of(item.num_tokens) if len(self.backlogs) > 1 else 0
+            self.backlogs[level].waiting.append(item)
+
+    def abort(self, ids: Collection[int]) -> None:
+        """Drops items. A batch in progress is computed whole, unless all its items are dropped."""
+        for bucket in self.backlogs:
+            bucket.abort(ids)
+            if bucket.running and len(bucket.given_up) == len(bucket.running):
+                bucket.end()
+
+    def step(self, low_latency: bool = False) -> list[Done]:
+        """Computes one slice. If no slice was left, returns the results of the batch."""
+        bucket = self.current = self.turns.choose(self._busy())
+        bucket.choose()
+        items = list(bucket.running.values())
+        if bucket.batch is None:
+            bucket.batch = self.begin(items)
+        if bucket.batch.advance():
+            return []
+        values, padding = self._finish(bucket.batch)
+        found = zip(items, values, strict=True)
+        done = [Done(item.id, value) for item, value in found if item.id not in bucket.given_up]
+        tokens = sum([item.num_tokens for item in items])
+        self.stats.append(BatchStats(self.phase, len(items), tokens, padding))
+        bucket.end()
+        return done
+
+
+class Batch(Protocol):
+    """A batch of texts whose vectors are computed slice by slice, such as `EmbeddingEncode`."""
+
+    padding_tokens: int
+
+    def advance(self) -> bool:
+        """Computes the next slice; returns False if no slice was left."""
+
+    def take_finished(self) -> Mapping[int, NDArray[np.float32]]:
+        """Returns the vectors that were finished since the last call, by index of the text."""
+
+
+class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
+    """Embeds texts."""
+
+    noun = "text"
+    phase = "embed"
+
+    def __init__(
+        self, begin: Callable[[Sequence[EmbeddingItem]], Batch], device: torch.device
+    ) -> None:
+        super().__init__(begin, device, NUM_BUCKETS, batch_tokens(device.type == "cuda"))
+
+    @property
+    def is_amid_short_texts(self) -> bool:
+        return self.backlogs[0].batch is not None
+
+    def _finish(self, batch: Batch) -> tuple[list[bytes], int]:
+        finished = batch.take_finished()
+        return [finished[index].tobytes() for index in range(len(finished))], batch.padding_tokens
+
+
+class RerankExecutor(EmbeddingExecutor):
+    """Scores texts or pairs in the same way."""
+
+    noun = "pair"
+    phase = "rerank"
+
+
+class AttentionExecutor(BatchExecutor[AttentionItem]):
+    """Captures the attention of all waiting items together."""
+
+    noun = "attention item"
+    phase = "attention"
+
+    def __init__(
+        self, begin: Callable[[Sequence[AttentionJob]], CapturePass], device: torch.device
+    ) -> None:
+        super().__init__(lambda items: begin([item.job for item in items]), device, 1, None)
+
+    def _finish(self, batch: CapturePass) -> tuple[list[list[Any]], int]:
+        return batch.results(), 0

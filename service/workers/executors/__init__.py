@@ -1,1 +1,0 @@
-"""One executor for each task kind."""
