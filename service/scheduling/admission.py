@@ -22,7 +22,6 @@ class Throughput:
         self.tokens = 0
 
     def add(self, tokens: int) -> None:
-        """Counts the tokens of items that have just finished."""
         now = time.monotonic()
         self.events.append((now, tokens))
         self.tokens += tokens
@@ -30,7 +29,7 @@ class Throughput:
             self.tokens -= self.events.popleft()[1]
 
     def seconds_for(self, tokens: int) -> int:
-        """Estimates the seconds until `tokens` tokens are finished: from 1 to MAX_RETRY_SECONDS."""
+        """Estimates the seconds until `tokens` tokens are finished: 1 to MAX_RETRY_SECONDS."""
         return min(MAX_RETRY_SECONDS, max(1, math.ceil(self.exact_seconds_for(tokens))))
 
     def exact_seconds_for(self, tokens: int) -> float:
@@ -43,12 +42,7 @@ class Throughput:
 
 
 class Admission:
-    """Counts requests and tokens between admission and reply.
-
-    Args:
-        max_requests: Largest number of requests in progress; further requests are refused.
-        max_tokens: Largest number of tokens in progress; further requests are refused.
-    """
+    """Counts requests and tokens between admission and reply. Above the limits, it refuses."""
 
     def __init__(self, max_requests: int, max_tokens: int) -> None:
         self.max_requests = max_requests
@@ -59,26 +53,24 @@ class Admission:
 
     @property
     def utilization(self) -> float:
-        """Used share of the request limit or of the token limit, whichever share is larger."""
+        """Used share of the request limit or of the token limit, whichever is larger."""
         return max(self.requests / self.max_requests, self.tokens / self.max_tokens)
 
     def admit(self, tokens: int) -> None:
         """Counts a request of about `tokens` tokens until `release` is called.
 
-        The check and the count are one step, before anything is computed. Requests that
-        arrive at the same time can therefore not exceed the limits together.
+        The check and the count are one step, so requests that arrive at the same time cannot exceed
+        the limits together.
         """
         self._check(1, tokens, tokens)
         self.requests += 1
         self.tokens += tokens
 
     def adjust(self, old: int, new: int) -> None:
-        """Replaces the estimated number of tokens of a request by the counted number."""
         self._check(0, new - old, new)
         self.tokens += new - old
 
     def release(self, tokens: int) -> None:
-        """Gives the capacity of a request back."""
         self.requests -= 1
         self.tokens -= tokens
 
@@ -105,12 +97,7 @@ class Admission:
 
 
 def late(needed: float, seconds: float) -> OverloadedError:
-    """Returns the error for a request that would probably miss its deadline.
-
-    Args:
-        needed: Predicted time until the request is done, margin included, in seconds.
-        seconds: Time that the request has left, in seconds.
-    """
+    """Returns the error for a request whose predicted time would miss its deadline."""
     excess = math.ceil(needed - seconds)
     return OverloadedError(
         f"the request and those before it would take up to {needed:.1f} s, but its deadline is in "
@@ -133,7 +120,6 @@ class Bucket:
     since: float
 
     def refill(self, limit: int, now: float) -> None:
-        """Adds the units for the time since the last refill."""
         self.left = min(limit, self.left + (now - self.since) * limit / MINUTE)
         self.since = now
 
@@ -141,12 +127,8 @@ class Bucket:
 class Rates:
     """Counts the requests and the characters of each account. Each API key has one account.
 
-    The core, the part of the server that exists once, holds these counts. All HTTP processes
-    therefore share them. Used units come back evenly. After a minute without requests, an account
-    may use its whole limit at once.
-
-    Args:
-        clock: Returns the time in seconds.
+    The core holds these counts, so all HTTP processes share them. Used units come back evenly.
+    After a minute without requests, an account may use its whole limit at once.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

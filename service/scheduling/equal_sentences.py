@@ -18,11 +18,8 @@ Key = tuple[object, ...]
 class SentenceSharing:
     """The items in progress, and a bounded cache of results.
 
-    Args:
-        metrics: Counts the items that are not computed.
-        max_entries: Largest number of cached results; 0 turns the cache off.
-
     Attributes:
+        max_entries: Largest number of cached results; 0 turns the cache off.
         running: Equal items of one lane. The first of them is computed, the others wait for it.
     """
 
@@ -51,7 +48,6 @@ class SentenceSharing:
         return new, known
 
     def begin(self, new: Sequence[WorkItem], known: Sequence[WorkItem]) -> None:
-        """Takes items that have been submitted, as `divide` has divided them."""
         for item in new:
             if item.shared is not None:
                 self.running[item.shared] = [item]
@@ -68,12 +64,7 @@ class SentenceSharing:
             self.metrics.series[self.metrics.shared_sentences, item.model, state].inc()
 
     def finish(self, item: WorkItem, value: Any) -> None:
-        """Gives the value of a computed item to the items that wait for it, and caches the value.
-
-        Args:
-            item: An item with `shared`.
-            value: Value of its result.
-        """
+        """Gives the value of a computed item to the items that wait for it, and caches it."""
         assert item.shared is not None
         _, *others = self.running.pop(item.shared)
         if self.max_entries and item.is_small:
@@ -88,8 +79,7 @@ class SentenceSharing:
     def withdraw(self, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Forgets items of a request that has ended early.
 
-        Returns:
-            The items that now have to be computed, because they waited for a forgotten item.
+        Returns the items that must be computed instead, because they waited for a forgotten item.
         """
         orphaned = {}
         for item in items:
@@ -112,6 +102,5 @@ class SentenceSharing:
         return [*group] if group and group[0] is item else []
 
     def forget(self, model: str) -> None:
-        """Removes the cached results of a model that is being unloaded."""
         for key in [key for key in self.cache if key[0] == model]:
             del self.cache[key]

@@ -1,17 +1,15 @@
 """Predicts the time of new work: its pace, and a margin for errors.
 
-**Pace** says how fast workers compute the items of one task kind and model.
-Work is counted in row-tokens: a sentence of 20 tokens that takes 4 rows of a batch counts as 80
-row-tokens. The occupancy is the number of rows in use, summed over all workers. If the policy of
-the task kind does not count rows, the occupancy is the number of tokens that the workers hold.
+**Pace** says how fast workers compute the items of one task kind and model. Work is counted in
+row-tokens: a sentence of 20 tokens that takes 4 rows of a batch counts as 80 row-tokens. The
+occupancy is the number of rows in use, summed over all workers. If the policy of the task kind does
+not count rows, it is the number of tokens that the workers hold.
 
-**Margin** says how much longer requests take than predicted. It is added to the predicted time of a
-request, so that few admitted requests are late. A request takes many decode steps, and some steps
-are slower than others. The error of a prediction grows about as the square root of the predicted
-time, as for every sum of independent errors. Each request that was long enough (RELEVANT_SHARE) and
-has ended gives a sample: its error divided by this root. The main part of the new margin is a high
-quantile of the latest samples, times the square root of the new predicted time. RATE_ERROR adds a
-part, and MAX_MARGIN limits the sum.
+**Margin** says how much longer requests take than predicted. The error of a prediction grows about
+as the square root of the predicted time, as for every sum of independent errors. Each request that
+was long enough (RELEVANT_SHARE) and has ended gives a sample: its error divided by this root. The
+main part of a new margin is a high quantile of the latest samples, times the square root of the new
+predicted time. RATE_ERROR adds a part, and MAX_MARGIN limits the sum.
 """
 
 import math
@@ -39,13 +37,9 @@ FULLEST_SECONDS = 600.0
 class Pace:
     """The rate of one queue, measured from the items that finish.
 
-    Each finished item is one sample. The sample has the time between the dispatch of the item and
-    its end, and the work that all workers did in this time. A count of finished tokens per second
-    would be too low at the start of a burst, because the first items have not finished yet. The
-    samples do not have this error.
-
-    Attributes:
-        num_samples: Number of samples.
+    Each finished item is one sample: the time between its dispatch and its end, and the work that
+    all workers did in this time. A count of finished tokens per second would be too low at the
+    start of a burst, because the first items have not finished yet.
     """
 
     def __init__(self) -> None:
@@ -79,12 +73,7 @@ class Pace:
             self._fullest, self._fullest_rate = measured, self._work / self._seconds
 
     def seconds_for(self, work: float, occupancy: float) -> float:
-        """Predicts the time that work takes; 0 if too few items have finished for a prediction.
-
-        Args:
-            work: Work in row-tokens.
-            occupancy: Rows or tokens that the workers will hold meanwhile.
-        """
+        """Predicts the time of row-tokens at an occupancy; 0 if too few items have finished."""
         if self.num_samples < MIN_SAMPLES or not self._work:
             return 0.0
         seconds = work * self._seconds / self._work
@@ -161,8 +150,7 @@ class Margin:
     def _weight_now(self) -> float:
         """Returns the weight of a sample that is added now.
 
-        Later samples get larger weights, so that the stored weights of old samples stay as they
-        are. Compared with a new sample, an old sample loses weight as MARGIN_SECONDS describes.
+        Stored weights stay as they are, so later samples get larger weights (MARGIN_SECONDS).
         """
         age = min(time.perf_counter() - self._last, 100 * MARGIN_SECONDS)
         return self._weight * math.exp(age / MARGIN_SECONDS)
@@ -199,8 +187,8 @@ class Prediction:
     def end(self, is_late: bool) -> None:
         """Adds the sample of a request that was answered, or that was too late.
 
-        A request that is too late ends before it is computed, so its real time is not known. Its
-        sample is at least one bin above the sample of a request that takes the whole time limit.
+        The real time of a late request is not known. Its sample is at least one bin above the
+        sample of a request that takes the whole time limit.
         """
         actual = time.perf_counter() - self.began
         if is_late:

@@ -1,8 +1,8 @@
 """Queues of waiting items.
 
 A queue has one or more length buckets, which separate short texts from long texts. Each bucket has
-two lanes: one for interactive items and one for bulk items. A row is a place in the batch of a
-model. Work is counted in row-tokens: the number of an item's tokens times the number of its rows.
+two lanes: one for interactive items and one for bulk items. Work is counted in row-tokens: the
+number of an item's tokens times the number of rows that it takes in a model's batch.
 """
 
 import itertools
@@ -24,7 +24,7 @@ BULK_SHARE = 5
 
 
 class ClientItems:
-    """The waiting items of one client in a lane by id, in order of arrival, and their work."""
+    """The waiting items of one client in a lane, in order of arrival, and their work."""
 
     __slots__ = ("items", "work")
 
@@ -36,13 +36,8 @@ class ClientItems:
 class Lane:
     """Holds waiting items. Clients take turns; the items of a client are in order of arrival.
 
-    Any item may be removed before its turn.
-
     Attributes:
         clients: Maps each client to its items. The client whose turn is next comes first.
-        num_items: Number of all items.
-        tokens: Number of tokens of all items.
-        rows: Number of rows that all items take.
         last_arrival: Time by time.perf_counter at which the newest item was submitted.
     """
 
@@ -78,10 +73,7 @@ class Lane:
         return 0
 
     def add(self, item: WorkItem, is_first: bool = False) -> None:
-        """Adds an item as the last item of its client, or, with `is_first`, as the first of all.
-
-        An item is put first if its worker has died.
-        """
+        """Adds an item as the last of its client, or first of all if its worker has died."""
         client = self.clients.get(item.client)
         if client is None:
             client = self.clients[item.client] = ClientItems()
@@ -115,7 +107,6 @@ class Lane:
         this client's work, new items included.
 
         Args:
-            client: The client.
             new: Work of the client's new items, which are not in the lane yet.
         """
         known = self.clients.get(client)
@@ -176,24 +167,17 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows of the next interactive or the next bulk item, whichever takes more."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def take(self, rows: int, spare: int | None = None) -> list[WorkItem]:
         """Removes and returns items that take at most `rows` rows together.
 
         The bulk lane may take its share of the rows. If interactive items leave more rows free than
-        this share, the bulk lane may take the free rows instead.
+        this share, the bulk lane may take the free rows instead, but not more than `spare` of them.
 
-        Only a few rows become free at a time, so `debt` carries the bulk lane's share from call
-        to call. If the bulk lane has earned the rows of its next item, but fewer rows are free, no
+        Only a few rows become free at a time, so `debt` carries the bulk lane's share from call to
+        call. If the bulk lane has earned the rows of its next item, but fewer rows are free, no
         item is returned. The free rows then stay empty until this item fits.
-
-        Args:
-            rows: Number of free rows.
-            spare: Largest number of rows that the bulk lane may take from the rows that interactive
-                items leave free. None means all of these rows. The bulk lane's share of the rows is
-                not limited by `spare`.
         """
         if not self.bulk.num_items:
             self.debt = 0
@@ -226,18 +210,13 @@ class LaneView:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest item has waited; 0 in an empty lane."""
         return max(lane.oldest_age for lane in self.lanes)
 
 
 class Queue:
     """The waiting items of one task kind and one model.
 
-    Args:
-        num_buckets: Number of length buckets.
-
     Attributes:
-        lanes: All lanes.
         occupancy: Rows in use by the dispatched items, summed over all workers. If the policy of
             the kind does not count rows: the tokens of these items.
         pace: Measured rate of the workers.
@@ -269,11 +248,9 @@ class Queue:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest item has waited; 0 in an empty queue."""
         return max(self.interactive.oldest_age, self.bulk.oldest_age)
 
     def lane(self, item: WorkItem) -> Lane:
-        """Returns the lane in which an item waits."""
         pair = self.buckets[item.bucket]
         return pair.bulk if item.is_bulk else pair.interactive
 
@@ -282,9 +259,6 @@ class Queue:
 
         Items in buckets of longer texts than the new items do not count. Later interactive items
         may overtake a new bulk item. They are not known yet, so their work does not count.
-
-        Args:
-            items: New items of one submission, at least one.
         """
         client, is_bulk = items[0].client, items[0].is_bulk
         new = sum([item.work for item in items])
@@ -294,6 +268,5 @@ class Queue:
         return interactive + (bulk if is_bulk else min(bulk, interactive / (BULK_SHARE - 1)))
 
     def items(self) -> Iterator[WorkItem]:
-        """Yields all waiting items."""
         for lane in self.lanes:
             yield from lane

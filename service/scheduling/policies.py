@@ -6,9 +6,10 @@ number of an item's tokens times the number of its rows.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from service.items import NUM_BUCKETS, WorkItem, bucket_of, capacity_tokens
 from service.metrics.definitions import TaskSeries
@@ -36,8 +37,10 @@ several items together. Further items wait in the queue, so that other workers c
 Assignment = tuple[WorkerState, list[WorkItem]]
 
 
-class Policy(Protocol):
+class Policy(ABC):
     """Counts the work of one task kind and assigns it to workers.
+
+    The methods of this class predict work as if the workers computed one item after the other.
 
     Attributes:
         num_buckets: Number of length buckets of each queue.
@@ -46,10 +49,11 @@ class Policy(Protocol):
         counts_rows: Whether the policy counts capacity in rows of a model's batch.
     """
 
-    num_buckets: int
-    shares_models: bool
-    counts_rows: bool
+    num_buckets = 1
+    shares_models = False
+    counts_rows = False
 
+    @abstractmethod
     def measure(self, item: WorkItem) -> None:
         """Sets `bucket`, `cost` and `load` of an item from its `tokens` and `rows`."""
 
@@ -60,6 +64,7 @@ class Policy(Protocol):
             tokens: Number of tokens of the item.
             occupancy: Rows in use (or tokens held) during this time, the item's own included.
         """
+        return occupancy
 
     def forecast(
         self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
@@ -75,7 +80,11 @@ class Policy(Protocol):
         Returns:
             The work in row-tokens, and the occupancy during this work.
         """
+        ahead = queue.work_before(items) if queue else 0.0
+        held = queue.occupancy + sum([item.work for item in items])
+        return ahead + held, held
 
+    @abstractmethod
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
     ) -> list[Assignment]:
@@ -88,19 +97,17 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskKind:
-    """One kind of work for the workers: one row of the task table.
+    """One row of the task table: one kind of work for the workers.
 
     Attributes:
         item: Class of its work items; `item.kind` is the name of the kind.
-        policy: Policy by which the scheduler counts and assigns its work.
-        executor: Import path of its executor in the worker, `module:Class`. It is a path because
-            an import of the class would load torch, and only workers may load torch.
+        executor: Import path of its executor in the worker, `module:Class`. Only workers may import
+            the class, because it loads torch.
         share: Takes the settings, and returns the share of a worker's time that the kind gets while
-            other work waits. Returns None if the share is not limited, as for translation.
+            other work waits; None for no limit, as for translation.
         series: Names of the kind's model calls and token counts in the metrics.
         lengths: Takes an item and the value of its result. Returns the number of source tokens and,
-            for a translation, the number of target tokens. The attribute is None if the kind has no
-            such counts.
+            for a translation, of target tokens. None if the kind has no such counts.
     """
 
     item: type[WorkItem]
@@ -115,11 +122,9 @@ class TaskKind:
         return self.item.kind
 
 
-class RowPolicy:
+class RowPolicy(Policy):
     """Counts rows of a model's batch; items of similar length go to one worker together."""
 
-    num_buckets = 1
-    shares_models = False
     counts_rows = True
 
     def measure(self, item: WorkItem) -> None:
@@ -127,17 +132,16 @@ class RowPolicy:
         item.cost = item.load = item.rows
 
     def work_until_end(self, tokens: int, occupancy: float) -> float:
-        """Returns the work of all rows in use until one of them has computed `tokens` tokens."""
         return tokens * occupancy
 
     def forecast(
         self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
     ) -> tuple[float, float]:
-        """Predicts the work until new items have ended, and the rows in use meanwhile.
+        """Predicts as `Policy.forecast`, with all rows in use.
 
-        The new items wait until the items before them have rows. Then the new items share the batch
-        with all rows in use. If there are too few rows for all new items, some new items wait until
-        other new items have freed their rows.
+        The new items wait until the items before them have rows. Then they share the batch with all
+        rows in use. If there are too few rows for all of them, some wait until others have freed
+        their rows.
         """
         max_rows = sum([worker.max_rows.get(model, 0) for worker in workers])
         rows = sum([item.rows for item in items])
@@ -191,7 +195,6 @@ class RowPolicy:
         next_rows: int,
         last_interactive: float,
     ) -> int:
-        """Returns how many rows bulk items may take that interactive items leave free."""
         used, bulk = worker.used[key], worker.bulk_rows[key[:2]]
         kept = int(worker.max_rows[key[1]] * KEPT_SHARE)
         spare = free - kept
@@ -219,108 +222,77 @@ def level(used: Iterable[int], rows: int) -> int:
     return found
 
 
-class SerialForecast:
-    """Predicts work as if the workers computed one item after the other."""
-
-    def work_until_end(self, tokens: int, occupancy: float) -> float:
-        """Returns the number of tokens that the workers hold, the item's own included."""
-        return occupancy
-
-    def forecast(
-        self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
-    ) -> tuple[float, float]:
-        """Predicts the tokens to compute until new items end, and the tokens held until then."""
-        ahead = queue.work_before(items) if queue else 0.0
-        held = queue.occupancy + sum([item.work for item in items])
-        return ahead + held, held
-
-
-@dataclass(frozen=True, slots=True)
-class TokenPolicy(SerialForecast):
-    """Counts the tokens of each length bucket, so that short texts do not wait behind long texts.
+class ItemPolicy(Policy):
+    """Gives one item after the other to the worker with the least work before the item.
 
     Args:
-        foreground: Name of a task kind. Among workers with equally few tokens, the worker with the
-            least work of this kind is chosen.
+        foreground: Name of a task kind. Among workers with equally much work of the own kind, the
+            worker with the least work of this kind is chosen.
     """
 
-    foreground: str
-    num_buckets = NUM_BUCKETS
-    shares_models = False
-    counts_rows = False
+    def __init__(self, foreground: str) -> None:
+        self.foreground = foreground
 
-    def measure(self, item: WorkItem) -> None:
-        item.bucket = bucket_of(item.tokens)
-        item.cost = item.load = item.tokens
+    @abstractmethod
+    def _load(self, worker: WorkerState, kind: str, model: str, bucket: int) -> int:
+        """Returns the work of the kind that a worker does before a new item of a bucket."""
+
+    @abstractmethod
+    def _has_room(self, worker: WorkerState, kind: str, model: str, bucket: int) -> bool: ...
 
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
     ) -> list[Assignment]:
-        """Gives each item to the worker with the fewest tokens to compute before the item.
-
-        These are the tokens in the item's length bucket and in the buckets of shorter texts. While
-        a worker has free capacity in a bucket, it takes one more text of this bucket. The text may
-        be longer than the free capacity.
-        """
         loaded = [worker for worker in workers if model not in worker.missing]
         given: dict[WorkerState, list[WorkItem]] = {}
-
-        def load_before(worker: WorkerState, bucket: int) -> tuple[int, int]:
-            used = sum([worker.used[kind, model, each] for each in range(bucket + 1)])
-            return used, worker.total_used(self.foreground)
-
         for bucket, lanes in enumerate(queue.buckets):
+
+            def load(worker: WorkerState, bucket: int = bucket) -> tuple[int, int]:
+                used = self._load(worker, kind, model, bucket)
+                return used, worker.total_used(self.foreground)
+
             while len(lanes):
-                open_ = [
-                    worker
-                    for worker in loaded
-                    if worker.used[kind, model, bucket]
-                    < capacity_tokens(model in worker.gpu_models)
-                ]
-                if not open_:
+                free = [each for each in loaded if self._has_room(each, kind, model, bucket)]
+                if not free:
                     break
-                worker = open_[0]
-                if len(open_) > 1:
-                    worker = min(open_, key=lambda worker: load_before(worker, bucket))
+                worker = min(free, key=load) if len(free) > 1 else free[0]
                 items = lanes.take(1)
                 worker.give(items)
                 given.setdefault(worker, []).extend(items)
         return [*given.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class SlotPolicy(SerialForecast):
-    """Counts items: each item takes one slot of a worker, and all models share the worker's slots.
+class TokenPolicy(ItemPolicy):
+    """Counts the tokens of each length bucket, so that short texts do not wait behind long texts.
 
-    Args:
-        foreground: Name of a task kind. Among workers with equally few items, the worker with the
-            least work of this kind is chosen.
+    A text waits for the tokens in its bucket and in the buckets of shorter texts. While a worker
+    has free capacity in a bucket, it takes one more text of this bucket. The text may be longer
+    than the free capacity.
     """
 
-    foreground: str
-    num_buckets = 1
+    num_buckets = NUM_BUCKETS
+
+    def measure(self, item: WorkItem) -> None:
+        item.bucket = bucket_of(item.tokens)
+        item.cost = item.load = item.tokens
+
+    def _load(self, worker: WorkerState, kind: str, model: str, bucket: int) -> int:
+        return sum([worker.used[kind, model, each] for each in range(bucket + 1)])
+
+    def _has_room(self, worker: WorkerState, kind: str, model: str, bucket: int) -> bool:
+        return worker.used[kind, model, bucket] < capacity_tokens(model in worker.gpu_models)
+
+
+class SlotPolicy(ItemPolicy):
+    """Counts items: each item takes one slot of a worker, and all models share the slots."""
+
     shares_models = True
-    counts_rows = False
 
     def measure(self, item: WorkItem) -> None:
         item.bucket, item.cost, item.load = 0, 1, item.tokens
 
-    def assign(
-        self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
-    ) -> list[Assignment]:
-        """Gives one item after the other to the worker that holds the fewest items of the kind."""
-        loaded = [worker for worker in workers if model not in worker.missing]
-        (lanes,) = queue.buckets
-        found: list[Assignment] = []
-        while len(lanes):
-            worker = min(
-                loaded,
-                key=lambda each: (each.total_used(kind), each.total_used(self.foreground)),
-                default=None,
-            )
-            if worker is None or worker.total_used(kind) >= MAX_SLOTS:
-                break
-            items = lanes.take(1)
-            worker.give(items)
-            found.append((worker, items))
-        return found
+    def _load(self, worker: WorkerState, kind: str, model: str, bucket: int) -> int:
+        return worker.total_used(kind)
+
+    def _has_room(self, worker: WorkerState, kind: str, model: str, bucket: int) -> bool:
+        return worker.total_used(kind) < MAX_SLOTS

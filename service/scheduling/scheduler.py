@@ -47,7 +47,6 @@ CallSoon = Callable[[Callable[[], None]], object]
 
 
 def call_soon(function: Callable[[], None]) -> None:
-    """Calls a function after this turn of the running event loop."""
     asyncio.get_running_loop().call_soon(function)
 
 
@@ -55,13 +54,10 @@ class Scheduler:
     """Gives waiting items to workers as capacity becomes free.
 
     Args:
-        kinds: The task table, which maps the name of each task kind to its row.
-        admission: Receives the number of finished tokens, to estimate waits.
-        metrics: Metrics of the server.
         call_soon: Calls a function after this turn of the event loop.
         rows_ahead: Number of rows beyond a model's batch that a worker may hold for each model. The
             sentences of these rows wait in the worker until rows of the batch are free. An
-            interactive sentence that arrives later waits behind these sentences.
+            interactive sentence that arrives later waits behind them.
         sharing: Shares the results of equal items; None if every item is computed.
 
     Attributes:
@@ -94,7 +90,6 @@ class Scheduler:
         self.is_replacing = False
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
-        """Adds a queue for each of these kinds, so that items for the model are accepted."""
         for kind in kinds:
             policy = self.kinds[kind].policy
             queue = self.queues[kind][model] = Queue(policy.num_buckets)
@@ -133,9 +128,8 @@ class Scheduler:
         Args:
             items: Items of one request, of any kinds.
             deadline: Time by time.perf_counter at which the unfinished items fail.
-            is_first: Whether this is the first submission of the request. A later submission is not
-                refused for its expected wait, because the work of the earlier submissions would be
-                lost.
+            is_first: Whether this is the first submission of the request. A later one is not
+                refused for its expected wait, because the work of the earlier ones would be lost.
             client: Identity of the client. Clients take turns in each lane.
         """
         now = time.perf_counter()
@@ -162,16 +156,10 @@ class Scheduler:
     def _measure(
         self, items: Sequence[WorkItem], seconds: float, total: int, is_first: bool
     ) -> Prediction | None:
-        """Finds the queues of items, and counts their work.
+        """Finds the queues of the items to compute, and counts their work.
 
-        Args:
-            items: Items of one submission that must be computed.
-            seconds: Time until the deadline.
-            total: Number of all items of the submission.
-            is_first: Whether the items are refused if they would probably be late.
-
-        Returns:
-            The prediction of the items' time, if it can be compared with the real time.
+        Returns the prediction of the time of `total` items, if it can be compared with the real
+        time.
         """
         if self.is_closed and items:
             raise UnavailableError("the server is stopping; try again", 1)
@@ -201,10 +189,10 @@ class Scheduler:
     ) -> Prediction | None:
         """Refuses items that would probably not be done in `seconds`.
 
-        If no other item of the kind and model waits or runs, the items are always admitted. They
-        are also admitted if too few items have finished for a prediction, or if the predicted time
-        is a small share of `seconds`. If the prediction uses a measured rate, it is returned, to
-        be compared with the real time. Predictions from an assumed rate would distort the margin.
+        If no other item of the kind and model waits or runs, if too few items have finished for a
+        prediction, or if the predicted time is a small share of `seconds`, the items are admitted.
+        A prediction from a measured rate is returned, to be compared with the real time.
+        Predictions from an assumed rate would distort the margin.
         """
         policy, queue = self.kinds[kind].policy, self.queues[kind][model]
         if not queue.occupancy and not queue:
@@ -224,13 +212,11 @@ class Scheduler:
         self.filled[item.kind][item.model] = None
 
     def _dispatch_soon(self) -> None:
-        """Schedules one call of `_dispatch` for all items of this turn of the event loop."""
         if not self.will_dispatch:
             self.will_dispatch = True
             self.call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
-        """Assigns waiting items to workers that have capacity."""
         self.will_dispatch = False
         for kind, filled in self.filled.items():
             if not filled:
@@ -306,8 +292,7 @@ class Scheduler:
         """Queues items that waited for an equal item, which was withdrawn.
 
         If such an item is refused, its request fails, and more items lose the item that they waited
-        for. The outermost call handles all of them in a loop, because Python limits the number of
-        nested calls.
+        for. The outermost call handles all of them, because Python limits nested calls.
         """
         if self.is_replacing:
             return
@@ -338,14 +323,7 @@ class Scheduler:
         missing: Iterable[str] = (),
         gpu_models: Iterable[str] = (),
     ) -> None:
-        """Accepts a worker, which has loaded all of its models except those in `missing`.
-
-        Args:
-            link: The channel to the worker.
-            max_rows: Number of rows of each model that has a batch.
-            missing: Models that the worker still has to load.
-            gpu_models: Models that the worker computes on a GPU.
-        """
+        """Accepts a worker, which has loaded its models except those in `missing`."""
         self.workers[link] = WorkerState(
             link,
             dict(max_rows),
@@ -356,15 +334,11 @@ class Scheduler:
         self._dispatch()
 
     def worker_loaded(self, link: Link, model: str, max_rows: int, is_on_gpu: bool = False) -> None:
-        """Records that a worker has loaded a model; `max_rows` is 0 for a model without a batch."""
         self.workers[link].load(model, max_rows, is_on_gpu)
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
-        """Removes a dead worker, and puts its items first in their lanes, to be tried again.
-
-        An item that has been tried MAX_ATTEMPTS times fails.
-        """
+        """Removes a dead worker, and puts its items first in their lanes, to be tried again."""
         worker = self.workers.pop(link, None)
         if worker is None:
             return
@@ -403,8 +377,7 @@ class Scheduler:
     def report(self, link: Link, report: Report) -> None:
         """Settles the items that a worker has finished, and counts its work.
 
-        The server needs 0.2 ms to make a reply. It makes the replies in the order in which it
-        settles their items. The item with the earliest deadline is therefore settled first.
+        Replies take 0.2 ms each, so the item with the earliest deadline is settled first.
         """
         worker = self.workers[link]
         lengths: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
@@ -450,8 +423,7 @@ class Scheduler:
     def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
         """Fails the items that a worker has reported as failed.
 
-        All of these items are first taken back from the worker. Otherwise, when one item fails,
-        the other failed items of its request would count as cancelled.
+        They are first taken back together, so that none of them counts as cancelled with another.
         """
         items = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
         for item, _ in items:
@@ -473,7 +445,6 @@ class Scheduler:
         return [item for queue in queues for item in queue.items()]
 
     def close(self) -> None:
-        """Fails all unfinished items, and every later submission."""
         self.is_closed = True
         held = [item for worker in self.workers.values() for item in worker.held.values()]
         for item in [*self._waiting(), *held]:
@@ -481,12 +452,10 @@ class Scheduler:
 
 
 def unloaded(model: str) -> NotFoundError:
-    """Returns the error for an item whose model was unloaded after the request had arrived."""
     return NotFoundError(f"the model {model} has been unloaded", param="model")
 
 
 def given_up(seconds: float) -> DeadlineExceededError:
-    """Returns the error for a request that has too little time left to be computed."""
     return DeadlineExceededError(
         f"the request waited too long: with {max(seconds, 0.0):.2f} s left, it would be late; "
         "try again later, or allow more time",

@@ -12,7 +12,6 @@ class Submission(ResultStream):
     """A stream of results. If it ends early, it withdraws the unfinished items.
 
     Args:
-        items: The items.
         seconds: Time until the stream fails if an item is unfinished.
         withdraw: Called with all items if the stream ends while some items are unfinished.
 
@@ -35,11 +34,9 @@ class Submission(ResultStream):
         self.on_end: Callable[[Exception | None], None] | None = None
 
     def finish(self, index: int, result: Result) -> None:
-        """Takes the result of the item with the given index."""
         self.add(((index, result),))
 
     def close(self) -> None:
-        """Ends the stream, and withdraws the unfinished items."""
         if self.is_closed:
             return
         super().close()

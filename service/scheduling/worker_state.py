@@ -15,8 +15,7 @@ class Link(Protocol):
 
     name: str
 
-    def send(self, message: ToWorker) -> None:
-        """Sends a message without waiting."""
+    def send(self, message: ToWorker) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -24,7 +23,6 @@ class WorkerState:
     """One worker, as the scheduler sees it.
 
     Attributes:
-        link: The channel to the worker.
         max_rows: Number of rows of each translation model's batch.
         held: Items that the worker holds, by id.
         used: Capacity that the held items take, by task kind, model and length bucket. The policy
@@ -45,7 +43,6 @@ class WorkerState:
     rows_ahead: int = 0
 
     def give(self, items: Iterable[WorkItem]) -> None:
-        """Records items as dispatched to the worker."""
         now = time.perf_counter()
         for item in items:
             item.dispatched = now
@@ -57,7 +54,6 @@ class WorkerState:
                 self.bulk_rows[item.kind, item.model] += item.rows
 
     def take_back(self, item: WorkItem) -> None:
-        """Removes an item that has ended or was cancelled."""
         del self.held[item.id]
         self.used[item.kind, item.model, item.bucket] -= item.cost
         item.queue.occupancy -= item.load
@@ -72,7 +68,6 @@ class WorkerState:
         return items
 
     def load(self, model: str, max_rows: int, is_on_gpu: bool) -> None:
-        """Records that the worker has loaded a model; a model without a batch has 0 rows."""
         self.missing.discard(model)
         if is_on_gpu:
             self.gpu_models.add(model)
@@ -80,7 +75,6 @@ class WorkerState:
             self.max_rows[model] = max_rows
 
     def unload(self, model: str) -> list[WorkItem]:
-        """Forgets a model; returns the model's items that the worker still held."""
         left = [item for item in self.held.values() if item.model == model]
         for item in left:
             self.take_back(item)

@@ -7,7 +7,7 @@ returned, so its time is measured by events in the GPU's stream of work.
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -17,75 +17,51 @@ work than its credit allows, before the time of its first steps is known. The mo
 `service.workers.time_share` explains credits."""
 
 
-class Timer(Protocol):
-    """Measures steps of an executor."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> float:
-        """Ends a step; returns the seconds to charge to the executor."""
-
-    def abandon(self) -> float:
-        """Ends a step that failed; returns the seconds to charge to the executor."""
-
-
 class HostTimer:
     """Measures the time between `start` and `stop`, for a CPU."""
 
-    def __init__(self) -> None:
-        self.began = 0.0
+    began: Any = 0.0
 
     def start(self) -> None:
         self.began = time.perf_counter()
 
     def stop(self) -> float:
-        return time.perf_counter() - self.began
+        """Ends a step; returns the seconds to charge to the executor."""
+        seconds: float = time.perf_counter() - self.began
+        return seconds
 
     def abandon(self) -> float:
+        """Ends a step that failed; returns the seconds to charge to the executor."""
         return self.stop()
 
 
-class Event(Protocol):
-    """A mark in the stream of a GPU's work; `torch.cuda.Event` has these methods."""
-
-    def record(self, stream: torch.cuda.Stream, /) -> None: ...
-
-    def query(self) -> bool: ...
-
-    def synchronize(self) -> None: ...
-
-    def elapsed_time(self, end: Any, /) -> float:
-        """Returns the milliseconds from this mark to a later one."""
+def new_event() -> Any:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
-def new_event() -> Event:
-    event: Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    return event
-
-
-class GpuTimer:
+class GpuTimer(HostTimer):
     """Measures the work that steps launch on a GPU.
 
     A step is charged to the executor when the GPU has finished it, which is usually one or two
     steps later.
     """
 
-    def __init__(self, device: torch.device, new_event: Callable[[], Event] = new_event) -> None:
+    def __init__(self, device: torch.device, new_event: Callable[[], Any] = new_event) -> None:
         self.device = device
         self.new_event = new_event
-        self.pending: deque[tuple[Event, Event]] = deque()
+        self.pending: deque[tuple[Any, Any]] = deque()
         self.began = new_event()
 
     def start(self) -> None:
         self.began = self._mark()
 
-    def _mark(self) -> Event:
+    def _mark(self) -> Any:
         event = self.new_event()
         event.record(torch.cuda.current_stream(self.device))
         return event
 
     def stop(self) -> float:
-        """Returns the time of the steps that the GPU has finished since the last call (Timer).
+        """Returns the time of the steps that the GPU has finished since the last call.
 
         Waits while more than MAX_PENDING steps are pending.
         """
@@ -98,10 +74,9 @@ class GpuTimer:
         return milliseconds / 1000
 
     def abandon(self) -> float:
-        """Forgets the pending steps, because their events may have failed too (Timer)."""
-        self.pending.clear()
+        self.pending.clear()  # their events may have failed too
         return 0.0
 
 
-def timer_of(device: torch.device) -> Timer:
+def timer_of(device: torch.device) -> HostTimer:
     return GpuTimer(device) if device.type == "cuda" else HostTimer()

@@ -1,7 +1,6 @@
 """The messages between the server and a device worker, over one socket pair, and the model set.
 
-The server sends lists of one message each. A Compute combines the items of many requests, so that a
-worker reads all of these items at once.
+The server sends lists of one message each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,13 +71,7 @@ class ModelSet:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec:
-    """The executor of a task kind in a worker, as given by its row in `service.tasks.table`.
-
-    Attributes:
-        path: Import path of the executor class, `module:Class`.
-        share: Share of the worker's time while other work waits; None for translation, whose share
-            is not limited.
-    """
+    """The executor of a task kind in a worker, as given by its row in `service.tasks.table`."""
 
     kind: str
     path: str
@@ -91,13 +84,9 @@ class WorkerConfig:
 
     Attributes:
         executors: Executor of each task kind, in order of precedence.
-        device: auto, cpu, cuda or cuda:N.
-        dtype: auto, or a precision.
-        shortlist: auto, on or off.
         limits: Limits of each model's batch; if `max_rows` is 0, the worker chooses `max_rows`.
         threads: Number of intra-op threads on a CPU.
         niceness: Niceness that the worker adds to its own if it computes on a CPU.
-        log_level: debug, info, warning or error.
     """
 
     models: ModelSet
@@ -114,8 +103,7 @@ class WorkerConfig:
     def load(self, files: AnyFiles) -> "Load":
         """Returns the message that loads one of the models, with the model's device and dtype.
 
-        If the model's own device is `auto` or `cuda` and the worker has a GPU, the model is loaded
-        on this GPU.
+        If the model's device is `auto` or `cuda`, a worker with a GPU loads it on this GPU.
         """
         device, dtype = self.models.placement(files)
         if device in {"auto", "cuda"} and self.device.startswith("cuda:"):
@@ -126,10 +114,7 @@ class WorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Server to worker: compute items. The server sends only items for which there is capacity.
-
-    Messages arrive in order, so the next Compute can use the capacity that an Abort frees.
-    """
+    """Server to worker: compute items, for which there is capacity."""
 
     items: Sequence[WorkItem]
 
@@ -169,8 +154,6 @@ class Resident:
     """A model as a worker has loaded it.
 
     Attributes:
-        device: Device, such as `cpu` or `cuda:0`.
-        dtype: Precision, such as `float32`.
         load_seconds: Time from reading the files to the end of the warm-up.
         memory_bytes: Memory of the weights and of the state of the rows.
         max_rows: Number of rows of the in-flight batch; 0 for a model without such a batch.
@@ -218,8 +201,7 @@ class Unloaded:
 class LoadFailed:
     """Worker to server: a model could not be loaded.
 
-    If the model is in the WorkerConfig of the worker, the worker ends after this message. If the
-    model is in a Load, the worker continues without it.
+    If the model is in the WorkerConfig of the worker, the worker ends after this message.
 
     Attributes:
         message: The reason, with the model's name.
@@ -240,8 +222,7 @@ class Report:
     Attributes:
         batches: For each model, the number of model calls with the same statistics.
         splits: For each model, the number of failing batches that were split.
-        out_of_memory: For each model, the number of steps in which the device or the machine ran
-            out of memory.
+        out_of_memory: For each model, the number of steps in which memory ran out.
         memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.
     """
 

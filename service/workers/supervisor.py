@@ -1,8 +1,4 @@
-"""The supervisor keeps the device workers alive: it starts them, reads from them, restarts them.
-
-When a worker dies, the scheduler dispatches its items a second time
-(`service/scheduling/retries.py`).
-"""
+"""The supervisor keeps the device workers alive: it starts them, reads from them, restarts them."""
 
 import asyncio
 import logging
@@ -75,19 +71,14 @@ class WorkerLink:
         self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
 
     def send(self, message: ToWorker) -> None:
-        """Sends a message without waiting. The message is lost if the worker is gone.
-
-        The scheduler already combines the items of one turn of the event loop in one message. An
-        `Outbox`, which combines messages, would only delay this message by another turn.
-        """
+        """Sends a message without waiting. The message is lost if the worker is gone."""
         if not self.writer.is_closing():
             self.writer.write(channel.pack([message]))
 
     async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
         """Sends a Load or an Unload, and returns the worker's answer.
 
-        Only one call for a model may wait at a time. If there were a second call, the first one
-        would never return.
+        Only one call for a model may wait at a time.
         """
         if self.is_lost:
             raise WorkerLostError(f"{self.name} has ended")
@@ -105,7 +96,6 @@ class WorkerLink:
             future.set_result(answer)
 
     def lose(self) -> None:
-        """Marks the worker as ended, and fails all calls of `ask` that wait for its answer."""
         self.is_lost = True
         for future in self.answers.values():
             if not future.done():
@@ -117,8 +107,7 @@ class WorkerEvents(Protocol):
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None: ...
 
-    def remove_model(self, model: str) -> None:
-        """Accepts no more items for a model, and fails its remaining items."""
+    def remove_model(self, model: str) -> None: ...
 
     def worker_ready(
         self,
@@ -126,18 +115,15 @@ class WorkerEvents(Protocol):
         max_rows: Mapping[str, int],
         missing: Iterable[str] = (),
         gpu_models: Iterable[str] = (),
-    ) -> None:
-        """Begins to send items to a worker, which still has to load the models in `missing`."""
+    ) -> None: ...
 
     def worker_loaded(
         self, link: WorkerLink, model: str, max_rows: int, is_on_gpu: bool = False
     ) -> None: ...
 
-    def worker_lost(self, link: WorkerLink) -> None:
-        """Queues the items of a dead worker again; items with too many attempts fail."""
+    def worker_lost(self, link: WorkerLink) -> None: ...
 
-    def device_lost(self, link: WorkerLink) -> None:
-        """Fails the items of a worker whose device failed, and all items if no worker is left."""
+    def device_lost(self, link: WorkerLink) -> None: ...
 
     def has_work(self, link: WorkerLink) -> bool: ...
 
@@ -197,11 +183,9 @@ class Supervisor:
 
     @property
     def is_ready(self) -> bool:
-        """Whether at least one worker accepts work, and the server is not about to stop."""
         return bool(self.ready) and not (self.is_draining or self.is_stopping)
 
     def start(self) -> None:
-        """Begins to start the workers; the server answers requests while they load models."""
         self.keeper.start(self.devices)
 
     async def stop(self) -> None:
@@ -225,15 +209,16 @@ class Supervisor:
     async def load(self, files: AnyFiles, placements: Mapping[str, tuple[str, str]]) -> None:
         """Loads one more model in every worker, in one worker after the other.
 
-        While one worker loads the model, the other workers keep their speed.
+        While one worker loads the model, the other workers keep their speed. After an error, no
+        worker has the model.
 
         Args:
-            placements: Maps the folder of the model to its device and dtype. If it is empty, the
-                server's settings apply.
+            placements: Maps the folder of the model to its device and dtype; empty for the
+                settings.
 
         Raises:
-            LoadRefusedError: A worker cannot load the model; no worker has the model afterwards.
-            WorkerLostError: A worker ended during its load; no worker has the model afterwards.
+            LoadRefusedError: A worker cannot load the model.
+            WorkerLostError: A worker ended during its load.
         """
         models = self.config.models.with_model(files).with_placements(placements)
         config = replace(self.config, models=models)
@@ -366,12 +351,8 @@ class Supervisor:
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.
 
-        - If `load` waits for the worker's answer, `load` gets the message `failed`.
-        - If a restarted worker cannot load a model that was loaded while the server ran,
-          `on_lost_model` is called.
-        - If the server started with the model, the server ends.
-        - If the model has been unloaded in the meantime, nothing is done. The worker does not load
-          it at its next start.
+        An answer goes to the waiting `load`. A model that was loaded while the server ran is given
+        up; without a model of its start, the server ends. An unloaded model is left out.
         """
         names = self.config.models.names
         if failed.name in link.answers:

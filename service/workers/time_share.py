@@ -1,17 +1,13 @@
 """Divides a worker's time between translation (the foreground kind) and all other task kinds.
 
-The task table (`service/tasks/table.py`) gives each kind its share. The share of attention is the
-setting REGARD_ATTENTION_SHARE; its default is in `service/settings/device.py` (`attention_share`).
-Embedding and reranking have a fixed share: the constant EMBEDDING_SHARE in the task table.
-
-All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
-part of the work. Within a sliced kind, models with short texts come first. Each sliced kind has a
-credit: the time for which its slices may be computed while other work waits. The task table lists
-the kinds by priority. While a worker computes one kind, the credit of each kind below it in the
-table grows. A batch of short texts may overdraw the credit, so that it ends without a pause.
+The task table (`service/tasks/table.py`) gives each kind its share, and lists the kinds by
+priority. All kinds except the foreground kind are sliced: each step of an executor computes a small
+part of the work. Each sliced kind has a credit: the time for which its slices may be computed while
+other work waits. While a worker computes one kind, the credit of each kind below it in the table
+grows. A batch of short texts may overdraw the credit, so that it ends without a pause.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from service.items import Done
@@ -49,9 +45,6 @@ class TimeShare:
     def __bool__(self) -> bool:
         return any(self.executors.values())
 
-    def busy(self) -> list[str]:
-        return [name for name, executor in self.executors.items() if executor]
-
     def earn(self, seconds: float) -> None:
         if self.share is not None:
             earned = seconds * self.share / (1 - self.share)
@@ -73,12 +66,12 @@ class TimeShare:
         self.spent = 0.0
         self.has_failed = False
         if self.share is None:
-            for name in self.busy():
+            for name in [name for name, executor in self.executors.items() if executor]:
                 done += self._step(name, is_beside, on_failure)
             return done
         if not is_beside:
             self.credit = 0.0
-            return [*self._step(self._next(), is_beside, on_failure)] if self else []
+            return self._step(self._next(), is_beside, on_failure) if self else []
         while self._has_credit and self and not self.has_failed:
             before = self.spent
             done += self._step(self._next(), is_beside, on_failure)
@@ -99,7 +92,7 @@ class TimeShare:
         self.executors[name] = self.executors.pop(name)
         return name
 
-    def _step(self, name: str, is_beside: bool, on_failure: OnFailure) -> Sequence[Done]:
+    def _step(self, name: str, is_beside: bool, on_failure: OnFailure) -> list[Done]:
         executor = self.executors[name]
         others = [each for each in self.executors.values() if each is not executor]
         low_latency = is_beside or any(others)
