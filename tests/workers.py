@@ -172,7 +172,13 @@ class EchoEngine:
     def __init__(self, limits: EngineLimits, script: Script) -> None:
         self.limits = limits
         self.script = script
-        self.model = SimpleNamespace(device=torch.device("cpu"), precision=Precision.FLOAT32)
+        cpu = torch.device("cpu")
+        self.model = SimpleNamespace(
+            device=cpu,
+            precision=Precision.FLOAT32,
+            encoder=SimpleNamespace(device=cpu),
+            config=ECHO_CONFIG,
+        )
         self.runner = SimpleNamespace(shortlist=None, forced_decoder=None)
         self.config = ECHO_CONFIG
         self.clear()

@@ -64,10 +64,7 @@ class BackgroundLoads:
         return self.arrivals
 
     def begin(self, name: str, load: LoadOne) -> None:
-        """Begins to load a model. One model is loaded at a time.
-
-        The process can end without waiting for the load.
-        """
+        """Begins to load a model. One is loaded at a time, and the process can end meanwhile."""
         number = next(self.numbers)
         self.threads[number] = name
         self.wanted[name] = number
@@ -75,7 +72,7 @@ class BackgroundLoads:
         threading.Thread(target=self._run, args=(number, name, load), daemon=True).start()
 
     def drop(self, name: str) -> bool:
-        """Makes `finished` leave out the load of a model. Returns whether such a load was found.
+        """Makes `finished` leave out the load of a model, and returns whether there was one.
 
         The next load does not wait for a dropped load, whose thread may hang.
         """
@@ -99,7 +96,6 @@ class BackgroundLoads:
         return found
 
     def close(self) -> None:
-        """Closes the pipe; a load in progress no longer reports its end."""
         with self.closing:
             self.is_closed = True
             os.close(self.arrivals)

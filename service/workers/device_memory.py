@@ -43,10 +43,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def is_fatal(error: Exception) -> bool:
-    """Returns whether the error leaves the device unusable for this process.
-
-    After most errors of CUDA, such as an illegal memory access, every later call fails too.
-    """
+    """Returns whether the error leaves the device unusable for this process."""
     is_of_device = isinstance(error, torch.AcceleratorError) or has_any(DEVICE_ERRORS, error)
     return is_of_device and not is_out_of_memory(error)
 
@@ -102,7 +99,6 @@ def held_bytes(*roots: object) -> int:
 
 
 def parts_of(value: object) -> Iterator[object]:
-    """Yields the members of a container, or the attributes of an object whose class is in OURS."""
     if isinstance(value, Mapping):
         yield from value.values()
     elif isinstance(value, list | tuple):

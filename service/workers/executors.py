@@ -95,6 +95,10 @@ class Backlog(Generic[Item]):
         self.retries = deque(part for part in parts if part)
         self.given_up.update(item_id for item_id in ids if item_id in self.running)
 
+    @property
+    def is_given_up(self) -> bool:
+        return bool(self.running) and len(self.given_up) == len(self.running)
+
     def isolate(self) -> list[Item]:
         """Ends a batch that failed, and queues its halves.
 
@@ -492,7 +496,7 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
         """Drops items. A batch in progress is computed whole, unless all its items are dropped."""
         for bucket in self.backlogs:
             bucket.abort(ids)
-            if bucket.running and len(bucket.given_up) == len(bucket.running):
+            if bucket.is_given_up:
                 bucket.end()
 
     def step(self, low_latency: bool = False) -> list[Done]:

@@ -16,8 +16,8 @@ from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
 from model.device import select_device
 from model.encoding.capture_pass import TextCapturePass
-from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
-from model.encoding.pooling import MeanOfMemory
+from model.encoding.embedding import Embedder, EmbeddingEncode, EmbeddingJob, embed
+from model.encoding.pooling import EmbeddingModel, MeanOfMemory
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
 from model.errors import ModelError
@@ -64,7 +64,7 @@ Loaders = Mapping[type, Callable[[Any, WorkerConfig], LoadedModel]]
 
 
 def load(loaders: Loaders, message: Load) -> LoadedModel:
-    """Loads the model whose files a message contains. Any thread may call this function."""
+    """Loads the model whose files a message contains, in any thread."""
     torch.set_num_threads(message.config.threads)  # applies to the calling thread only
     return loaders[type(message.files)](message.files, message.config)
 
@@ -82,15 +82,9 @@ def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedMod
 
 def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
     model = engine.model
-
-    tokens = batch_tokens(model.device.type == "cuda")
-
-    def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
-        return EmbeddingEncode(MeanOfMemory(model), embedding_jobs(items), tokens)
-
     executables = {
         TRANSLATE: engine,
-        EMBED: begin_embedding,
+        EMBED: begin_batch(MeanOfMemory(model), model.device, embedding_job),
         ATTENTION: partial(
             TeacherForcedPass,
             model,
@@ -106,8 +100,8 @@ def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
 def warm_up(engine: Engine) -> None:
     """Decodes a few tokens of the smallest and of the largest batch, so that kernels are compiled.
 
-    Native code has nothing to compile, and a large batch would allocate memory before it is needed.
-    Native code therefore decodes only the smallest batch.
+    Native code decodes only the smallest batch: it has nothing to compile, and a large batch would
+    allocate memory before it is needed.
     """
     limits = engine.limits
     filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
@@ -122,32 +116,35 @@ def warm_up(engine: Engine) -> None:
 
 def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
     model = load_embedding_model(files, select_device(config.device), config.dtype)
-    embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
-    tokens = batch_tokens(model.encoder.device.type == "cuda")
-
-    def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
-        return EmbeddingEncode(model, embedding_jobs(items), tokens)
-
-    executables = {EMBED: begin_embedding, ATTENTION: partial(TextCapturePass, model.encoder)}
-    precision = str(model.precision)
-    return LoadedModel(executables, model.encoder.device, precision, held_bytes(model))
+    begin = begin_batch(model, model.encoder.device, embedding_job)
+    return loaded_texts(model, {EMBED: begin, ATTENTION: partial(TextCapturePass, model.encoder)})
 
 
 def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> LoadedModel:
     model = load_cross_encoder_model(files, select_device(config.device), config.dtype)
+    return loaded_texts(model, {RERANK: begin_batch(model, model.encoder.device, rerank_job)})
+
+
+def loaded_texts(model: EmbeddingModel, executables: Mapping[str, Any]) -> LoadedModel:
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
-
-    tokens = batch_tokens(model.encoder.device.type == "cuda")
-
-    def begin(items: Sequence[RerankItem]) -> Batch:
-        return EmbeddingEncode(model, [EmbeddingJob(item.ids) for item in items], tokens)
-
-    precision = str(model.precision)
-    return LoadedModel({RERANK: begin}, model.encoder.device, precision, held_bytes(model))
+    device, precision = model.encoder.device, str(model.precision)
+    return LoadedModel(executables, device, precision, held_bytes(model))
 
 
-def embedding_jobs(items: Sequence[EmbeddingItem]) -> list[EmbeddingJob]:
-    return [EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw) for item in items]
+def begin_batch(
+    model: Embedder, device: torch.device, job_of: Callable[[Any], EmbeddingJob]
+) -> Callable[[Sequence[Any]], Batch]:
+    """Returns the function that begins to compute the vectors or scores of a batch of items."""
+    tokens = batch_tokens(device.type == "cuda")
+    return lambda items: EmbeddingEncode(model, list(map(job_of, items)), tokens)
+
+
+def embedding_job(item: EmbeddingItem) -> EmbeddingJob:
+    return EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw)
+
+
+def rerank_job(item: RerankItem) -> EmbeddingJob:
+    return EmbeddingJob(item.ids)
 
 
 def load_failed(name: str, error: Exception) -> LoadFailed:

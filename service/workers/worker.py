@@ -1,8 +1,7 @@
 """The device worker: owns the loaded models, receives items, computes them, and reports results.
 
-It runs in a separate process (`python -m service.workers.worker FD`) and imports no HTTP code. A
-test may run the same class in a thread, over a socket pair. This module has no code for
-particular task kinds: the WorkerConfig names the executor of each kind.
+It runs in a separate process (`python -m service.workers.worker FD`) and imports no HTTP code. It
+has no code for particular task kinds: the WorkerConfig names the executor of each kind.
 """
 
 import logging
@@ -178,7 +177,6 @@ class Worker:
                 give_back_memory()
 
     def _settle(self, outcome: Outcome) -> bool:
-        """Reports the end of a load to the server; returns False if the load failed."""
         if isinstance(outcome.loaded, Exception):
             logger.error("%s cannot be loaded", outcome.name, exc_info=outcome.loaded)
             self.channel.send(load_failed(outcome.name, outcome.loaded))
@@ -279,7 +277,6 @@ class Worker:
         free_memory(executor.device, error)
 
     def _report(self) -> None:
-        """Sends results that are no longer held back, and batch statistics at an interval."""
         now = time.monotonic()
         is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
         # Statistics are sent even before a long batch has results, because the server kills a
@@ -310,7 +307,6 @@ class Worker:
         return dict(batches)
 
     def _has_results(self) -> bool:
-        """Returns whether there are results to send now; HOLD_ROWS explains which results wait."""
         if self.done:
             return True
         if not (self.held or self.failed):

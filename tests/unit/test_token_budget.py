@@ -7,7 +7,8 @@ import pytest
 
 from model.sequence import DecodingOptions
 from service.items import TranslationItem
-from service.workers.executors import RECOVERY_SECONDS, TokenBudget, base
+from service.workers import executors
+from service.workers.executors import RECOVERY_SECONDS, TokenBudget
 from service.workers.messages import Compute
 from tests.unit.worker_bench import Clock, sentence
 from tests.unit.worker_talk import Start, sentences
@@ -17,7 +18,7 @@ from tests.workers import Script
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(base, "time", clock)
+    monkeypatch.setattr(executors, "time", clock)
     return clock
 
 

@@ -1,12 +1,12 @@
 """Attention in a worker: its share beside translations, by a clock that only the test moves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
-from model.encoding.capture_pass import CapturePass
-from model.inspection.query import AttentionJob
+from service.items import AttentionItem
 from service.workers.executors import AttentionExecutor
 from service.workers.worker import HOLD_ROWS, REPORT_SECONDS
 from tests.unit.worker_bench import ATTENTION_SLICE_SECONDS, Start, benches, pair
@@ -130,7 +130,7 @@ def test_item_that_runs_out_of_memory_is_reported_as_such(
 ) -> None:
     bench = start(0.25)
 
-    def fail(_jobs: Sequence[AttentionJob]) -> CapturePass:
+    def fail(_items: list[AttentionItem]) -> None:
         raise torch.OutOfMemoryError("too much")
 
     executor = bench.attention.executors["en-pt"]
@@ -152,10 +152,10 @@ def test_batch_that_needs_too_much_memory_is_halved(
     assert isinstance(executor, AttentionExecutor)
     begin = executor.begin
 
-    def fail_if_large(jobs: Sequence[AttentionJob]) -> CapturePass:
-        if len(jobs) > 2:
+    def fail_if_large(items: list[AttentionItem]) -> Any:
+        if len(items) > 2:
             raise torch.OutOfMemoryError("too much")
-        return begin(jobs)
+        return begin(items)
 
     monkeypatch.setattr(executor, "begin", fail_if_large)
     bench.send(*map(pair, range(5)))
