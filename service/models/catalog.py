@@ -1,15 +1,15 @@
 """The catalog of the served models, and of the language pairs that they translate."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from model.checkpoints.families.cross_encoders import by_architecture
-from model.checkpoints.families.sentence_transformers import find_embedding_models
-from model.checkpoints.load import ModelFiles, find_models
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles, by_architecture
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
+from model.checkpoints.load import find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.errors import SHOWN_CHARS, UnsupportedLanguageError
 from service.models.remote import RemoteFiles, ServedRemote, find_remote
@@ -42,9 +42,6 @@ class Catalog:
             empty, all languages of the models are offered.
         aliases: Maps each alias to a served name. A name that is both a model's name and an alias
             means the model.
-
-    Raises:
-        CheckpointError: Two models have the same name.
     """
 
     def __init__(
@@ -85,11 +82,6 @@ class Catalog:
 
         If REGARD_MODELS is not set and the built-in embedding model is missing, the catalog leaves
         this model out and logs a warning.
-
-        Args:
-            references: Folders, packages and remote models.
-            offered: Codes of the languages to offer, which the models must have.
-            aliases: Maps each alias to a served name, which must be the name of a model.
         """
         references = tuple(references)
         served: list[AnyServed] = []
@@ -106,7 +98,6 @@ class Catalog:
         return cls(served, offered, aliases)
 
     def check(self, offered: Collection[str], aliases: Mapping[str, str]) -> None:
-        """Checks that the models have the languages to offer, and that aliases name models."""
         for code in offered:
             if match_language(code, self.languages) is None:
                 raise CheckpointError(
@@ -125,10 +116,7 @@ class Catalog:
                 )
 
     def changed_to(self, files: ModelSet) -> "Catalog":
-        """Returns a catalog of the models in `files`; does not read models of this catalog again.
-
-        The new catalog offers the languages of `offered` that its models have.
-        """
+        """Returns a catalog of the models in `files`; reads only models that are new."""
         known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
         served = [known.get(each) or load_served(each) for each in files.files]
         return Catalog(served, self.offered, self.aliases)
@@ -161,8 +149,7 @@ class Catalog:
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
         """Maps the name of each embedding or translation model to its reader.
 
-        Args:
-            max_source_tokens: Largest number of tokens of a text for a translation model.
+        `max_source_tokens` limits the texts of translation models.
         """
         readers = {name: embedder.reader for name, embedder in self.embedders.items()}
         return readers | {
@@ -184,17 +171,17 @@ class Catalog:
 
     def targets(self, source: str) -> list[str]:
         """Returns the languages that a source can be translated to, including the source."""
-        found = self._direct_targets(source)
-        if PIVOT in found:
-            found |= self._direct_targets(PIVOT)
-        return sorted((found | {source}).intersection(self.languages))
+        return self._reachable(source, self._direct_targets)
 
     def sources(self, target: str) -> list[str]:
         """Returns the languages that can be translated to a target, including the target."""
-        found = self._direct_sources(target)
+        return self._reachable(target, self._direct_sources)
+
+    def _reachable(self, code: str, direct: Callable[[str], set[str]]) -> list[str]:
+        found = direct(code)
         if PIVOT in found:
-            found |= self._direct_sources(PIVOT)
-        return sorted((found | {target}).intersection(self.languages))
+            found |= direct(PIVOT)
+        return sorted((found | {code}).intersection(self.languages))
 
     def _direct_targets(self, source: str) -> set[str]:
         found = {target for s, target in self.pairs if s == source}
@@ -221,8 +208,7 @@ class Catalog:
 
         The route is empty if both languages are the same. A direct model is preferred to a route
         through English, and a single-pair model to a multilingual one. Of several single-pair
-        models on this server, the last one is used. Of several multilingual models, the first
-        one is used.
+        models on this server, the last one is used; of several multilingual models, the first.
         """
         return self._route(source, target)
 
@@ -253,29 +239,31 @@ class Catalog:
 
 
 def load_served(files: AnyFiles) -> AnyServed:
-    """Loads a model without its weights."""
     if isinstance(files, RemoteFiles):
         return ServedRemote.load(files)
     return LOAD_SERVED[type(files)](files)
 
 
 def find_all(reference: str) -> list[AnyFiles]:
-    """Returns the models that a reference names, at least one."""
-    if remote := find_remote(reference):
-        return list(remote)
-    models: list[ModelFiles] = []
-    reasons = []
-    try:
-        models = find_models(reference)
-    except CheckpointNotFoundError as error:
-        reasons.append(str(error))
-    try:
-        found = find_embedding_models(reference)
-    except CheckpointNotFoundError as error:
-        if not models:
-            raise CheckpointNotFoundError(
-                "; ".join(dict.fromkeys([*reasons, str(error)]))
-            ) from None
-        found = []
+    return [*find_remote(reference)] or find_local(reference)
+
+
+def find_local(reference: str) -> list[AnyFiles]:
+    """Returns the models in a folder or package, at least one."""
+    found: list[AnyFiles] = []
+    reasons: dict[str, None] = {}
+    for find in (find_models, find_text_models):
+        try:
+            found += find(reference)
+        except CheckpointNotFoundError as error:
+            reasons[str(error)] = None
+    if not found:
+        raise CheckpointNotFoundError("; ".join(reasons))
+    return found
+
+
+def find_text_models(reference: str) -> list[EmbeddingFiles | CrossEncoderFiles]:
+    """Returns the embedding models and cross-encoders that a reference names."""
+    found = find_embedding_models(reference)
     renamed = [replace(files, name=NAMES.get(files.name, files.name)) for files in found]
-    return [*models, *map(by_architecture, renamed)]
+    return list(map(by_architecture, renamed))

@@ -7,20 +7,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from model.checkpoints.families.cross_encoders import (
-    CrossEncoderFiles,
-    by_architecture,
-    read_cross_encoder,
-)
-from model.checkpoints.families.sentence_transformers import (
-    MODULES,
-    EmbeddingFiles,
-    find_embedding_models,
-    read_config,
-)
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
+from model.checkpoints.families.sentence_transformers import MODULES, EmbeddingFiles, read_config
 from model.checkpoints.load import find_models
-from model.errors import CheckpointError, CheckpointNotFoundError
-from service.models.catalog import NAMES
+from model.errors import CheckpointError
+from service.models.catalog import find_local, find_text_models
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
 from service.models.registry.files import PARTIAL, ModelFile, differing, measure
@@ -126,27 +117,22 @@ def describe(place: str) -> str:
         return "translates " + ", ".join(files.name for files in find_models(place))
     except CheckpointError as translation:
         try:
-            return "; ".join(map(_describe_texts, find_embedding_models(place)))
+            return "; ".join(map(_describe_texts, find_text_models(place)))
         except CheckpointError as embedding:
             is_embedding = any(Path(place).rglob(MODULES))
             raise (embedding if is_embedding else translation) from embedding
 
 
-def _describe_texts(files: EmbeddingFiles) -> str:
-    found = by_architecture(files)
-    name = NAMES.get(files.name, files.name)
-    if isinstance(found, CrossEncoderFiles):
-        read_cross_encoder(found)
-        return f"reranks as {name}"
-    read_config(found)
-    return f"embeds as {name}"
+def _describe_texts(files: EmbeddingFiles | CrossEncoderFiles) -> str:
+    if isinstance(files, CrossEncoderFiles):
+        read_cross_encoder(files)
+        return f"reranks as {files.name}"
+    read_config(files)
+    return f"embeds as {files.name}"
 
 
 def folders_of(place: str) -> list[Path]:
-    try:
-        return [files.weights.parent for files in find_models(place)]
-    except CheckpointNotFoundError:
-        return [files.folder for files in find_embedding_models(place)]
+    return [files.folder for files in find_local(place)]
 
 
 def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
