@@ -1,9 +1,9 @@
 """Loading and unloading of models while the server runs, in the process that owns the workers.
 
-Before a model is loaded, a thread searches for its files on disk. Several searches may run at the
-same time, and a search that takes too long is given up. After the search, models are
-loaded and unloaded one at a time. A model is loaded in all workers, then added to the queues, then
-announced to the processes that answer HTTP. Unloading takes these steps in reverse order.
+Before a model is loaded, a thread searches for its files on disk. A search that takes too long is
+given up. After the search, models are loaded and unloaded one at a time. A model is loaded in all
+workers, then added to the queues, then announced to the processes that answer HTTP. Unloading takes
+these steps in reverse order.
 """
 
 import asyncio
@@ -53,16 +53,11 @@ LOAD_SECONDS = 600.0
 """Time limit of the search for a model, and of its load in the workers."""
 
 
-async def announce_to_none(_files: ModelSet) -> None:
-    """Ignores the announcement, until the server sets `announce`."""
+async def announce_to_none(_files: ModelSet) -> None: ...
 
 
 class ModelChanges:
     """Loads and unloads served models.
-
-    Args:
-        files: The models that are served at the start.
-        kinds_of: Returns the task kinds that a model serves.
 
     Attributes:
         states: States of models that are being loaded or unloaded, or whose load failed.
@@ -113,10 +108,7 @@ class ModelChanges:
         return state
 
     async def unload(self, name: str) -> str:
-        """Returns `unloaded`, or `unloading` if a request's time limit passes first.
-
-        If the load of the model failed, only its state `failed` is removed.
-        """
+        """Returns `unloaded`, or `unloading` if a request's time limit passes first."""
         self._check_idle(name)
         if self.states.get(name) == "failed":
             del self.states[name], self.failures[name]
@@ -134,7 +126,6 @@ class ModelChanges:
             task.cancel()
 
     async def wait(self) -> None:
-        """Waits until the changes have ended; some end only when the workers have ended."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def _check_idle(self, name: str) -> None:
@@ -181,10 +172,7 @@ class ModelChanges:
         logger.info("%s has been loaded", name)
 
     def _fail(self, name: str, reason: str) -> None:
-        """Records a failed load.
-
-        If `find` refused the model before the client got a reply, the reply contains the error.
-        """
+        """Records a failed load, unless the reply of the request contains the error."""
         if name in self.states or name in self.overdue:
             self.states[name], self.failures[name] = "failed", reason
 
@@ -242,17 +230,13 @@ class ModelChanges:
             await self.supervisor.unload(name)
 
     def _lose(self, name: str) -> None:
-        """Unloads a model that a restarted worker cannot load."""
         if name in self.files.names and self.states.get(name) != "unloading":
             self.states[name] = "unloading"
             self._start(self._unload(name))
 
 
 def find(name: str, source: str, settings: Settings) -> tuple[AnyFiles, Placements]:
-    """Finds the model called `name` among the models of a reference, and checks its files on disk.
-
-    The check loads the small files, and compares the checksums that a manifest names.
-    """
+    """Finds the model `name` among the models of a reference, and checks its files on disk."""
     try:
         check_root([source], name, settings.models_root)
         located = locate([source], ModelCache.at(settings.model_cache), settings.offline)
@@ -299,7 +283,6 @@ def check_root(places: Sequence[str], name: str, root: str) -> None:
 
 
 def _is_inside(place: str, folder: Path) -> bool:
-    """Returns whether a path is in a folder, after all symbolic links."""
     try:
         return Path(place).resolve().is_relative_to(folder)
     except (RuntimeError, ValueError):  # links that form a loop, or a null byte
@@ -321,7 +304,7 @@ async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
     """Returns the result of a function that runs in a thread of its own.
 
     After a timeout or a cancellation, the thread keeps running, but the process can end without
-    waiting for it. With a thread of `asyncio.to_thread`, the process would wait.
+    waiting for it, as it would for a thread of `asyncio.to_thread`.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from model.checkpoints.load import Vocabularies
 from model.tokenization.tokenizer import CharacterTokenizer
 from service.items import TRANSLATE
-from service.models.served import Direction
+from service.models.served import AnyServed, Direction
 from service.text.language_codes import normalize_code
 
 MAX_TOKENS = 2001
@@ -78,11 +78,10 @@ def find_remote(reference: str) -> list[RemoteFiles]:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedRemote:
+class ServedRemote(AnyServed):
     """A language pair of a remote model.
 
-    The tokens of its tokenizers are characters. A work item holds token ids, which are decoded
-    before the request, because the endpoint receives text.
+    The tokens of its tokenizers are characters, because the endpoint receives text.
     """
 
     task: ClassVar[str] = TRANSLATE
@@ -94,10 +93,6 @@ class ServedRemote:
     def load(cls, files: RemoteFiles) -> "ServedRemote":
         tokenizer = CharacterTokenizer()
         return cls(files, Vocabularies(tokenizer, tokenizer))
-
-    @property
-    def name(self) -> str:
-        return self.files.name
 
     def direction(self, source: str, target: str) -> Direction:
         return Direction(self.name, source, target, self.vocabularies, MAX_TOKENS, False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from model.checkpoints.families.cross_encoders import (
     CrossEncoderConfig,
@@ -29,21 +29,21 @@ ModelState = Literal["loading", "ready", "unloading", "failed"]
 """State of one model, as `GET /v1/models` reports it."""
 
 
-class AnyServed(Protocol):
-    """A served model of any type, with the name of the task that it was made for."""
+@dataclass(frozen=True, slots=True)
+class AnyServed:
+    """A served model; `task` is the name of the task that it was made for."""
+
+    task: ClassVar[str]
+
+    files: AnyFiles
 
     @property
-    def files(self) -> AnyFiles: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def task(self) -> str: ...
+    def name(self) -> str:
+        return self.files.name
 
 
 @dataclass(frozen=True, slots=True)
-class ServedModel:
+class ServedModel(AnyServed):
     """A translation model."""
 
     task: ClassVar[str] = TRANSLATE
@@ -55,19 +55,12 @@ class ServedModel:
     def load(cls, files: ModelFiles) -> "ServedModel":
         return cls(files, load_vocabularies(files))
 
-    @property
-    def name(self) -> str:
-        return self.files.name
-
     def reader(self, max_tokens: int) -> TextReader:
         """Returns a TextReader for embedding texts with the model's encoder.
 
-        Translation puts certain tokens before a source sentence. The reader puts the same tokens
-        before a text. In a multilingual model, one of them is the token of the request's language.
-
-        Args:
-            max_tokens: Largest number of tokens, EOS and language token included. Longer texts are
-                truncated.
+        It puts the same tokens before a text as translation does before a source sentence. In a
+        multilingual model, one of them is the token of the request's language. `max_tokens` counts
+        EOS and language token too.
         """
         tokenizer = self.vocabularies.source
         bare = tokenizer.before("")
@@ -114,8 +107,8 @@ class Direction:
     """One language pair of a model.
 
     Attributes:
-        vocabularies: Tokenizers of the two languages. If the model has language tokens, the
-            tokenizers put the tokens of this pair before texts.
+        vocabularies: Tokenizers of the two languages, which put the language tokens of this pair
+            before texts if the model has any.
         max_tokens: Largest number of tokens of a sentence, EOS included; 0 if the limit of the
             server applies.
         has_attention: Whether the attention of the model can be inspected.
@@ -133,7 +126,7 @@ class Direction:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedEmbedder:
+class ServedEmbedder(AnyServed):
     """An embedding model."""
 
     task: ClassVar[str] = EMBED
@@ -146,10 +139,6 @@ class ServedEmbedder:
     def load(cls, files: EmbeddingFiles) -> "ServedEmbedder":
         config = read_config(files)
         return cls(files, config, load_tokenizer(files, config))
-
-    @property
-    def name(self) -> str:
-        return self.files.name
 
     @property
     def reader(self) -> TextReader:
@@ -167,7 +156,7 @@ class ServedEmbedder:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedReranker:
+class ServedReranker(AnyServed):
     """A cross-encoder. It scores pairs of a query and a text."""
 
     task: ClassVar[str] = RERANK
@@ -180,10 +169,6 @@ class ServedReranker:
     def load(cls, files: CrossEncoderFiles) -> "ServedReranker":
         config = read_cross_encoder(files)
         return cls(files, config, load_pair_tokenizer(files, config))
-
-    @property
-    def name(self) -> str:
-        return self.files.name
 
 
 LOAD_SERVED: dict[type, Callable[[Any], AnyServed]] = {

@@ -36,18 +36,15 @@ class TextReader:
     """Reads texts for one model.
 
     Attributes:
-        encode: Returns the ids of a text.
         before: Special tokens in front of a text.
         behind: Special tokens at the end of a text.
         max_tokens: Largest number of tokens, special tokens included. Longer texts are truncated.
-        vocab_size: Number of ids in the vocabulary.
         size: Number of values of an embedding; None if it is known only after the weights are
             loaded.
         is_normalized: Whether the embeddings of the model are vectors of length 1.
-        prompts: Maps the name of each prompt to its text.
         default_prompt: Name of the prompt of requests without a `prompt_name`; None for no prompt.
-        languages: Special tokens in front of a text, for each language that a request may name.
-            It is empty if the model needs no language.
+        languages: Special tokens in front of a text, for each language that a request may name. It
+            is empty if the model needs no language.
     """
 
     name: str
@@ -70,7 +67,6 @@ class TextReader:
 
         Args:
             given: Text without lone surrogates, or ids of the vocabulary.
-            prompt: Prompt before the text. If it is empty, the text gets no prompt.
             direction: End at which a text that is too long is cut.
         """
         num_special = len(self.before) + len(self.behind)
