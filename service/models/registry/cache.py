@@ -67,7 +67,7 @@ class ModelCache:
     def record(self, reference: Reference) -> Record | None:
         """Returns the record of a reference; None if the reference was never pulled.
 
-        A commit may also be in the record of a branch whose pull fetched this commit.
+        The record of a branch may also have the commit that a reference names.
         """
         path = self._record_path(str(reference))
         if path.is_file():
@@ -112,10 +112,7 @@ class ModelCache:
         return faults
 
     def damaged(self, record: Record) -> list[str]:
-        """Returns one message for each file that differs from the record.
-
-        Files with a recorded checksum are read, if no file is missing.
-        """
+        """Returns one message for each file that differs from the record."""
         faults = self.missing(record)
         if not faults:
             sums = {file.name: file.sha256 for file in record.files if file.sha256}
@@ -127,7 +124,6 @@ class ModelCache:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Writes a temporary file and renames it to `path`."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         try:
             file.write(content)

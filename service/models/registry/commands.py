@@ -56,8 +56,6 @@ Cache = Annotated[str | None, _CACHE]
 
 
 class _Choice:
-    """The settings and the cache for one command, and an entry for each model to work on."""
-
     def __init__(self, models: list[str] | None, cache: str | None) -> None:
         flags = {} if cache is None else {"model_cache": cache}
         self.settings = read_settings(flags)
@@ -254,7 +252,6 @@ def _fixed(located: LocatedModel) -> ModelEntry:
 
 
 def _to_toml(entry: ModelEntry, sums: dict[str, str]) -> str:
-    """Returns one model of a manifest. A string in JSON is also a valid string in TOML."""
     options = {"reference": str(entry.reference), "device": entry.device, "dtype": entry.dtype}
     lines = [f"{name} = {_quoted(value)}" for name, value in options.items() if value]
     pins = [f"{_quoted(name)} = {_quoted(value)}" for name, value in sums.items()]

@@ -283,9 +283,7 @@ def _locked(part: Path) -> Iterator[BinaryIO]:
 def disk_errors(target: Path, setting: str = CACHE_SETTING) -> Iterator[None]:
     """Turns errors of the file system into errors of this package.
 
-    Args:
-        target: File that is being written.
-        setting: Environment variable that names the folder.
+    `setting` is the environment variable that names the folder of the file `target`.
     """
     try:
         yield
@@ -330,7 +328,6 @@ def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> No
 
 
 def _unpack(part: Path, file: ModelFile, target: Path) -> Path:
-    """Unpacks a fetched file and returns the new path; returns `part` if the file is not packed."""
     with part.open("rb") as packed:
         if packed.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             return part
@@ -358,7 +355,6 @@ def _refuse(file: ModelFile, target: Path, reason: str) -> NoReturn:
 
 
 def damaged_download(file: ModelFile, target: Path, reason: str) -> DamagedFileError:
-    """Returns the error for a fetched file that differs from the published one."""
     return DamagedFileError(
         f"{target}: the download from {shown(file.url)} {reason}; "
         "it was deleted, run the same command again"
@@ -375,7 +371,6 @@ def _remove_partials(target: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Waits until a file or folder is on the disk, so that it survives a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -46,11 +46,7 @@ class OfflineError(RegistryError):
 
 
 class MissingFilesError(RegistryError):
-    """Files that the server needs are not on disk.
-
-    Args:
-        advice: The command that fetches the files.
-    """
+    """Files that the server needs are not on disk; `advice` is the command that fetches them."""
 
     def __init__(self, faults: list[str], advice: str) -> None:
         self.faults = faults

@@ -59,7 +59,7 @@ class ModelFile:
     Attributes:
         name: Path inside the model's folder.
         size: Size on disk in bytes; None if it is not known before the file is fetched.
-        sha256: Sha256 checksum on disk; None if it is not known before the file is fetched.
+        sha256: Checksum on disk; None if it is not known before the file is fetched.
         url: Address of a published file.
         git_sha1: Git's blob id, which Hugging Face publishes for small files.
         is_packed: Whether the registry may store the file packed with gzip.
@@ -132,11 +132,7 @@ def difference(stored: ModelFile, file: ModelFile, path: Path) -> str | None:
 
 
 def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
-    """Returns one message for each file that cannot be read or has a different sha256 checksum.
-
-    Args:
-        sums: Expected sha256 checksum of each file, by its path in the folder.
-    """
+    """Returns one message for each file that cannot be read or has a different sha256 checksum."""
     faults = []
     for name, expected in sums.items():
         path = folder / name

@@ -37,12 +37,7 @@ OpenBar = Callable[[str, int | None], AbstractContextManager[Report]]
 
 
 class Firefox:
-    """The registry of Mozilla, or a mirror of it.
-
-    Args:
-        base_url: Address of Mozilla's storage bucket or of a mirror. The address that the index
-            contains is not used.
-    """
+    """The registry of Mozilla, or a mirror of it. Addresses in its index are not used."""
 
     def __init__(
         self, base_url: str, http: HttpClient, open_bar: OpenBar, is_offline: bool = False
@@ -71,7 +66,6 @@ class Firefox:
         return Record(str(reference), folder, revision, tuple(chosen))
 
     def require_space(self, files: Iterable[ModelFile], model: Record, folder: Path) -> None:
-        """Checks that files fit on the disk. Files of unknown size count as 0 bytes."""
         require_space(folder, sum(_still_needed(file, folder) for file in files))
 
     def fetch(self, file: ModelFile, model: Record, folder: Path) -> ModelFile:
@@ -146,7 +140,6 @@ def _to_file(entry: Mapping[str, Any], base_url: str) -> ModelFile:
 
 
 def _still_needed(file: ModelFile, folder: Path) -> int:
-    """Returns the number of bytes of a file that are not on disk yet; 0 if its size is unknown."""
     part = folder / (file.name + PARTIAL)
     begun = part.stat().st_size if part.is_file() and not file.is_packed else 0
     return max(0, (file.size or 0) - begun)

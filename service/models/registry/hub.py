@@ -85,7 +85,6 @@ class Hub:
         return _to_model(reference, str(info.sha), files)
 
     def _find_cached(self, reference: Reference) -> Record:
-        """Returns the files of a model in Hugging Face's cache, without sending a request."""
         revision = reference.revision or DEFAULT_REVISION
         try:
             found = hf.snapshot_download(

@@ -46,10 +46,7 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 
 
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns one message for each pulled file that is missing or has another size than recorded.
-
-    If the model was never pulled, a single message covers all its files.
-    """
+    """Returns one message for each pulled file that is missing or has another size than recorded."""
     if not entry.reference.is_pulled:
         return []
     record = cache.record(entry.reference)
@@ -136,10 +133,7 @@ def folders_of(place: str) -> list[Path]:
 
 
 def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
-    """Maps the folder of each model to the device and dtype that a manifest sets for the model.
-
-    A value that the manifest does not set is "". A folder without both values is left out.
-    """
+    """Maps the folder of each model to the device and dtype of the manifest; "" if not set."""
     return {
         str(folder): (model.entry.device, model.entry.dtype)
         for model in located

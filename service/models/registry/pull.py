@@ -25,8 +25,8 @@ class Puller:
     def pull(self, entry: ModelEntry) -> Record:
         """Fetches and checks the missing files of a model, and returns its record.
 
-        No request is sent for a complete model whose version cannot change (see `_complete`). Any
-        other model is looked up in the registry again, and a newer version replaces the old one.
+        No request is sent for a complete model whose version cannot change. Any other model is
+        looked up in the registry again, and a newer version replaces the old one.
         """
         registry = self.hub if entry.reference.source is Source.HUB else self.firefox
         known = self._complete(entry, registry.is_offline)
@@ -55,8 +55,7 @@ class Puller:
     def _complete(self, entry: ModelEntry, is_offline: bool) -> Record | None:
         """Returns the record of a complete model whose version cannot change; None for others.
 
-        The version cannot change if the reference names a commit, if every file is pinned, or if
-        requests to registries are forbidden.
+        It cannot change if the reference names a commit, if every file is pinned, or offline.
         """
         record = self.cache.record(entry.reference)
         if record is None:
@@ -75,10 +74,7 @@ class Puller:
             self.cache.save(replace(known, reference=str(commit)))
 
     def _save_progress(self, record: Record, reference: Reference) -> None:
-        """Records which files are on disk, unless an older version of the model is complete.
-
-        The older version is served until the new version is complete.
-        """
+        """Records which files are on disk, unless an older, complete version is still served."""
         known = self.cache.record(reference)
         if known is None or self.cache.missing(known):
             self.cache.save(record)

@@ -51,9 +51,9 @@ class Reference:
 
     Attributes:
         name: A folder, a package, `owner/name`, a language pair, or a model's name at an endpoint.
-        revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if
-            empty, the source's default is used. For the source OPENAI, it is the address of the
-            endpoint, followed by `#` and the language pairs.
+        revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if empty,
+            the source's default is used. For the source OPENAI, the address of the endpoint,
+            followed by `#` and the language pairs.
     """
 
     source: Source
@@ -109,10 +109,9 @@ class ModelEntry:
     """One model to serve.
 
     Attributes:
-        device: Device that computes the model; if empty, the server's setting is used.
+        device: Device of the model; if empty, the server's setting is used.
         dtype: Precision of the model; if empty, the server's setting is used.
-        pins: Maps the path of each pinned file, inside the model's folder, to the sha256 checksum
-            that the file must have.
+        pins: Maps paths inside the model's folder to the sha256 checksums that the files must have.
     """
 
     reference: Reference
@@ -153,7 +152,6 @@ def read_manifest(path: Path) -> list[ModelEntry]:
 
 
 def _read_model(table: Any, number: int, folder: Path, faults: list[str]) -> ModelEntry:
-    """Reads one model and appends its faults to the list."""
     if not isinstance(table, dict):
         faults.append(f"model {number} is not a table")
         table = {}
