@@ -254,7 +254,6 @@ def check_reader(options: JobOptions, settings: Settings, catalog: Catalog) -> N
 
 
 def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layout: Layout) -> None:
-    """Computes the shards that are missing in the output folder, and writes the manifest."""
     folder = OutputFolder(layout.output.resolve())
     if is_complete(folder, options, paths):
         # The run that completed the job may have been killed before it deleted its work files.
@@ -280,7 +279,6 @@ def compute_job(options: JobOptions, paths: list[Path], settings: Settings, layo
 
 
 def is_complete(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -> bool:
-    """Reports whether the folder has the complete results of this job, and not of another."""
     manifest = folder.manifest()
     if manifest is None:
         return False
@@ -289,7 +287,6 @@ def is_complete(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]
 
 
 def open_job(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -> Job:
-    """Returns the job of the folder, or begins a new one."""
     recorded = folder.recorded()
     if recorded is not None:
         check_same(recorded, options, paths)

@@ -64,7 +64,6 @@ class OutputFolder:
             yield
 
     def check_names(self) -> None:
-        """Checks that the path is a folder, and has only files of a job."""
         if self.path.exists() and not self.path.is_dir():
             raise JobError(f"{self.path} is a file; choose a folder for --output")
         names = sorted(os.listdir(self.path)) if self.path.exists() else []
@@ -81,7 +80,6 @@ class OutputFolder:
             )
 
     def manifest(self) -> dict[str, Any] | None:
-        """Returns the manifest; None if the job is not complete."""
         try:
             found: dict[str, Any] = json.loads((self.path / MANIFEST).read_bytes())
         except FileNotFoundError:
@@ -89,7 +87,6 @@ class OutputFolder:
         return found
 
     def begin(self, job: Job) -> None:
-        """Records a new job."""
         if shards := [name for name in os.listdir(self.path) if SHARD_NAME.fullmatch(name)]:
             raise JobError(
                 f"{self.path} has {shards[0]} of an unknown job; choose another --output"
@@ -104,7 +101,6 @@ class OutputFolder:
             file.write(json.dumps(job.description(), indent=1).encode())
 
     def recorded(self) -> Job | None:
-        """Returns the recorded job; None if there is none."""
         try:
             description = json.loads((self.work / "job.json").read_bytes())
         except FileNotFoundError:
@@ -171,7 +167,6 @@ class OutputFolder:
         shutil.rmtree(self.chunks / f"{index:05d}", ignore_errors=True)
 
     def finish(self, manifest: dict[str, Any]) -> None:
-        """Writes the manifest, and deletes the working files."""
         written = self.work / MANIFEST
         with durable_file(written) as file:
             file.write(json.dumps(manifest, indent=1).encode())
@@ -180,7 +175,6 @@ class OutputFolder:
         self.delete_work()
 
     def delete_work(self) -> None:
-        """Deletes the working files of a complete job."""
         shutil.rmtree(self.work, ignore_errors=True)
 
 
@@ -210,11 +204,7 @@ def sync_folder(path: Path) -> None:
 
 
 class Journal:
-    """Appends lines to a file of this process.
-
-    If the process is killed, its lines remain. Only a last, unfinished line is lost. `kind` is
-    `actor` or `run`, the beginning of the file's name.
-    """
+    """Appends lines to a file of this process, which keeps them if the process is killed."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -231,8 +221,8 @@ def read_totals(folder: Path) -> dict[str, Any]:
     """Returns the sums over all runs of a job, for its manifest.
 
     In the lines of one file, `cpu` and `machine_seconds` are running totals, so the largest value
-    counts. If several lines give the failed rows of the same chunk, the newest line counts. A row
-    whose result was lost is computed and counted again.
+    counts. Of several lines about the failed rows of a chunk, the newest counts. A row whose result
+    was lost is computed and counted again.
     """
     files = {path: [*read_lines(path)] for path in sorted(folder.glob("*.jsonl"))}
     failed: dict[tuple[int, int], tuple[float, int]] = {}
@@ -266,7 +256,6 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def costs(totals: dict[str, Any], num_rows: int, price_per_hour: float | None) -> dict[str, Any]:
-    """Returns the figures of a complete job for its manifest. Prices are in any currency."""
     figures = totals | {
         "recomputed_share": max(0.0, totals["rows_computed"] / num_rows - 1),
         "cpu_seconds_per_million": totals["cpu_seconds"] * MILLION / num_rows,

@@ -63,7 +63,6 @@ class TextInput:
     """Text with one row a line, in UTF-8. Blank lines are rows too."""
 
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
-        """Reads a file once, and finds its ranges of `shard_rows` rows."""
         if columns != Columns():
             raise JobError(f"{path} is a text file and has no columns; omit the column options")
         return scan_lines(path, shard_rows)
@@ -77,13 +76,10 @@ class TextInput:
                 yield Row(number, None, error=f"row {number} is not UTF-8")
 
     def has_numbers(self, path: Path, columns: Columns) -> bool:
-        """Reports whether all ids of a file are certain to be integers."""
         return True
 
 
 class JsonLinesInput:
-    """One JSON object a line."""
-
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
         return scan_lines(path, shard_rows)
 
@@ -108,8 +104,6 @@ class JsonLinesInput:
 
 
 class ParquetInput:
-    """Reads Parquet files. A shard may begin within a row group."""
-
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
         import pyarrow.parquet as parquet
 
@@ -203,7 +197,6 @@ def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
 
 
 def string_of(value: Any, column: str) -> tuple[str | None, str]:
-    """Returns a string or None, and the error of any other value."""
     if value is None or isinstance(value, str):
         return value, ""
     return None, f"the column {column} has a {type(value).__name__}, not a string"
@@ -227,7 +220,6 @@ def scan_lines(path: Path, shard_rows: int) -> Scan:
 
 
 def read_lines(path: Path, shard: Shard) -> Iterator[tuple[int, bytes]]:
-    """Yields the number and the bytes of each line, without line break and byte order mark."""
     with path.open("rb") as file:
         file.seek(shard.position)
         for number in range(shard.first_row, shard.first_row + shard.num_rows):
@@ -253,8 +245,7 @@ SUFFIXES = {
 def find_files(sources: Sequence[Path]) -> tuple[str, list[Path]]:
     """Returns the name of the format, and the files. Files of a folder are sorted by name.
 
-    A source with an unknown extension counts as a text file. Files with unknown extensions inside a
-    folder are left out.
+    A file with an unknown extension counts as text if it is named, and is left out in a folder.
     """
     files: list[Path] = []
     for source in sources:
@@ -310,10 +301,8 @@ class JsonLinesOutput:
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
         """Writes the rows in the order of their positions, and returns their number.
 
-        Rows with the same position count as one row.
-
-        The chunks are read twice, because a shard of vectors may be too large for the memory. The
-        first reading finds the size of each object. The sizes determine the offsets in the file.
+        The chunks are read twice, because a shard of vectors may be too large for the memory: for
+        the sizes, which determine the offsets in the file, and for the lines.
         """
         paths = [*chunks]
         sizes = {position: len(line) for position, line in read_positioned(paths)}
@@ -382,7 +371,6 @@ def id_column(ids: Sequence[Any], has_numbers: bool) -> Any:
 
 
 def value_column(name: str, outcomes: Sequence[Outcome]) -> Any:
-    """Returns the results as an Arrow array: lists of float32 for vectors, otherwise strings."""
     import pyarrow
 
     values = [each.value for each in outcomes]

@@ -49,7 +49,6 @@ class InputFile:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file exists with the recorded size and modification time."""
         try:
             state = Path(self.path).stat()
         except OSError:
@@ -59,8 +58,6 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: options, inputs and shards."""
-
     options: JobOptions
     files: tuple[InputFile, ...]  # in the order of their rows
     has_numbers: bool  # whether all ids are integers
@@ -81,7 +78,6 @@ class Job:
         return -(-self.shard(index).num_rows // self.options.chunk_rows)
 
     def description(self) -> dict[str, Any]:
-        """Returns the fields of the job for its JSON record, without the table of shards."""
         return {
             "options": asdict(self.options),
             "files": [asdict(file) for file in self.files],
@@ -112,10 +108,7 @@ def plan(options: JobOptions, paths: Sequence[Path]) -> Job:
 
 
 def restore(description: dict[str, Any], table: Table = NO_SHARDS) -> Job:
-    """Returns the job that `Job.description` has described.
-
-    A manifest has no table of shards. For a manifest, `table` is left empty.
-    """
+    """Returns the job that `Job.description` has described. A manifest has no table of shards."""
     try:
         values = dict(description["options"])
         values["columns"] = Columns(**values["columns"])
@@ -133,7 +126,7 @@ def restore(description: dict[str, Any], table: Table = NO_SHARDS) -> Job:
 def check_same(recorded: Job, options: JobOptions, paths: Sequence[Path]) -> None:
     """Checks that a recorded job has these options, and that its inputs have not changed.
 
-    The hash of a file is computed again only if its modification time has changed.
+    A file is hashed again only if its modification time has changed.
     """
     remedy = "choose another --output, or delete the folder to start again"
     for each in fields(JobOptions):
@@ -162,6 +155,5 @@ def has_hash(file: InputFile, options: JobOptions) -> bool:
 
 
 def touched(job: Job) -> Job:
-    """Returns the job with the current modification times of its inputs."""
     files = (replace(f, modified_ns=Path(f.path).stat().st_mtime_ns) for f in job.files)
     return replace(job, files=tuple(files))

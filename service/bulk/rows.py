@@ -86,7 +86,6 @@ def num_chars(row: Row) -> int:
 
 
 def _windows(rows: Iterable[Row], chunk_rows: int) -> Iterator[list[tuple[int, Row]]]:
-    """Yields parts of a shard, each row with its position. All but the last fill whole chunks."""
     window = list[tuple[int, Row]]()
     chars = 0
     for position, row in enumerate(rows):
@@ -105,8 +104,7 @@ Compute = Callable[[Sequence[Row]], Awaitable[Sequence[Outcome]]]
 async def isolated(rows: Sequence[Row], compute: Compute) -> list[Outcome]:
     """Computes rows together; after a ServiceError, computes each half in the same way.
 
-    The function thus divides the rows until each row that fails is alone. A single row whose error
-    may be temporary is tried ATTEMPTS times.
+    A single row whose error may be temporary is tried ATTEMPTS times.
     """
     try:
         return [*await compute(rows)]

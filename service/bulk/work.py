@@ -72,12 +72,6 @@ class EngineSpec:
 
 
 class ShardWork:
-    """Computes shards with an engine that has been started.
-
-    Several chunks are in progress at a time, so that the engine always has rows for its batches.
-    Each chunk is committed when it is computed.
-    """
-
     def __init__(
         self, folder: OutputFolder, job: Job, engine: Engine, advance: Advance = lambda _: None
     ) -> None:
@@ -98,7 +92,6 @@ class ShardWork:
         self.files = ThreadPoolExecutor(1)
 
     async def compute(self, index: int) -> None:
-        """Computes the uncommitted chunks of a shard, and publishes the shard."""
         if self.folder.shard_path(self.job, index).exists():
             return
         with first_error():
@@ -124,7 +117,6 @@ class ShardWork:
         self.advance(len(chunk.rows))
 
     def _missing_chunks(self, index: int) -> Iterator[Chunk]:
-        """Yields the chunks of a shard that are not committed."""
         committed = self.folder.committed(index)
 
         def is_committed(chunk: Chunk) -> bool:
@@ -159,7 +151,6 @@ def first_error() -> Iterator[None]:
 
 
 async def open_work(spec: EngineSpec, advance: Advance = lambda _: None) -> ShardWork:
-    """Starts an engine for the job that the folder has."""
     folder = OutputFolder(spec.folder)
     job = folder.recorded()
     if job is None:
@@ -226,8 +217,6 @@ class ShardActor:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A running cluster of Ray, and the actors to start there."""
-
     address: str
     num_actors: int
     gpus: int  # of each actor
@@ -266,7 +255,6 @@ def compute_on_ray(
 
 @contextmanager
 def connected(address: str) -> Iterator[ModuleType]:
-    """Yields Ray's module, connected to a cluster. Ray's errors become JobErrors."""
     ray = load_ray()
     try:
         with without_stderr():
@@ -284,7 +272,7 @@ def connected(address: str) -> Iterator[ModuleType]:
 
 @contextmanager
 def without_stderr() -> Iterator[None]:
-    """Discards the standard error of the process; Ray's native code prints its attempts to it."""
+    """Discards the standard error, to which Ray's native code prints its attempts."""
     kept = os.dup(2)
     try:
         with open(os.devnull, "wb") as null:
@@ -296,7 +284,6 @@ def without_stderr() -> Iterator[None]:
 
 
 def load_ray() -> ModuleType:
-    """Imports Ray, and configures it to send no usage reports and to print no log."""
     if importlib.util.find_spec("ray") is None:
         raise JobError("--address needs Ray, which is missing: pip install 'regard[ray]'")
     for name, value in QUIET.items():

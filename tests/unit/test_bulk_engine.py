@@ -10,7 +10,7 @@ import pytest
 from model.errors import CheckpointNotFoundError
 from service.bulk import rows as bulk_rows
 from service.bulk.commands import check_models
-from service.bulk.engine import CoreEngine, unlimited
+from service.bulk.engine import CoreEngine
 from service.bulk.formats import Columns
 from service.bulk.job import JobOptions
 from service.bulk.rows import JobError, Outcome, Row
@@ -110,12 +110,6 @@ def test_rows_wait_for_a_worker_that_starts_again(monkeypatch: pytest.MonkeyPatc
             await engine.stop()
 
     assert asyncio.run(run()) == [Outcome("O gato sentou-se no tapete.")]
-
-
-@pytest.mark.parametrize(("guard", "rows"), [(4, 48), (64, 64)])
-def test_batch_has_room_for_the_beam_of_a_rejected_sentence(guard: int, rows: int) -> None:
-    beams = {"max_beam_size": 64, "guard_beam_size": guard}
-    assert unlimited(Settings.model_validate({"device": "cpu", **beams})).max_rows == rows
 
 
 def test_engine_that_cannot_load_fails() -> None:

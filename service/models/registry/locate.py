@@ -46,7 +46,7 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 
 
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns one message for each pulled file that is missing or has another size than recorded."""
+    """Returns one message for each pulled file that is missing or has another size."""
     if not entry.reference.is_pulled:
         return []
     record = cache.record(entry.reference)
