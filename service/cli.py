@@ -160,7 +160,6 @@ def serve_apart(settings: Settings, count: int) -> str | None:
 
 
 def listen(settings: Settings) -> list[socket.socket]:
-    """Opens the listening sockets of the public port, and of the admin port if one is set."""
     wanted = [(settings.host, settings.port, "REGARD")]
     if settings.admin_port:
         host = settings.admin_host or settings.host

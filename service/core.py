@@ -37,7 +37,6 @@ class Core:
     rates: Rates = field(default_factory=Rates)
 
     def start(self) -> None:
-        """Starts the workers without waiting until they are ready."""
         self.supervisor.start()
 
     def drain(self) -> None:
@@ -107,10 +106,7 @@ class Core:
 
 
 class CoreLease:
-    """The permission of one request to submit items, in the process that owns the workers.
-
-    The constructor raises a ServiceError if the admission refuses the request.
-    """
+    """The permission of one request to submit items; the constructor asks the admission for it."""
 
     def __init__(
         self, admission: Admission, scheduler: Scheduler, tokens: int, client: str = ""
@@ -126,7 +122,6 @@ class CoreLease:
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
     ) -> ResultStream:
-        """Submits items of the request, as `service.tasks.backend.Lease.submit` explains."""
         tokens = 0
         for item in items:
             tokens += item.num_tokens * item.num_legs

@@ -111,7 +111,6 @@ def as_text(facts: Facts) -> str:
 
 
 def lines_of(name: str, value: Any, indent: str) -> Iterator[str]:
-    """Yields the lines of one entry. In a list of dicts, a dict without lists takes one line."""
     if isinstance(value, dict):
         yield f"{indent}{name}:"
         for key, each in value.items():
@@ -158,10 +157,7 @@ def processor(proc: Path = Path("/proc")) -> Facts:
 
 
 def native_code() -> Facts:
-    """Returns the names of the native code's builds: all, the usable ones, and the one in use.
-
-    A build is usable if it was compiled from the present sources and this processor supports it.
-    """
+    """Returns the names of the native code's builds: all, the usable ones, and the one in use."""
     from model.backends.native.library import INSTRUCTION_SETS, LIBRARIES
 
     usable = [library.name for library in LIBRARIES]
@@ -225,10 +221,7 @@ def public(text: str) -> str:
 
 
 def changed_settings(settings: Settings, environment: Mapping[str, str]) -> Facts:
-    """Returns the settings that differ from their defaults, and the variables that control traces.
-
-    Secret values, such as API keys, are replaced by `set`.
-    """
+    """Returns the settings that differ from their defaults, and the variables of traces."""
     found: Facts = {}
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
@@ -247,7 +240,6 @@ def shown(value: Any) -> Any:
 
 
 def models(settings: Settings) -> list[Facts]:
-    """Describes each model of the settings: its files with their checksums, or its fault."""
     cache = ModelCache.at(settings.model_cache)
     try:
         entries = read_entries(settings.models)
@@ -288,8 +280,7 @@ def state(settings: Settings) -> Facts:
 def self_test() -> Facts:
     """Sends one sentence to a private server with the models of the settings.
 
-    Returns a description of each model and the results for the sentence, or the fault. A remote
-    model may translate the sentence, because it is preferred to a local multilingual model.
+    A remote model may translate it, because it is preferred to a local multilingual model.
     """
     began = time.monotonic()
     try:
@@ -319,17 +310,14 @@ def self_test() -> Facts:
 def one_worker(state: str, port: int) -> list[str]:
     """Returns the command for a server with one device worker and one HTTP worker.
 
-    The server has a state of its own, so that a damaged file of the operator stays in its place.
+    It has a state of its own, so that a damaged file of the operator stays in its place.
     """
     command = [*serve_command(port), "--workers", "1", "--http-workers", "1"]
     return ["env", f"REGARD_STATE={state}", *command]
 
 
 def replies(url: str, models: list[Facts]) -> Facts:
-    """Returns the translation of one sentence, and the number of values in its embedding.
-
-    A result is left out if no local model can compute it.
-    """
+    """Returns the results for one sentence; one is left out if no local model computes it."""
     found: Facts = {}
     for model in models:
         if model.get("sources") and model.get("targets") and "translation" not in found:

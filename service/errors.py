@@ -45,8 +45,7 @@ class UnsupportedLanguageError(ServiceError):
     """No loaded model has the language, or no model translates `source` into the language.
 
     Args:
-        source: Source language that is not translated to `language`; None if the error concerns
-            `language` alone.
+        source: None if the error concerns `language` alone.
         available: Codes of the languages that a client may send in place of `language`.
     """
 
@@ -114,11 +113,7 @@ class OverloadedError(ServiceError):
 
 
 class RateLimitedError(ServiceError):
-    """The key of the request has reached its limit of requests or characters per minute.
-
-    Args:
-        unit: Unit of the limit: `requests` or `characters`.
-    """
+    """The key of the request has reached its limit of requests or characters per minute."""
 
     def __init__(
         self, message: str, retry_after_seconds: int, unit: str, details: str = ""
@@ -129,11 +124,7 @@ class RateLimitedError(ServiceError):
 
 
 class UnavailableError(ServiceError):
-    """The request cannot be computed now.
-
-    The server is starting or stopping, a worker died, the endpoint of a remote model does not
-    answer, or a document is not translated yet.
-    """
+    """The request cannot be computed now, or its document is not translated yet."""
 
 
 class DeadlineExceededError(ServiceError):
@@ -146,12 +137,7 @@ class InternalError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """The values that stand for a class of errors in responses and in metrics.
-
-    Attributes:
-        error_type: Value of `error_type` in the response body.
-        outcome: Value of the label `outcome` in regard_requests_total.
-    """
+    """The values that stand for a class of errors in responses and in metrics."""
 
     status: int
     error_type: str
@@ -191,7 +177,6 @@ def outcome(error: ServiceError) -> str:
 
 
 def too_late(done: int, total: int) -> DeadlineExceededError:
-    """Returns the error of a request that finished `done` of `total` texts before its deadline."""
     return DeadlineExceededError(
         f"{done} of {total} sentences or texts were done before the deadline; "
         "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"

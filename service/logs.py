@@ -33,8 +33,6 @@ def escaped(text: str) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Writes a record as one line of text, and a traceback as indented lines below it."""
-
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(" ", "milliseconds")
         message, trace = parts_of(self, record)
@@ -44,8 +42,6 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one JSON object in one line."""
-
     def format(self, record: logging.LogRecord) -> str:
         message, trace = parts_of(self, record)
         fields: dict[str, Any] = {
@@ -90,7 +86,7 @@ def is_json() -> bool:
 def configure(level: str, log_format: LogFormat) -> None:
     """Sends the records of this process to stderr, from `level` upwards.
 
-    In the JSON format, warnings and the errors that end a thread or the process are records too.
+    In JSON, warnings and the errors that end a thread or the process are records too.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())

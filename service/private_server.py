@@ -42,11 +42,7 @@ class ServerStartError(Exception):
 
 
 def serve_command(port: int, models: str | None = None) -> list[str]:
-    """Returns the command that starts a server on the loopback interface.
-
-    Args:
-        models: Models to serve, separated by commas; None for the models in REGARD_MODELS.
-    """
+    """Returns the command that starts a server on the loopback interface."""
     command = [*module_command("service"), "serve", "--host", HOST, "--port", str(port)]
     return command if models is None else [*command, "--models", models]
 
@@ -63,8 +59,7 @@ def running_server(
     Args:
         url: Address of a running server, or None to start a private server for the context.
         ready_limit_seconds: Longest time until /health/ready answers 200.
-        variables: Environment variables of a private server. A variable of this process with the
-            same name takes precedence.
+        variables: Environment variables of a private server; this process's own take precedence.
     """
     if url is not None:
         yield url

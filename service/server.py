@@ -29,10 +29,7 @@ def create_app(
 ) -> Application:
     """Builds the server as one application; only the device workers are separate processes.
 
-    Args:
-        on_failure: Called with an error text when a model of the settings cannot be loaded, or
-            when the device has failed repeatedly.
-        cores: Number of CPU cores for the device workers; 0 means all available cores.
+    `build_core` explains the arguments.
     """
     catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
     core = build_core(settings, catalog.files, start_worker, on_failure, cores)
@@ -64,7 +61,7 @@ class Server(DrainingServer):
 
     Attributes:
         failure: Reason why the server ends: a model could not be loaded, or the device failed
-            repeatedly. None if there is no such reason.
+            repeatedly.
     """
 
     def __init__(

@@ -301,8 +301,8 @@ class JsonLinesOutput:
     def merge(self, chunks: Iterable[Path], file: IO[bytes]) -> int:
         """Writes the rows in the order of their positions, and returns their number.
 
-        The chunks are read twice, because a shard of vectors may be too large for the memory: for
-        the sizes, which determine the offsets in the file, and for the lines.
+        The chunks are read twice, because a shard of vectors may be too large for the memory. The
+        first reading finds the size of each object, and thus its offset in the file.
         """
         paths = [*chunks]
         sizes = {position: len(line) for position, line in read_positioned(paths)}

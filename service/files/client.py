@@ -52,7 +52,7 @@ class Client:
 
     Args:
         url: Address of the server. It may end with a prefix for all paths.
-        api_key: Key that is sent with every request. If it is "", no key is sent.
+        api_key: Key that is sent with every request; "" for none.
         num_requests: Largest number of requests at a time.
     """
 
@@ -161,10 +161,7 @@ class Client:
 
 
 def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Groups texts into requests within the limits, in order.
-
-    Blank texts are not counted. Only the last group may consist of blank texts alone.
-    """
+    """Groups texts into requests within the limits, in order. Blank texts are not counted."""
     request: list[str] = []
     num_texts = num_chars = 0
     for text in texts:
@@ -180,9 +177,9 @@ def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def error_of(data: bytes) -> tuple[str, str | None]:
-    """Returns the error text with its details, and the field `error_type`, of a reply.
+    """Returns the error text with its details, and the `error_type`, of a reply.
 
-    Without an error text, the function returns the first bytes of the reply.
+    Without an error text, the first bytes of the reply stand for it.
     """
     try:
         body = orjson.loads(data)

@@ -150,10 +150,7 @@ class LineEmbedder:
 def _write_rows(
     embedded: Iterator[EmbeddedLines], file: "NpyFile | ParquetFile", name: str, total: int | None
 ) -> tuple[int, int]:
-    """Writes one row for each line; a blank line gets zeros.
-
-    Returns the numbers of lines and of truncated lines.
-    """
+    """Writes one row for each line; returns the numbers of lines and of truncated lines."""
     first = next(embedded, None)
     if first is None or not first.vectors.size:
         raise stop(f"{name} has no text: all its lines are blank")

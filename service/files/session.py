@@ -48,11 +48,7 @@ class VectorFileError(Exception):
 def connected(
     url: str | None, models: str | None, api_key: str, num_requests: int
 ) -> Iterator[Client]:
-    """Yields a client of the server at a URL, or of a private server for this command.
-
-    Args:
-        models: Models of the started server. If it is None, REGARD_MODELS names the models.
-    """
+    """Yields a client of the server at a URL, or of a private server for this command."""
     if url is not None and models is not None:
         raise stop(f"--models does not apply to the server at {url}; leave out --models or the URL")
     command = partial(serve_command, models=models)
@@ -64,13 +60,10 @@ def connected(
 
 @contextmanager
 def errors_shown(interrupted: str) -> Iterator[None]:
-    """Prints the message of an error, and ends the command with an exit code.
+    """Prints the message of an error, or `interrupted` after Ctrl-C, and ends with an exit code.
 
     SIGTERM ends the command without a message. Only the main thread may call the function, because
     it sets handlers of signals.
-
-    Args:
-        interrupted: Message after Ctrl-C.
     """
     before = {number: signal.signal(number, _end) for number in ENDING_SIGNALS}
     try:
@@ -85,10 +78,6 @@ def errors_shown(interrupted: str) -> Iterator[None]:
 
 
 def _end(number: int, _frame: Any) -> NoReturn:
-    """Ends the command after a signal. The exception ends the open contexts.
-
-    Later signals are ignored, so that they do not interrupt the removal of files and the server.
-    """
     for each in ENDING_SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     if number == signal.SIGTERM:
@@ -109,7 +98,6 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def opened_lines(source: str) -> Iterator[BinaryIO]:
-    """Yields a file, or the standard input for `-`."""
     if source == STANDARD_INPUT:
         yield sys.stdin.buffer
     else:

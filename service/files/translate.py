@@ -128,7 +128,7 @@ class TextTranslator:
     ) -> list[str]:
         """Returns the translations in the order of the texts; equal texts are sent once.
 
-        `advance` is called after each request with the number of texts that the request finished.
+        `advance` gets the number of texts that each request finished.
         """
         counts: dict[str, int] = {}
         for text in texts:
@@ -155,7 +155,6 @@ class TextTranslator:
 
 
 def _translate_lines(translator: TextTranslator, target: Path | None) -> None:
-    """Translates the standard input line by line; the output has the same number of lines."""
     opened = nullcontext(sys.stdout.buffer) if target is None else target.open("wb")
     with opened as output, opened_lines(STANDARD_INPUT) as file:
         lines = read_lines(file)
@@ -193,7 +192,6 @@ def _unfinished_jobs(
 
 
 def _translate_files(translator: TextTranslator, jobs: Sequence[Job]) -> None:
-    """Translates files one after the other, and continues after a file that has failed."""
     num_faults = 0
     with progress_bar() as progress:
         for job in jobs:

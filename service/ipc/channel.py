@@ -74,11 +74,6 @@ def deliver(message: M, receive: Callable[[M], None], sender: str) -> None:
 
 
 class Outbox:
-    """Collects messages for a short time, and sends them as one list.
-
-    Under load, many requests share one write and one wake-up of the peer.
-    """
-
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
         self.messages: list[object] = []
@@ -99,11 +94,6 @@ class Outbox:
             self._flush_by(asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush))
 
     def flush(self) -> None:
-        """Writes the collected messages.
-
-        A closed connection raises no error here. The task that reads from the connection
-        notices the close.
-        """
         self._flush_by(None)
         self.is_urgent = False
         messages, self.messages = self.messages, []
@@ -132,23 +122,15 @@ class Channel:
         self.connection.sendall(pack(message))
 
     def has_message(self) -> bool:
-        """Reports whether a message, or the end of the connection, has arrived."""
         return bool(self.arrivals.poll(0))
 
     def wait(self, *others: int) -> None:
-        """Waits until data has arrived on this channel or on one of the other descriptors."""
         arrivals = select.poll()
         for descriptor in (self.connection.fileno(), *others):
             arrivals.register(descriptor, select.POLLIN)
         arrivals.poll()
 
     def receive(self) -> Any:
-        """Waits for the next message and returns it.
-
-        Raises:
-            EOFError: The peer has closed the connection.
-            OSError: The connection has failed.
-        """
         (length,) = LENGTH.unpack(self._read(LENGTH.size))
         return pickle.loads(self._read(length))
 

@@ -44,11 +44,6 @@ KEEP_POLICY = 0x08  # the flag SCHED_FLAG_KEEP_POLICY
 
 
 def require_linux() -> None:
-    """Ends the program with a clear message unless it runs on Linux with /proc mounted.
-
-    The server counts its cores with `os.sched_getaffinity`, and reads the memory use of processes
-    from /proc. macOS has neither.
-    """
     if sys.platform != "linux":
         raise SystemExit(
             f"regard: Regard runs on Linux only; this platform is {sys.platform}. "
@@ -61,9 +56,7 @@ def require_linux() -> None:
 def freeze_heap() -> None:
     """Collects garbage once, and excludes all remaining objects from later collections.
 
-    Processes call this function after their start, and after they have loaded or dropped a model.
-    Without this call, full collections would scan all these objects, and delay requests by some
-    30 ms. The function also makes collections rarer (YOUNG_OBJECTS).
+    Without this call, full collections would scan all objects, and delay requests by some 30 ms.
     """
     gc.collect()
     gc.freeze()
@@ -86,12 +79,11 @@ def map_large_blocks() -> None:
 def set_time_slice(seconds: float) -> bool:
     """Sets the slice of the calling thread, and of threads and processes that it starts later.
 
-    If several threads may run, the kernel chooses the thread whose slice would end first. A thread
-    with a short slice therefore runs soon after it has woken up, and a thread with a long slice
-    waits. Slices do not change the shares of time that threads get.
+    If several threads may run, the kernel chooses the thread whose slice would end first. Slices do
+    not change the shares of time that threads get.
 
-    Returns whether the kernel accepted the slice. A kernel before 6.12 accepts the slice, but does
-    not use it. A sandbox may refuse the call. The server then only loses some speed.
+    Returns whether the kernel accepted the slice. A kernel before 6.12 accepts it, but does not use
+    it. A sandbox may refuse the call.
 
     Source: sched_setattr(2), and kernel/sched/fair.c of Linux.
     """
@@ -108,12 +100,9 @@ def set_time_slice(seconds: float) -> bool:
 
 
 def available_cores() -> int:
-    """Returns the number of whole cores that the affinity and the cgroup quota allow.
+    """Returns the number of whole cores that the affinity and the cgroup quota allow, at least 1.
 
-    The number is at least 1, even if the quota is less than one core.
-
-    `os.cpu_count()` would count all cores of the machine. A container with two of 64 cores would
-    then get 64 workers, and the kernel would throttle all of them.
+    A container with two of 64 cores would otherwise get 64 workers.
     """
     cores = len(os.sched_getaffinity(0))
     try:
@@ -125,9 +114,8 @@ def available_cores() -> int:
 
 @cache
 def num_gpus() -> int:
-    """Returns the number of GPUs that CUDA lists; CUDA_VISIBLE_DEVICES may hide some.
+    """Returns the number of GPUs that CUDA lists; 0 without CUDA's driver or a torch with CUDA.
 
-    The number is 0 if CUDA's driver is missing or fails, or if no torch with CUDA is installed.
     Torch is not imported, because the import takes seconds.
     """
     if not has_cuda_build():
@@ -157,9 +145,8 @@ def worker_devices(wanted: int, device: str, cores: int) -> list[str]:
 
     Args:
         wanted: The setting REGARD_WORKERS, the number of workers on each device. 0 means one worker
-            for each GPU. If models compute on the CPU, 0 means one for each of the `cores`.
-        device: auto, cpu, cuda or cuda:N. With cuda, workers compute on all GPUs.
-            With auto, they do the same if the machine has a GPU.
+            for each GPU, or for each of the `cores` if models compute on the CPU.
+        device: auto, cpu, cuda or cuda:N. With cuda, or auto and a GPU, all GPUs are used.
     """
     if not uses_gpu(device):
         return [device] * (wanted or cores)
@@ -171,11 +158,9 @@ def worker_devices(wanted: int, device: str, cores: int) -> list[str]:
 def http_workers(wanted: int, device: str) -> int:
     """Returns the number of processes that answer HTTP.
 
-    On a CPU the device workers need the cores, and one HTTP process is fast enough to feed them.
-
     Args:
-        wanted: The setting REGARD_HTTP_WORKERS. 0 means one process if models compute on the CPU.
-            On a GPU, 0 means one for every two CPU cores, at most MAX_HTTP_WORKERS.
+        wanted: The setting REGARD_HTTP_WORKERS. 0 means one process if models compute on the CPU,
+            and on a GPU one for every two cores, at most MAX_HTTP_WORKERS.
     """
     if wanted:
         return wanted

@@ -27,8 +27,6 @@ RunProcess = Callable[[str], Awaitable[None]]
 
 
 class Process(Protocol):
-    """A started process; `wait` returns its exit status."""
-
     @property
     def pid(self) -> int: ...
 
@@ -61,8 +59,7 @@ async def start_module(
     The server does not fork, because a forked child inherits the locks that other threads hold.
 
     Args:
-        descriptors: File descriptors that the child inherits. Their numbers are the arguments of
-            the module.
+        descriptors: File descriptors that the child inherits; their numbers are its arguments.
         environment: Variables that the child gets in addition to the server's own.
     """
     return await asyncio.create_subprocess_exec(
@@ -74,8 +71,6 @@ async def start_module(
 
 
 class ChildProcess:
-    """A started process together with the streams of the channel to it."""
-
     def __init__(
         self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -96,7 +91,6 @@ class ChildProcess:
         return cls(process, reader, writer)
 
     async def end(self, seconds: float) -> None:
-        """Closes the channel and waits for the process to end; kills it after some seconds."""
         self.writer.close()
         try:
             await asyncio.wait_for(self.process.wait(), seconds)
@@ -112,12 +106,10 @@ class Watchdog:
     """Kills a child process that hangs or is suspended; its supervisor then starts a new one.
 
     The watchdog counts checks, not seconds, because seconds also pass while the server itself is
-    suspended. Only a message resets the count. A check that expects no message leaves the count
-    unchanged.
+    suspended. Only a message resets the count.
 
     Args:
-        timeout_seconds: Returns the timeout in seconds. A silent process is killed after this
-            time or a little later, and never earlier.
+        timeout_seconds: Returns the timeout. A silent process is killed after it, never earlier.
         expects_message: Called before each check. It returns whether the process must send a
             message soon. It may also send a Ping, which the process must answer.
     """
@@ -157,12 +149,8 @@ class Watchdog:
 class ProcessSupervisor:
     """Keeps a set of named processes running until it is stopped.
 
-    A process that ends is started again after a pause. Each time, the pause is twice as long, up to
-    MAX_BACKOFF_SECONDS. The pause is short again after the process has run for more than
-    MAX_BACKOFF_SECONDS.
-
-    Args:
-        run: Starts the process with a given name and returns when that process has ended.
+    A process that ends is started again after a pause. The pause doubles each time up to
+    MAX_BACKOFF_SECONDS, and is short again after the process has run for that long.
     """
 
     def __init__(self, run: RunProcess, restarted: Callable[[], None]) -> None:

@@ -303,8 +303,8 @@ def refusal(name: str, error: LoadRefusedError | WorkerLostError) -> ServiceErro
 async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
     """Returns the result of a function that runs in a thread of its own.
 
-    After a timeout or a cancellation, the thread keeps running, but the process can end without
-    waiting for it, as it would for a thread of `asyncio.to_thread`.
+    After a timeout or a cancellation, the thread keeps running. The process does not wait for it,
+    as it would for a thread of `asyncio.to_thread`.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

@@ -92,12 +92,10 @@ class Arguments(BaseModel):
 
 
 def build(arguments: Arguments) -> Application:
-    """Returns the application for the arguments of a configuration."""
     return build_with(Replica, arguments)
 
 
 def build_with(replica: type[Replica], arguments: Arguments) -> Application:
-    """Returns the application, whose replicas are instances of the class `replica`."""
     settings = read_settings(arguments.settings, has_gpu=arguments.num_gpus > 0)
     as_deployment = serve.deployment(
         name=NAME,
@@ -140,8 +138,8 @@ def replicas(arguments: Arguments) -> dict[str, Any]:
 def ongoing_requests(arguments: Arguments, settings: Settings) -> int:
     """Returns the largest number of requests that Ray Serve sends to a replica at once.
 
-    Above the limit of the server, the server itself refuses requests, with 429 and `Retry-After`.
-    A lower limit of Ray Serve would keep requests waiting in the proxy, without a deadline.
+    Above its own limit, the server refuses requests with 429. A lower limit of Ray Serve would keep
+    requests waiting in the proxy, without a deadline.
     """
     least = settings.max_pending_requests
     number = arguments.max_ongoing_requests or 2 * least
@@ -156,7 +154,6 @@ def ongoing_requests(arguments: Arguments, settings: Settings) -> int:
 def shutdown_seconds(settings: Settings) -> float:
     """Returns the time that a stopping replica has; Ray Serve kills it afterwards.
 
-    The time is enough for the drain of the server and then for the end of the device workers.
     Behind HAProxy, it also covers the wait until all proxies have removed the replica.
     """
     wait = 0.0

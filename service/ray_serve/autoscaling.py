@@ -29,7 +29,6 @@ class QueuedTokensPolicy:
         self.target_tokens = target_tokens
 
     def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
-        """Returns the wanted number of replicas, and the state of the policy, which is empty."""
         metrics = context.aggregated_metrics or {}
         tokens = sum(metrics.get(QUEUED_TOKENS, {}).values())
         used = sum(metrics.get(USED_ROWS, {}).values())

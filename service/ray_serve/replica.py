@@ -1,8 +1,7 @@
 """A replica of Ray Serve: the application of the server, and its device workers.
 
-Ray Serve runs the ASGI lifespan of the application. The workers are started when the lifespan
-begins. They are ended when the lifespan ends, after the last request. A worker also ends when its
-replica is killed, because the worker's channel is closed then.
+The workers are started and ended with the ASGI lifespan of the application. A worker also ends when
+its replica is killed, because the worker's channel is closed then.
 """
 
 import asyncio
@@ -30,9 +29,8 @@ READY_SECONDS = 0.05
 class PlainApplication:
     """An application that hides its routes from Ray Serve, and leaves X-Request-Id to Ray Serve.
 
-    If Ray Serve saw the routes, it would compare each request with all of them, for its metrics.
-    Ray Serve gives each request an id, which the application uses. Ray Serve also adds the header
-    X-Request-Id to the response. The application's own header would repeat it and is removed.
+    If Ray Serve saw the routes, it would compare each request with all of them, for its metrics. It
+    gives each request an id, which the application uses, and adds the header X-Request-Id itself.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -61,7 +59,6 @@ class Replica:
         logs.configure_own(self.settings.log_level, self.settings.log_format)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """Builds the application; Ray Serve calls this method in the replica's event loop."""
         app = create_app(self.settings, self.start_worker, cores=self.cores)
         self.core = app.state.core
         return PlainApplication(app)
@@ -69,8 +66,7 @@ class Replica:
     async def check_health(self) -> None:
         """Waits until a device worker is ready. Ray Serve sends requests after the first check.
 
-        A worker that ends later is started again. If this takes longer than the health check may
-        take, or the check fails, Ray Serve replaces the replica.
+        If a restart of a worker takes too long, Ray Serve replaces the replica.
         """
         assert self.core is not None
         supervisor = self.core.supervisor
@@ -88,9 +84,7 @@ class Replica:
 def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:
     """Returns the settings of a replica, from the environment and the arguments.
 
-    Clients reach only the proxy of Ray Serve. A replica therefore checks the name in the header
-    Host only if the setting allowed_hosts lists names. One process answers HTTP, because Ray Serve
-    sends all requests to it.
+    Clients reach only the proxy of Ray Serve, so by default any name in the header Host is allowed.
     """
     settings = Settings(**given)
     if settings.admin_port:

@@ -1,7 +1,6 @@
 """Translates sentences with remote models: chat models behind OpenAI-compatible endpoints.
 
-The requests to each endpoint at once are limited. A failed request is repeated at most once. Errors
-for clients name the served model, and the log names the endpoint. Neither contains a text.
+Errors for clients name the served model, and the log names the endpoint. Neither contains a text.
 """
 
 import asyncio
@@ -73,8 +72,6 @@ class Endpoints:
         would last beyond the deadline, the first error is raised.
 
         Args:
-            text: The sentence.
-            model: The remote model and the language pair.
             deadline: Deadline of the sentence, by time.perf_counter. The caller enforces it.
         """
         arrived = time.perf_counter()
@@ -132,7 +129,6 @@ class ChatClient:
         await self.client.aclose()
 
     async def translate(self, text: str, model: RemoteFiles) -> str:
-        """Returns the translation of a sentence."""
         from httpx2 import RequestError
 
         host = urlsplit(model.url).netloc
@@ -151,7 +147,6 @@ class ChatClient:
 
 
 def parsed(response: "httpx2.Response") -> Any:
-    """Returns the parsed body of a reply; None if it is not JSON."""
     try:
         return response.json()
     except ValueError:
@@ -159,7 +154,6 @@ def parsed(response: "httpx2.Response") -> Any:
 
 
 def refusal(status: int, retry_after: str, name: str) -> ServiceError:
-    """Returns the error for a status other than 200 from the endpoint of the model `name`."""
     seconds = int(retry_after[:9]) if retry_after.isdecimal() else PAUSE_SECONDS
     wait = min(seconds, MAX_PAUSE_SECONDS)
     if status == 429:
@@ -174,7 +168,6 @@ def refusal(status: int, retry_after: str, name: str) -> ServiceError:
 
 
 def chat_request(text: str, model: RemoteFiles) -> dict[str, Any]:
-    """Returns the body of the chat request that asks the model to translate a text."""
     languages = {"source": display_name(model.source), "target": display_name(model.target)}
     return {
         "model": model.model,
@@ -189,7 +182,6 @@ def chat_request(text: str, model: RemoteFiles) -> dict[str, Any]:
 
 
 def translation_of(reply: Any, name: str) -> str:
-    """Returns the translation in the parsed reply of the endpoint of the model `name`."""
     try:
         choice = reply["choices"][0]
         text, reason = choice["message"]["content"], choice.get("finish_reason")

@@ -22,10 +22,7 @@ logger = logging.getLogger("regard.remote")
 
 
 def admitter_of(catalog: Catalog, backend: Admitter, endpoints: Endpoints) -> Admitter:
-    """Returns the backend, or, if there are remote models, an admitter that serves them too.
-
-    A server has the same remote models as long as it runs.
-    """
+    """Returns the backend, or, if there are remote models, an admitter that serves them too."""
     remote = catalog.of_type(ServedRemote)
     return RoutingAdmitter(remote, backend, endpoints) if remote else backend
 
@@ -44,7 +41,7 @@ class RoutingAdmitter:
         return await self.backend.status()
 
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
-        """Admits a request of about `tokens` tokens, always at once.
+        """Admits a request, always at once.
 
         A request that needs only remote models never submits items to the backend, so the backend
         cannot leave the decision to the first items.
@@ -114,7 +111,6 @@ class RoutingLease:
 
 
 async def add_all(found: ResultStream, places: list[int], stream: ResultStream) -> None:
-    """Adds the results of `found` to `stream`, the i-th one at `places[i]`."""
     async for index, result in found:
         stream.add([(places[index], result)])
 

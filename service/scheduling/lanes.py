@@ -172,8 +172,8 @@ class LanePair:
     def take(self, rows: int, spare: int | None = None) -> list[WorkItem]:
         """Removes and returns items that take at most `rows` rows together.
 
-        The bulk lane may take its share of the rows. If interactive items leave more rows free than
-        this share, the bulk lane may take the free rows instead, but not more than `spare` of them.
+        The bulk lane may take its share of the rows. If interactive items leave more rows free, it
+        may take the free rows instead, but not more than `spare` of them.
 
         Only a few rows become free at a time, so `debt` carries the bulk lane's share from call to
         call. If the bulk lane has earned the rows of its next item, but fewer rows are free, no

@@ -104,7 +104,7 @@ class TaskKind:
         executor: Import path of its executor in the worker, `module:Class`. Only workers may import
             the class, because it loads torch.
         share: Takes the settings, and returns the share of a worker's time that the kind gets while
-            other work waits; None for no limit, as for translation.
+            other work waits. None means no limit, as for translation.
         series: Names of the kind's model calls and token counts in the metrics.
         lengths: Takes an item and the value of its result. Returns the number of source tokens and,
             for a translation, of target tokens. None if the kind has no such counts.

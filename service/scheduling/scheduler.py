@@ -189,10 +189,10 @@ class Scheduler:
     ) -> Prediction | None:
         """Refuses items that would probably not be done in `seconds`.
 
-        If no other item of the kind and model waits or runs, if too few items have finished for a
-        prediction, or if the predicted time is a small share of `seconds`, the items are admitted.
-        A prediction from a measured rate is returned, to be compared with the real time.
-        Predictions from an assumed rate would distort the margin.
+        If no other item of the kind and model waits or runs, the items are admitted. They are also
+        admitted if too few items have finished for a prediction, or if the predicted time is a
+        small share of `seconds`. A prediction from a measured rate is returned, to be compared with
+        the real time. Predictions from an assumed rate would distort the margin.
         """
         policy, queue = self.kinds[kind].policy, self.queues[kind][model]
         if not queue.occupancy and not queue:
