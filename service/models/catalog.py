@@ -11,7 +11,7 @@ from model.checkpoints.families.cross_encoders import CrossEncoderFiles, by_arch
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
 from model.checkpoints.load import find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
-from service.errors import SHOWN_CHARS, UnsupportedLanguageError
+from service.errors import SHOWN_CHARS, NotFoundError, UnsupportedLanguageError
 from service.models.remote import RemoteFiles, ServedRemote, find_remote
 from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
@@ -31,6 +31,7 @@ MAX_ROUTES = 1024
 """Largest number of cached routes. A model of 200 languages has 40,000 language pairs."""
 
 Served = TypeVar("Served", bound=AnyServed)
+T = TypeVar("T")
 
 
 class Catalog:
@@ -124,6 +125,22 @@ class Catalog:
     def named(self, name: str) -> str:
         """Returns the served name for the name in a request, which may be an alias."""
         return name if name in self.served else self.aliases.get(name, name)
+
+    def choose(self, name: str | None, served: Mapping[str, T], what: str, missing: str) -> T:
+        """Returns the model that a request names among `served`, or else the first one.
+
+        Args:
+            what: Description of the models of `served`, which has `{}` in place of a name.
+            missing: Message for a request without a name if there is no first model.
+        """
+        wanted = next(iter(served), None) if name is None else self.named(name)
+        if wanted is None:
+            raise NotFoundError(missing, param="model")
+        if wanted not in served:
+            known = ", ".join(served) or "none"
+            given = what.format((name or wanted)[:SHOWN_CHARS])
+            raise NotFoundError(f"there is no {given}; there are {known}", param="model")
+        return served[wanted]
 
     def of_type(self, cls: type[Served]) -> dict[str, Served]:
         """Returns the served models of a class, by name. The caller must not modify the result."""

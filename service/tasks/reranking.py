@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.tokenization.pairs import Direction, TokenizedPair
-from service.errors import SHOWN_CHARS, NotFoundError
 from service.items import RerankItem
 from service.models.catalog import Catalog
 from service.models.served import ServedReranker
@@ -66,20 +65,11 @@ class Reranker:
         return logits if query.is_raw else sigmoid(logits), served.config.label
 
     def _model(self, name: str | None) -> ServedReranker:
+        missing = (
+            "no model that reranks is served: name the folder of a cross-encoder in REGARD_MODELS"
+        )
         served = self.catalog.of_type(ServedReranker)
-        if name is None and served:
-            return next(iter(served.values()))
-        if name is not None and self.catalog.named(name) in served:
-            return served[self.catalog.named(name)]
-        known = ", ".join(served) or "none"
-        if name is not None:
-            message = f"there is no model {name[:SHOWN_CHARS]} that reranks; there are {known}"
-        else:
-            message = (
-                "no model that reranks is served: name the folder of a cross-encoder in "
-                "REGARD_MODELS"
-            )
-        raise NotFoundError(message, param="model")
+        return self.catalog.choose(name, served, "model {} that reranks", missing)
 
     def _check(
         self,

