@@ -140,7 +140,7 @@ class OutputFolder:
         """Writes a chunk of a shard, the first phase of its commit; the second is `publish`."""
         form = OUTPUTS[job.options.output_format]
         with durable_file(self.chunk_path(job, index, chunk.number)) as file:
-            form.write_chunk(file, job.output_columns, chunk, outcomes)
+            form.write_chunk(file, job.options.result, job.has_numbers, chunk, outcomes)
 
     def publish(self, job: Job, index: int) -> None:
         """Merges the chunks of a shard into the file of the shard, and deletes the chunks.

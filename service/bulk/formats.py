@@ -50,13 +50,8 @@ class Shard:
     first_row: int  # number of the first row, counted over all files from 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The result of a scan of one file."""
-
-    sha256: str
-    num_rows: int
-    positions: Sequence[int]  # of the first row of each shard
+Scan = tuple[str, int, Sequence[int]]
+"""The sha256 checksum of a file, its number of rows, and the position of each of its shards."""
 
 
 class TextInput:
@@ -119,7 +114,7 @@ class ParquetInput:
             )
         with path.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        return Scan(digest, num_rows, range(0, num_rows, shard_rows))
+        return digest, num_rows, range(0, num_rows, shard_rows)
 
     def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
         import pyarrow.parquet as parquet
@@ -216,7 +211,7 @@ def scan_lines(path: Path, shard_rows: int) -> Scan:
             last = block[-1]
     num_rows += last != NEWLINE
     num_shards = -(-num_rows // shard_rows)
-    return Scan(digest.hexdigest(), num_rows, positions[:num_shards])
+    return digest.hexdigest(), num_rows, positions[:num_shards]
 
 
 def read_lines(path: Path, shard: Shard) -> Iterator[tuple[int, bytes]]:
@@ -274,14 +269,6 @@ POSITION = "position"
 """Name of the column of positions in a chunk. Only the chunks of Parquet output have columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputColumns:
-    """Name of the result column, and type of the ids."""
-
-    value: str  # `translation` or `vector`
-    has_numbers: bool  # if not, Parquet files store all ids as strings
-
-
 class JsonLinesOutput:
     """One JSON object a line: the id, the result, and the error."""
 
@@ -289,12 +276,15 @@ class JsonLinesOutput:
     chunk_suffix = ".jsonl"
 
     def write_chunk(
-        self, file: IO[bytes], columns: OutputColumns, chunk: Chunk, outcomes: Sequence[Outcome]
+        self, file: IO[bytes], name: str, _: bool, chunk: Chunk, outcomes: Sequence[Outcome]
     ) -> None:
-        """Writes one line for each row: its position, a space, and its JSON object."""
+        """Writes one line for each row: its position, a space, and its JSON object.
+
+        The result has the name `name`. If not all ids are integers, Parquet has strings.
+        """
         options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
         for position, row, outcome in zip(chunk.positions, chunk.rows, outcomes, strict=True):
-            fields = {"id": row.id, columns.value: outcome.value, "error": outcome.error or None}
+            fields = {"id": row.id, name: outcome.value, "error": outcome.error or None}
             line = orjson.dumps(fields, default=str, option=options)
             file.write(b"%d %b" % (position, line))
 
@@ -333,14 +323,19 @@ class ParquetOutput:
     chunk_suffix = ".arrow"
 
     def write_chunk(
-        self, file: IO[bytes], columns: OutputColumns, chunk: Chunk, outcomes: Sequence[Outcome]
+        self,
+        file: IO[bytes],
+        name: str,
+        has_numbers: bool,
+        chunk: Chunk,
+        outcomes: Sequence[Outcome],
     ) -> None:
         import pyarrow
 
         arrays = {
             POSITION: pyarrow.array(chunk.positions, pyarrow.int64()),
-            "id": id_column([row.id for row in chunk.rows], columns.has_numbers),
-            columns.value: value_column(columns.value, outcomes),
+            "id": id_column([row.id for row in chunk.rows], has_numbers),
+            name: value_column(name, outcomes),
             "error": pyarrow.array([each.error or None for each in outcomes], pyarrow.string()),
         }
         table = pyarrow.table(arrays)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.bulk.formats import INPUTS, Columns, OutputColumns, Shard
+from service.bulk.formats import INPUTS, Columns, Shard
 from service.bulk.rows import JobError
 
 Table = NDArray[np.int64]
@@ -67,10 +67,6 @@ class Job:
     def num_rows(self) -> int:
         return sum(file.num_rows for file in self.files)
 
-    @property
-    def output_columns(self) -> OutputColumns:
-        return OutputColumns(self.options.result, self.has_numbers)
-
     def shard(self, index: int) -> Shard:
         return Shard(*map(int, self.table[index]))
 
@@ -93,14 +89,13 @@ def plan(options: JobOptions, paths: Sequence[Path]) -> Job:
     files, rows, first_row = [], [], 0
     for index, path in enumerate(paths):
         state = path.stat()
-        scan = form.scan(path, options.columns, options.shard_rows)
-        size, time_ns = state.st_size, state.st_mtime_ns
-        files.append(InputFile(str(path), size, time_ns, scan.sha256, scan.num_rows))
-        for place, position in enumerate(scan.positions):
+        digest, total, positions = form.scan(path, options.columns, options.shard_rows)
+        files.append(InputFile(str(path), state.st_size, state.st_mtime_ns, digest, total))
+        for place, position in enumerate(positions):
             before = place * options.shard_rows
-            num_rows = min(options.shard_rows, scan.num_rows - before)
+            num_rows = min(options.shard_rows, total - before)
             rows.append((index, position, num_rows, first_row + before))
-        first_row += scan.num_rows
+        first_row += total
     if not rows:
         raise JobError(f"{paths[0]} has no rows; there is nothing to compute")
     has_numbers = all(form.has_numbers(path, options.columns) for path in paths)
@@ -150,8 +145,8 @@ def has_hash(file: InputFile, options: JobOptions) -> bool:
     path = Path(file.path)
     if not path.exists() or path.stat().st_size != file.num_bytes:
         return False
-    scan = INPUTS[options.input_format].scan(path, options.columns, options.shard_rows)
-    return scan.sha256 == file.sha256
+    digest, *_ = INPUTS[options.input_format].scan(path, options.columns, options.shard_rows)
+    return digest == file.sha256
 
 
 def touched(job: Job) -> Job:
