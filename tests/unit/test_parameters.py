@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from starlette.requests import ClientDisconnect, Request
 
 from service.api.context import HttpContext
@@ -18,7 +18,7 @@ from service.api.error_texts import text_of
 from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
 from service.api.openai.schemas import EmbeddingsRequest
 from service.api.request.body import MAX_FIELDS, parse_json, read_body
-from service.api.request.parameters import describe
+from service.api.request.parameters import describe, move_definitions, request_body
 from service.api.request.reading import read_parameters
 from service.api.tei.schemas import EmbedRequest, SimilarityRequest
 from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
@@ -262,3 +262,10 @@ def test_error_knows_the_parameter_at_fault(body: bytes, param: str | None, word
     assert words in text_of(refused.value).joined
     assert refused.value.param == param
     assert pickle.loads(pickle.dumps(refused.value)).param == param
+
+
+def test_two_schemas_of_one_name_are_refused() -> None:
+    fields = [request_body(create_model("Asked", text=(kind, ...))) for kind in (str, int)]
+    paths = {f"/{number}": {"post": each} for number, each in enumerate(fields)}
+    with pytest.raises(TypeError, match="name Asked"):
+        move_definitions({"components": {"schemas": {}}, "paths": paths})

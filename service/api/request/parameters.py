@@ -115,4 +115,6 @@ def move_definitions(document: dict[str, Any]) -> None:
     for operations in document["paths"].values():
         for operation in operations.values():
             for content in operation.get("requestBody", {"content": {}})["content"].values():
-                schemas.update(content["schema"].pop("$defs", {}))
+                for name, schema in content["schema"].pop("$defs", {}).items():
+                    if schemas.setdefault(name, schema) != schema:
+                        raise TypeError(f"two schemas have the name {name}")
