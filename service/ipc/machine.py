@@ -15,11 +15,8 @@ MAX_HTTP_WORKERS = 8
 """Largest number of HTTP processes that the server chooses if REGARD_HTTP_WORKERS is 0."""
 
 YOUNG_OBJECTS = 100_000
-"""Number of new objects after which the garbage collector runs. Python 3.11's default is 700.
-
-A thousand requests in progress consist of some 100,000 objects. A scan after every 700 new objects
-took 4 % of the time of all processes. A scan after every 20,000 took 3 %.
-"""
+"""Number of new objects after which the garbage collector runs. A thousand requests in progress
+consist of as many, and scans after every 700, Python's default, took 4 % of all time."""
 
 PROC = Path("/proc/self/stat")
 CUDA_DRIVER = "libcuda.so.1"
@@ -30,11 +27,8 @@ KEPT_BYTES = 4 * LARGE_BYTES
 """Largest free memory at the end of a heap that glibc keeps for later blocks."""
 
 WORKER_SLICE_SECONDS = 0.1
-"""Slice of a device worker on a CPU: the longest slice that the kernel allows.
-
-The kernel's default is 1 to 3 ms. With the long slice, the HTTP process runs soon after a worker
-has sent results, and sends new sentences to this worker.
-"""
+"""Slice of a device worker on a CPU: the longest that the kernel allows; its default is 1 to 3 ms.
+The HTTP process then runs soon after a worker has sent results, and sends new sentences to it."""
 
 # Number of the system call sched_setattr, for each `platform.machine()`.
 SYSTEM_CALLS = {"x86_64": 314, "aarch64": 274}

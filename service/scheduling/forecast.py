@@ -22,13 +22,10 @@ MIN_SAMPLES = 8
 """Number of finished items before the first prediction."""
 
 MAX_STRETCH = 2.0
-"""The measured rate is used up to MAX_STRETCH times the occupancy at which it was measured. Above
-this occupancy, the rate is assumed to grow with the occupancy, because larger batches are more
-efficient. A burst on an idle server is therefore admitted, and then measured.
-
-The fullest batches of the last minutes are those with the largest occupancy. They limit this
-growth: up to MAX_STRETCH times their occupancy, the assumed rate does not grow above their rate.
-"""
+"""Above MAX_STRETCH times the occupancy at which it was measured, the rate is assumed to grow with
+the occupancy, because larger batches are more efficient. A burst on an idle server is therefore
+admitted, and then measured. The fullest batches of the last minutes limit this growth: up to
+MAX_STRETCH times their occupancy, the assumed rate is at most their rate."""
 
 FULLEST_SECONDS = 600.0
 """The recorded occupancy of the fullest batches decreases slowly: to about a third in this time."""
@@ -113,14 +110,12 @@ RATE_ERROR = 0.05
 rate. The samples show such an error only later, when the first predicted requests have ended."""
 
 MAX_MARGIN = 1.5
-"""Largest margin, as a multiple of the predicted time. After an overload the samples are large.
-Without this limit, the server would refuse requests that it could finish in time. Refused requests
-give no new samples, so the margin would stay too large."""
+"""Largest margin, as a multiple of the predicted time. After an overload the samples are large, and
+refused requests give no new samples, so the margin would stay too large."""
 
 RELEVANT_SHARE = 0.25
 """A request gives a sample only if its predicted time is at least this share of its time limit.
-Shorter requests are never refused: their predicted time plus the largest margin is below the time
-limit. The errors of shorter requests would hide the errors of longer requests."""
+Shorter requests are never refused, and their errors would hide those of longer requests."""
 
 
 def is_relevant(expected: float, seconds: float) -> bool:

@@ -1,8 +1,7 @@
 """Scheduling policies: each counts the work of a task kind and assigns this work to workers.
 
-A policy has no code for particular task kinds. The task table (`service.tasks.table`) names a
-policy for each kind. A row is a place in the batch of a model. Work is counted in row-tokens: the
-number of an item's tokens times the number of its rows.
+The task table (`service.tasks.table`) names a policy for each kind. Work is counted in row-tokens:
+the number of an item's tokens times the number of rows that it takes in a model's batch.
 """
 
 import time
@@ -18,17 +17,16 @@ from service.scheduling.worker_state import WorkerState
 from service.settings import Settings
 
 KEPT_SHARE = 1 / 8
-"""Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
-rows, an interactive sentence would wait until a bulk sentence has ended. There are two exceptions
-to this rule and to the limit that BULK_ROWS sets. First, while sentences wait in both lanes, bulk
-sentences get one of every BULK_SHARE rows (`service/scheduling/lanes.py`). Second, a worker without
-sentences takes the next bulk sentence, even if this sentence needs more rows than allowed."""
+"""Share of a batch's rows that bulk sentences leave free, so that interactive sentences need not
+wait for them. There are two exceptions to this rule and to BULK_ROWS. While sentences wait in both
+lanes, bulk sentences get one of every BULK_SHARE rows. A worker without sentences takes any next
+bulk sentence."""
 
 INTERACTIVE_SECONDS = 1.0
 BULK_ROWS = 1
-"""For INTERACTIVE_SECONDS after an interactive sentence has arrived, the rows of bulk sentences are
-limited. The limit is BULK_ROWS times the rows of interactive sentences, or KEPT_SHARE of all rows
-if this is more. Each row makes a decode step longer, so bulk rows delay interactive sentences."""
+"""For INTERACTIVE_SECONDS after an interactive sentence has arrived, bulk sentences take at most
+BULK_ROWS times the rows of interactive sentences, or KEPT_SHARE of all rows. Each row makes a
+decode step longer."""
 
 MAX_SLOTS = 4
 """Largest number of items of one kind that SlotPolicy lets a worker hold. A worker can compute
@@ -207,11 +205,8 @@ class RowPolicy(Policy):
 def level(used: Iterable[int], rows: int) -> int:
     """Returns how many rows each worker uses if `rows` more rows are spread as evenly as possible.
 
-    A worker that already uses more rows than this number gets none. The number is rounded up.
-
-    Args:
-        used: Number of rows that each worker uses, ascending.
-        rows: Number of rows to give.
+    `used` has the rows of each worker, ascending. A worker that uses more than the result gets
+    none. The result is rounded up.
     """
     total, found = rows, 0
     for count, number in enumerate(used, start=1):

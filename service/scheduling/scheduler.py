@@ -285,10 +285,10 @@ class Scheduler:
                 worker.link.send(Abort([item.id for item in held]))
         if self.sharing is not None:
             self.orphans += self.sharing.withdraw(items)
-            self._replace()
+            self._replace(self.sharing)
         self._dispatch_soon()  # not `_dispatch`: `_drop_late` may have called this method
 
-    def _replace(self) -> None:
+    def _replace(self, sharing: SentenceSharing) -> None:
         """Queues items that waited for an equal item, which was withdrawn.
 
         If such an item is refused, its request fails, and more items lose the item that they waited
@@ -299,22 +299,19 @@ class Scheduler:
         self.is_replacing = True
         try:
             while self.orphans:
-                self._compute_instead(self.orphans.pop())
+                item = self.orphans.pop()
+                group = sharing.waiting_with(item)
+                if not group:  # its request has ended meanwhile
+                    continue
+                try:
+                    self._measure([item], item.deadline - time.perf_counter(), 1, is_first=False)
+                except ServiceError as error:
+                    for each in group:
+                        each.receiver.fail(error)
+                else:
+                    self._add(item)
         finally:
             self.is_replacing = False
-
-    def _compute_instead(self, item: WorkItem) -> None:
-        assert self.sharing is not None
-        group = self.sharing.waiting_with(item)
-        if not group:  # its request has ended meanwhile
-            return
-        try:
-            self._measure([item], item.deadline - time.perf_counter(), 1, is_first=False)
-        except ServiceError as error:
-            for each in group:
-                each.receiver.fail(error)
-        else:
-            self._add(item)
 
     def worker_ready(
         self,
