@@ -17,7 +17,7 @@ from service.models.registry.errors import (
     UnknownReferenceError,
 )
 from service.models.registry.files import ModelFile
-from service.models.registry.locate import locate
+from service.models.registry.locate import locate, placements_of
 from service.models.registry.references import (
     ModelEntry,
     Reference,
@@ -26,7 +26,9 @@ from service.models.registry.references import (
     read_entries,
     read_manifest,
 )
+from tests.checkpoint_folders import write_student
 from tests.registry import read_folder, sha256
+from tests.tiny_text import write_model
 
 SUM = "0123456789abcdef" * 4
 
@@ -296,6 +298,18 @@ def test_pins_hold_for_a_package(cache: ModelCache, tmp_path: Path) -> None:
     nowhere = manifest(tmp_path / "c.toml", "package:no-such", {"a": "0" * 64})
     with pytest.raises(CacheError, match="no-such is not installed"):
         locate([nowhere], cache, is_offline=True)
+
+
+def test_dtype_of_a_folder_holds_for_all_of_its_models(cache: ModelCache, tmp_path: Path) -> None:
+    """Embedding models beside translation models were left out."""
+    (tmp_path / "all" / "ende").mkdir(parents=True)
+    write_student(tmp_path / "all" / "ende")
+    write_model(tmp_path / "all" / "tiny")
+    named = tmp_path / "models.toml"
+    named.write_text('[[model]]\nreference = "all"\ndtype = "float32"\n')
+    located = locate([str(named)], cache, is_offline=True)
+    folders = [str(tmp_path / "all" / name) for name in ("ende", "tiny")]
+    assert placements_of(located) == dict.fromkeys(folders, ("", "float32"))
 
 
 def test_home_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
