@@ -51,13 +51,13 @@ async def insert_tags(
     sentences: Sequence[Sentence], aligner: PairAligner, context: RequestContext, deadline: float
 ) -> None:
     """Puts tags into the translations of sentences that have some, by the attention of words."""
+    sentences = [each for each in sentences if each.tags and each.in_parts is None]
     size = num_chars(sentences)
 
     def pairs_of() -> list[tuple[Sentence, int, TranslatedPair]]:
         return [
             (sentence, rank, sentence.pair(hypothesis))
             for sentence in sentences
-            if sentence.in_parts is None
             for rank, hypothesis in enumerate(sentence.result.value)
         ]
 

@@ -117,7 +117,9 @@ class TranslatedText:
         if not self.route:
             self.text = self.separators[0]
             return
-        depth = max([len(each.result.value) for each in self.sentences], default=1)
+        depth = 1
+        for sentence in self.sentences:
+            depth = max(depth, len(sentence.result.value))
         versions: dict[str, None] = {}
         for rank in range(depth):
             if (version := self._version(rank)) is not None:
@@ -262,12 +264,18 @@ class Sentence:
 
 
 def num_chars(sentences: Sequence[Sentence]) -> int:
-    return sum([len(each.source) for each in sentences])
+    total = 0
+    for sentence in sentences:
+        total += len(sentence.source)
+    return total
 
 
 def total_chars(texts: Sequence[TranslatedText]) -> int:
     """Returns the number of characters of all sentences and separators."""
-    return sum([num_chars(text.sentences) + sum(map(len, text.separators)) for text in texts])
+    total = 0
+    for text in texts:
+        total += num_chars(text.sentences) + sum(map(len, text.separators))
+    return total
 
 
 def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore:

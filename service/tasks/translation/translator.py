@@ -181,7 +181,8 @@ class Translator:
         num_sentences = num_tokens = 0
         for text in texts:
             num_sentences += len(text.sentences)
-            num_tokens += len(text.route) * sum([len(each.ids) for each in text.sentences])
+            for sentence in text.sentences:
+                num_tokens += len(text.route) * len(sentence.ids)
         describe(texts, context)
         is_bulk = request.is_bulk or num_sentences > settings.bulk_sentences
         options = request.options
@@ -198,7 +199,9 @@ class Translator:
         context: RequestContext,
     ) -> None:
         """Translates texts or parts of texts."""
-        sentences = [sentence for text in texts for sentence in text.sentences]
+        sentences: list[Sentence] = []
+        for text in texts:
+            sentences += text.sentences
         size, deadline = CHARS_PER_SENTENCE * len(sentences), pipeline.deadline
 
         def make_items() -> list[TranslationItem]:
@@ -213,8 +216,8 @@ class Translator:
             await complete(with_spans, pipeline)
         if beam_size := self.settings.guard_beam_size:
             await guard(sentences, pipeline, min(beam_size, self.settings.max_beam_size))
-        if with_tags := [each for each in sentences if each.tags]:
-            await insert_tags(with_tags, self.aligner, context, deadline)
+        if request.has_markup:
+            await insert_tags(sentences, self.aligner, context, deadline)
         if request.is_aligned:
             await align_words(texts, self.aligner, context, deadline)
 
@@ -405,4 +408,8 @@ def _end(texts: Sequence[TranslatedText], pipeline: PivotPipeline, context: Requ
     for name, count in pipeline.num_cut.items():
         context.num_cut[name] = context.num_cut.get(name, 0) + count
     context.rejected.update(pipeline.rejected)
-    context.add_times([sentence.result for text in texts for sentence in text.sentences])
+    results = []
+    for text in texts:
+        for sentence in text.sentences:
+            results.append(sentence.result)
+    context.add_times(results)
