@@ -144,20 +144,6 @@ def test_list_may_give_some_translations(real_server: Server) -> None:
     assert [each["source"]["text"] for each in body["items"]] == texts
 
 
-@pytest.mark.parametrize("norm", ["weights", "value_norms"])
-def test_text_gets_the_same_among_others_as_alone(real_server: Server, norm: str) -> None:
-    texts = [CAT, LONG, "No.", "It is cold today, is it not?", "A dog."]
-    fields = {"kinds": ["encoder", "cross"], "layers": "all", "reduce": "none", "norm": norm}
-    together = ask(real_server, texts, **fields)["items"]
-    for text, found in zip(texts, together, strict=True):
-        alone = item(real_server, text, **fields)
-        assert found["target"] == alone["target"]
-        assert found["alignment"]["pharaoh"] == alone["alignment"]["pharaoh"]
-        for kind in ("encoder", "cross"):
-            scale = max(1.0, data(alone, kind).max())
-            np.testing.assert_allclose(data(found, kind), data(alone, kind), atol=1e-5 * scale)
-
-
 def test_split_gives_an_item_for_each_sentence(real_server: Server) -> None:
     body = ask(real_server, ["It is cold. Very cold!\n\nYes.", " ", CAT], split=True)
     texts = [each["source"]["text"] for each in body["items"]]

@@ -22,7 +22,6 @@ START = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def received(connection: socket.socket) -> bytes:
-    """All bytes until the server closes the connection."""
     found = b""
     try:
         while part := connection.recv(65536):
@@ -33,7 +32,6 @@ def received(connection: socket.socket) -> bytes:
 
 
 def reply(connection: socket.socket) -> bytes:
-    """One reply of /translate; the connection may stay open."""
     found = b""
     while not found.endswith(ANSWER):
         part = connection.recv(4096)
@@ -43,13 +41,11 @@ def reply(connection: socket.socket) -> bytes:
 
 
 def error_of(found: bytes) -> dict[str, Any]:
-    """The fields of an error response."""
     fields: dict[str, Any] = json.loads(found.partition(b"\r\n\r\n")[2])
     return fields
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the server has closed the connection."""
     if not select.select([connection], [], [], 0)[0]:
         return False
     try:

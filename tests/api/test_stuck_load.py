@@ -15,7 +15,6 @@ from tests.workers import LIMIT_SECONDS, until
 
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Lets the search for the model `stuck` hang until the event is set."""
     released = threading.Event()
     find = changes.find
 

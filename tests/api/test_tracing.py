@@ -205,7 +205,6 @@ def test_histograms_have_the_trace_as_an_exemplar_in_openmetrics(
 
 
 def exemplars(text: str) -> dict[str, set[str]]:
-    """Returns the traces of the samples that have one."""
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
         for sample in family.samples:

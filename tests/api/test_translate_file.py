@@ -182,19 +182,26 @@ def test_reading_ends_when_the_client_has_gone(serve: Serve, path: str) -> None:
     [
         (DocumentTooLargeError("too much memory"), RequestTooLargeError),
         (DocumentError("cannot be written"), InvalidRequestError),
+        (OSError(28, "No space left on device"), InternalError),
     ],
 )
-def test_document_that_cannot_be_written_is_refused(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, fault: DocumentError, kind: type[ServiceError]
+def test_document_that_cannot_be_written_frees_its_place(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, fault: Exception, kind: type[ServiceError]
 ) -> None:
     server = serve(files=True, max_files=1)
+
+    def fail(*_arguments: object) -> None:
+        raise fault
 
     async def write(*_arguments: object) -> bytes:
         raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.documents.reader, "write", write)
-        assert_error(send(server, "a.txt", "Hi."), kind, str(fault))
+        if isinstance(fault, DocumentError):
+            patch.setattr(server.documents.reader, "write", write)
+        else:
+            patch.setattr(DocumentStore, "finish", fail)
+        assert_error(send(server, "a.txt", "Hi."), kind)
     assert send(server, "a.txt", "Hi.").status_code == 200
 
 
@@ -295,24 +302,23 @@ def test_folder_of_the_documents_ends_with_the_server(serve: Serve) -> None:
     assert not folder.exists()
 
 
-def test_late_document_gets_504_and_leaves_no_work(serve: Serve, script: Script) -> None:
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({}, ("not translated in 2 s", "REGARD_FILE_TIMEOUT_SECONDS")),
+        ({"X-Request-Timeout-Ms": "1000"}, ("not translated in 1 s", "raise X-Request-Timeout-Ms")),
+    ],
+)
+def test_late_document_gets_504_and_leaves_no_work(
+    serve: Serve, script: Script, headers: dict[str, str], words: tuple[str, ...]
+) -> None:
     server = serve(files=True, file_timeout_seconds=2)
     script.may_finish.clear()
-    words = ("the document was not translated in 2 s", "REGARD_FILE_TIMEOUT_SECONDS")
-    assert_error(send(server, "a.txt", "Hi.\n\nYou."), DeadlineExceededError, *words)
+    late = server.post("/translate_file", headers=headers, **form("a.txt", "Hi.\n\nYou."))
+    assert_error(late, DeadlineExceededError, *words)
     script.may_finish.set()
     server.until_released()
     assert server.translate("Hi.").json()["translatedText"] == "Hi."
-
-
-def test_client_may_set_the_time_limit_of_a_document(serve: Serve, script: Script) -> None:
-    server = serve(files=True)
-    script.may_finish.clear()
-    limit = {"X-Request-Timeout-Ms": "1000"}
-    late = server.post("/translate_file", headers=limit, **form("a.txt", "Hi."))
-    words = ("the document was not translated in 1 s", "raise X-Request-Timeout-Ms")
-    assert_error(late, DeadlineExceededError, *words)
-    server.until_released()
 
 
 def test_document_may_take_longer_than_a_request(serve: Serve, script: Script) -> None:
@@ -334,20 +340,6 @@ def test_documents_over_the_limit_wait_for_another_time(serve: Serve, script: Sc
     script.may_finish.set()
     assert first.result(LIMIT_SECONDS).status_code == 200
     assert send(server, "b.txt", "Hi.").status_code == 200
-
-
-def test_full_disk_ends_a_document_and_frees_its_place(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = serve(files=True, max_files=1)
-
-    def fail(*_arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DocumentStore, "finish", fail)
-        assert_error(send(server, "a.txt", "Hi."), InternalError)
-    assert send(server, "a.txt", "Hi.").status_code == 200
 
 
 def test_busy_queue_delays_a_document(serve: Serve, script: Script) -> None:

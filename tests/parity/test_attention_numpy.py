@@ -1,6 +1,5 @@
 """All attention that a pass shows, against a float64 model that shares no code with ours."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,6 @@ import pytest
 import torch
 
 from model.checkpoints.build import load_model
-from model.checkpoints.families.marian import load_weights, read_config
-from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
 from model.inspection.query import AttentionKind, AttentionMaps, AttentionNorm, TraceQuery
 from tests.attention_jobs import (
@@ -22,10 +19,11 @@ from tests.attention_jobs import (
     random_pairs,
     steps,
 )
+from tests.golden import sentences
 from tests.marian_writer import tiny_options, write_bin
 from tests.parity.numpy_marian import NumpyMarian
 from tests.parity.test_int8 import Int8Marian
-from tests.parity.test_ssru_float64 import MODELS
+from tests.parity.test_ssru_float64 import MODELS, our_model
 
 ENCODER, DECODER, CROSS = AttentionKind
 PREFIXES = {
@@ -33,7 +31,6 @@ PREFIXES = {
     DECODER: ("decoder", "self"),
     CROSS: ("decoder", "context"),
 }
-GOLDEN = Path(__file__).parents[1] / "golden" / "built_in.json"
 CPU = torch.device("cpu")
 Pair = tuple[list[int], list[int]]
 
@@ -73,8 +70,7 @@ def test_a_tiny_model_attends_as_in_plain_float64(
     tmp_path: Path, name: str, norm: AttentionNorm
 ) -> None:
     path = tiny_file(tmp_path, name)
-    file = MarianFile(path)
-    ours, plain = load_weights(file, read_config(file, 3.0, 0, 1)), NumpyMarian(path)
+    ours, plain = our_model(path), NumpyMarian(path)
     pairs = random_pairs(4, longest=12)
     for pair, found in zip(pairs, maps(ours, pairs, norm=norm), strict=True):
         # Norms are of size 10, and so are 1e-5 of them.
@@ -83,13 +79,7 @@ def test_a_tiny_model_attends_as_in_plain_float64(
 
 
 def pairs_of(name: str) -> list[Pair]:
-    models = json.loads(GOLDEN.read_text(encoding="utf-8"))["models"]
-    return [(each["source"], each["target"]) for each in models[name]["sentences"]]
-
-
-@pytest.fixture(scope="module", params=["en-pt", "pt-en"])
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    return [(each["source"], each["target"]) for each in sentences(name)]
 
 
 @pytest.mark.checkpoint

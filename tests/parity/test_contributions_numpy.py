@@ -8,14 +8,12 @@ import pytest
 import torch
 
 from model.checkpoints.build import load_model
-from model.checkpoints.families.marian import load_weights, read_config
-from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
 from model.inspection.query import AttentionKind, AttentionMaps, AttentionNorm, Reduction
 from tests.attention_jobs import assert_maps_close, maps, random_pairs
 from tests.parity.numpy_marian import NumpyMarian, Vector
 from tests.parity.test_attention_numpy import PREFIXES, Pair, pairs_of, tiny_file
-from tests.parity.test_ssru_float64 import MODELS
+from tests.parity.test_ssru_float64 import MODELS, our_model
 
 ENCODER, DECODER, CROSS = AttentionKind
 CONTRIBUTIONS = [AttentionNorm.ALTI, AttentionNorm.VALUE_ZEROING]
@@ -135,14 +133,11 @@ def contributions(ours: Any, pairs: list[Pair], norm: AttentionNorm) -> list[Att
 @pytest.mark.parametrize("name", list(MODELS))
 def test_contributions_of_a_tiny_model(tmp_path: Path, name: str, norm: AttentionNorm) -> None:
     path = tiny_file(tmp_path, name)
-    file = MarianFile(path)
-    ours = load_weights(file, read_config(file, 3.0, 0, 1))
-    check(ours, path, norm, random_pairs(4, longest=12)[1:])
+    check(our_model(path), path, norm, random_pairs(4, longest=12)[1:])
 
 
 @pytest.mark.checkpoint
 @pytest.mark.parametrize("norm", CONTRIBUTIONS)
-@pytest.mark.parametrize("name", ["en-pt", "pt-en"])
 def test_contributions_of_a_built_in_model(
     built_in: dict[str, ModelFiles], name: str, norm: AttentionNorm
 ) -> None:

@@ -3,12 +3,9 @@
 What needs no GPU of the one made for it is in tests/unit/test_cuda_runner.py.
 """
 
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -31,6 +28,7 @@ from tests.attention_jobs import (
     random_pairs,
     results,
 )
+from tests.golden import sentences
 from tests.tiny import FAMILIES, LIMITS, Family, greedy_ids, tiny_sources, translate
 from tests.unit.test_engine_random import Driver, drive, pool_of_sequences
 
@@ -42,17 +40,9 @@ pytestmark = [
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=str)
 each_precision = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-GOLDEN = Path(__file__).parents[1] / "golden" / "built_in.json"
-
-
-def sentences(name: str) -> list[dict[str, Any]]:
-    models = json.loads(GOLDEN.read_text(encoding="utf-8"))["models"]
-    found: list[dict[str, Any]] = models[name]["sentences"]
-    return found
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("name", ["en-pt", "pt-en"])
 @pytest.mark.parametrize(("precision", "at_least"), [("float32", 12), ("bfloat16", 8)])
 def test_translations_over_a_shortlist_are_those_of_the_cpu(
     built_in: dict[str, ModelFiles], name: str, precision: str, at_least: int
@@ -76,7 +66,6 @@ def test_a_beam_and_scores_work_over_the_whole_vocabulary(built_in: dict[str, Mo
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("name", ["en-pt", "pt-en"])
 @pytest.mark.parametrize(("precision", "at_least"), [("float32", 11), ("bfloat16", 8)])
 def test_translations_over_the_whole_vocabulary_are_those_of_the_cpu(
     built_in: dict[str, ModelFiles], name: str, precision: str, at_least: int

@@ -3,9 +3,7 @@
 tests/golden/make.py made the file; ids are exact.
 """
 
-import json
 import random
-from typing import Any
 
 import pytest
 import torch
@@ -15,58 +13,42 @@ from model.checkpoints.load import ModelFiles, load_vocabularies
 from model.engine.engine import Engine
 from model.precision import Precision
 from model.sequence import EngineLimits, Sequence
-from tests.golden.make import PATH, TEXTS
+from tests.golden import golden, sentences
+from tests.golden.make import TEXTS
 from tests.tiny import greedy_ids, torch_runner
 
 pytestmark = pytest.mark.checkpoint
 
-NAMES = ["en-pt", "pt-en"]
-
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, Any]:
-    models: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))["models"]
-    return models
-
-
-@pytest.fixture(scope="module")
-def engines(built_in: dict[str, ModelFiles]) -> dict[str, Engine]:
+def engine(built_in: dict[str, ModelFiles], name: str) -> Engine:
     limits = EngineLimits(max_rows=16)
-    return {
-        name: load_engine(built_in[name], torch.device("cpu"), Precision.FLOAT32, limits, True)
-        for name in NAMES
-    }
+    return load_engine(built_in[name], torch.device("cpu"), Precision.FLOAT32, limits, True)
 
 
-def columns(golden: dict[str, Any], name: str) -> tuple[list[list[int]], list[list[int]]]:
-    sentences = golden[name]["sentences"]
-    return [s["source"] for s in sentences], [s["target"] for s in sentences]
+def columns(name: str) -> tuple[list[list[int]], list[list[int]]]:
+    found = sentences(name)
+    return [each["source"] for each in found], [each["target"] for each in found]
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_the_file_is_of_these_checkpoints_and_sentences(
-    golden: dict[str, Any], built_in: dict[str, ModelFiles], name: str
+    built_in: dict[str, ModelFiles], name: str
 ) -> None:
-    assert golden[name]["revision"] == built_in[name].revision, "run tests/golden/make.py again"
+    assert golden(name)["revision"] == built_in[name].revision, "run tests/golden/make.py again"
     vocabularies = load_vocabularies(built_in[name])
-    assert [s["text"] for s in golden[name]["sentences"]] == TEXTS[name]
-    for sentence in golden[name]["sentences"]:
+    assert [s["text"] for s in sentences(name)] == TEXTS[name]
+    for sentence in sentences(name):
         assert sentence["source"] == [*vocabularies.source.encode(sentence["text"]), 0]
         assert sentence["translation"] == vocabularies.target.decode(sentence["target"])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_sentence_alone(golden: dict[str, Any], engines: dict[str, Engine], name: str) -> None:
-    for source, target in zip(*columns(golden, name), strict=True):
-        assert greedy_ids(engines[name], [source]) == [target]
+def test_each_sentence_alone(engine: Engine, name: str) -> None:
+    for source, target in zip(*columns(name), strict=True):
+        assert greedy_ids(engine, [source]) == [target]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_all_sentences_at_once(
-    golden: dict[str, Any], engines: dict[str, Engine], name: str
-) -> None:
-    sources, targets = columns(golden, name)
-    engine = engines[name]
+def test_all_sentences_at_once(engine: Engine, name: str) -> None:
+    sources, targets = columns(name)
     engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
     assert engine.num_rows == len(sources)
     found: dict[int, list[int]] = {}
@@ -76,15 +58,11 @@ def test_all_sentences_at_once(
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", NAMES)
-def test_sentences_that_come_at_any_time(
-    golden: dict[str, Any], engines: dict[str, Engine], name: str, seed: int
-) -> None:
+def test_sentences_that_come_at_any_time(engine: Engine, name: str, seed: int) -> None:
     """Each sentence comes twice, in any order, some steps after the one before it; now and then
     a stranger is admitted too and aborted later, so that rows move."""
     chance = random.Random(seed)
-    sources, targets = columns(golden, name)
-    engine = engines[name]
+    sources, targets = columns(name)
     waiting = [*range(len(sources))] * 2
     chance.shuffle(waiting)
     expected: dict[int, list[int]] = {}
@@ -105,16 +83,12 @@ def test_sentences_that_come_at_any_time(
     assert len(found) == 2 * len(sources)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_the_shortlist_restricts_and_hardly_changes_a_translation(
-    golden: dict[str, Any],
-    engines: dict[str, Engine],
-    built_in: dict[str, ModelFiles],
-    name: str,
+    engine: Engine, built_in: dict[str, ModelFiles], name: str
 ) -> None:
     """Every id is in its own sentence's list; without lists most sentences are the same."""
-    sources, targets = columns(golden, name)
-    shortlist = torch_runner(engines[name]).shortlist
+    sources, targets = columns(name)
+    shortlist = torch_runner(engine).shortlist
     assert shortlist is not None
     for source, target in zip(sources, targets, strict=True):
         assert set(target) <= set(shortlist.ids(source).tolist())

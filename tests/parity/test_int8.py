@@ -1,9 +1,5 @@
 """The int8 model: against the same rule in plain numpy, and the same in any batch."""
 
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -17,13 +13,13 @@ from model.encoding.forced_pass import forced_pass
 from model.engine.engine import Engine
 from model.precision import Precision
 from model.sequence import EngineLimits, Sequence
+from tests.golden import sentences
 from tests.parity.numpy_marian import NumpyMarian, Vector
 from tests.tiny import forced_log_probs, greedy_ids
 
 pytestmark = pytest.mark.checkpoint
 
 CPU = torch.device("cpu")
-GOLDEN = Path(__file__).parents[1] / "golden" / "built_in.json"
 
 
 class Int8Marian(NumpyMarian):
@@ -44,17 +40,6 @@ class Int8Marian(NumpyMarian):
 
     def output(self, x: Vector) -> Vector:
         return super().output(self.quantized(x))
-
-
-def sentences(name: str) -> list[dict[str, Any]]:
-    models = json.loads(GOLDEN.read_text(encoding="utf-8"))["models"]
-    found: list[dict[str, Any]] = models[name]["sentences"]
-    return found
-
-
-@pytest.fixture(scope="module", params=["en-pt", "pt-en"])
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

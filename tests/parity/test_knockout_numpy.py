@@ -9,8 +9,6 @@ import torch
 from numpy.testing import assert_allclose
 
 from model.checkpoints.build import load_model
-from model.checkpoints.families.marian import load_weights, read_config
-from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
 from model.inspection.query import (
     AttentionJob,
@@ -23,7 +21,7 @@ from model.inspection.query import (
 from tests.attention_jobs import kinds_of, random_pairs, results
 from tests.parity.numpy_marian import NumpyMarian, Vector
 from tests.parity.test_attention_numpy import PREFIXES, Pair, pairs_of, tiny_file
-from tests.parity.test_ssru_float64 import MODELS
+from tests.parity.test_ssru_float64 import MODELS, our_model
 
 ENCODER, DECODER, CROSS = AttentionKind
 
@@ -107,13 +105,10 @@ def check(ours: Any, path: Path, pair: Pair) -> None:
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_tiny_model_loses_what_the_float64_model_loses(tmp_path: Path, name: str) -> None:
     path = tiny_file(tmp_path, name)
-    file = MarianFile(path)
-    ours = load_weights(file, read_config(file, 3.0, 0, 1))
-    check(ours, path, random_pairs(4, longest=12)[2])
+    check(our_model(path), path, random_pairs(4, longest=12)[2])
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("name", ["en-pt", "pt-en"])
 def test_the_built_in_model_loses_what_the_float64_model_loses(
     built_in: dict[str, ModelFiles], name: str
 ) -> None:

@@ -57,7 +57,7 @@ SENTENCES = [
 ]
 
 
-def our_model(path: Path, dtype: torch.dtype) -> EncoderDecoder:
+def our_model(path: Path, dtype: torch.dtype = torch.float32) -> EncoderDecoder:
     file = MarianFile(path)
     return load_weights(file, read_config(file, 3.0, 0, 1)).to(dtype)
 
