@@ -84,6 +84,7 @@ def embedding_server(
         "models": both,
         "max_pending_requests": 1,
         "max_token_vectors": 24_000,
+        "request_timeout_seconds": 600,
     }
     start = Threads(script.load)
     if request.param == "live":
