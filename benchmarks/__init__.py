@@ -25,8 +25,6 @@ The other engines are called peers. A run has sections, each with its own table.
     ours            Regard's engines alone, a command
     gpu             measures a GPU, or the CPU, for section "generate", a command
     compare         compares two checkouts of Regard, a command
-    values          measures how many amounts, ids and exponents are changed, a command
-    faults/         attacks a server with documents and texts, two commands
     capacity/       the capacity model, a command (docs/capacity.md)
     peers/          modules that run in the environment of a peer
 """

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from benchmarks.attacks import ATTACKS
 from service.api.request.body import BodyReader
 from service.http_server import byte_budget, loop_load
+from tests.api.attacks import ATTACKS
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
 from tests.api.test_connections import ANSWER, BODY, error_of, reply
@@ -312,7 +312,7 @@ def test_client_that_goes_returns_its_bytes(serve_live: ServeLive) -> None:
 
 
 ATTACKED = 16 * 2**20
-"""Bytes of the budget beside an attack of `benchmarks.attacks`."""
+"""Bytes of the budget beside an attack."""
 ATTACK_SECONDS = 0.7
 
 
@@ -321,7 +321,7 @@ async def attack(name: str, port: int) -> None:
         await asyncio.wait_for(ATTACKS[name](port), ATTACK_SECONDS)
 
 
-@pytest.mark.parametrize("name", sorted(ATTACKS.keys() - {"slow_readers"}))
+@pytest.mark.parametrize("name", ATTACKS)
 def test_sentences_are_answered_beside_an_attack(serve_live: ServeLive, name: str) -> None:
     server = serve_live(max_buffered_bytes=ATTACKED)
     attacker = threading.Thread(target=asyncio.run, args=(attack(name, server.port),))

@@ -1,1 +1,0 @@
-"""Attacks on a running server: documents, texts, slow clients and a failing state."""
