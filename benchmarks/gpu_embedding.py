@@ -1,18 +1,14 @@
-"""Measures embeddings on a GPU: `python -m benchmarks.gpu_embedding --device cuda`.
+"""Measures embeddings on a GPU, for `benchmarks.gpu`.
 
 Regard and BertModel of transformers embed random texts with random weights. The shape is that of
 all-MiniLM-L6-v2. BertModel gets batches of several sizes, sorted by length and padded, as
 sentence-transformers makes them. The last table column compares each engine with BertModel at its
 best batch size.
-
-`--smoke` takes tiny sizes, to check that the command works.
 """
 
-import argparse
 import random
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,72 +17,43 @@ import torch.nn.functional as F
 from benchmarks import report
 from benchmarks.random_weights import synchronize
 from benchmarks.report import OURS, Result
-from model.device import select_device
 from model.embedding_config import EmbeddingConfig, NormalizeConfig, TextEncoderConfig
 from model.encoding.embedding import EmbeddingJob, embed
 from model.encoding.pooling import EmbeddingModel, on_device
-from model.errors import DeviceError
 from service.ipc.machine import freeze_heap
 from service.items import batch_tokens
 
 THEIRS = "transformers"
 SHAPE = TextEncoderConfig(384, 12, 1536, 6, 30522, 512, token_types=2)
 TINY = TextEncoderConfig(32, 2, 64, 2, 100, 128, token_types=2)
+NUM_TEXTS = 20_000
+BATCHES = (32, 128, 512, 2048)
+"""Batch sizes of transformers."""
+
 LENGTHS = (8, 64)
 """Smallest and largest number of tokens of a text."""
 
 Embed = Callable[[Sequence[list[int]]], object]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu_embedding",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--device", default="auto", help="device, as in REGARD_DEVICE")
-    add("--texts", type=int, default=20_000, help="number of texts")
-    add("--batches", default="32,128,512,2048", help="batch sizes of transformers")
-    add("--rounds", type=int, default=5, help="how often each engine is measured")
-    add("--results", help="folder for gpu_embedding.json, which holds all samples")
-    add("--smoke", action="store_true", help="take tiny sizes, to check that the command works")
-    args = parser.parse_args()
-    try:
-        device = select_device(args.device)
-    except DeviceError as error:
-        raise SystemExit(str(error)) from error
-    result = measure(args, device)
-    result.facts = {**report.machine(), **result.facts}
-    if args.results:
-        report.save(result, Path(args.results))
-    print(f"{table(result)}\n\n{report.conditions(result.facts)}.")
-
-
-def measure(args: argparse.Namespace, device: torch.device) -> Result:
+def measure(device: torch.device, rounds: int, is_smoke: bool) -> Result:
     """Measures all engines in turn, round by round. Each engine first runs once as a warm-up."""
-    on_gpu = device.type == "cuda"
-    config, count = (TINY, 16) if args.smoke else (SHAPE, args.texts)
-    dtype = torch.bfloat16 if on_gpu else torch.float32
+    config, count = (TINY, 16) if is_smoke else (SHAPE, NUM_TEXTS)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     generator = random.Random(1)
     texts = [
         [generator.randrange(config.vocab_size) for _ in range(generator.randint(*LENGTHS))]
         for _ in range(count)
     ]
     engines: dict[str, Embed] = {OURS: regard(config, device, dtype)}
-    for size in map(int, ("4" if args.smoke else args.batches).split(",")):
+    for size in (4,) if is_smoke else BATCHES:
         engines[f"{THEIRS}-{size}"] = transformers(config, device, dtype, size)
-    result = Result("gpu_embedding")
-    result.facts = {
-        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
-        "dtype": str(dtype),
-        "texts": count,
-        "rounds": args.rounds,
-    }
+    result = Result("gpu_embedding", facts={"dtype": str(dtype), "texts": count})
     with torch.inference_mode():
         for run in engines.values():
             run(texts)
         freeze_heap()  # as a worker does
-        for turn in range(1, args.rounds + 1):
+        for turn in range(1, rounds + 1):
             for name, run in engines.items():
                 synchronize(device)
                 began = time.perf_counter()
@@ -145,12 +112,7 @@ def transformers(
 
 
 def table(result: Result) -> str:
-    """Returns a table with a row for each engine."""
     rate = "texts_per_second"
     best = report.best_of(result, "embed", rate, THEIRS)
     rows = report.comparison(result, rate, lambda _: best, {})
     return report.markdown(["engine", "texts/s", f"× best {THEIRS}"], [row[1:] for row in rows])
-
-
-if __name__ == "__main__":
-    main()

@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import load, report
+from benchmarks import report
+from benchmarks.contestants import our_server
 from benchmarks.files import find_pair
-from benchmarks.http import loaded
-from benchmarks.load import Shape
+from benchmarks.http import Requests, run, start_and_load
+from benchmarks.load import Shape, translate_bodies
 from benchmarks.options import Options
 from benchmarks.peers.protocol import read_lines
-from benchmarks.report import Result
-from benchmarks.servers import Server, regard
+from benchmarks.processes import Server, ready_server, running
+from benchmarks.report import OURS, Result
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
 
 LENGTHS = (5, 10, 20, 40, 80, 120, 160, 320, 500)
@@ -34,17 +35,13 @@ SENTENCE_END = re.compile(r"[.!?…:;]+")
 
 
 def measure(options: Options) -> Result:
-    """Measures the growth by source length, by clients, and by models."""
     options = replace(options, seconds=min(options.seconds, MAX_SECONDS))
     rounds = max(1, options.rounds // 2)
     result = Result("growth", facts={"seconds a point": options.seconds, "turns": rounds})
-    server = Server(regard(options))
-    try:
+    with running(ready_server, {OURS: our_server}, options, result) as (server,):
         for turn in range(1, rounds + 1):
             by_length(server, options, turn, result)
             by_clients(server, options, turn, result)
-    finally:
-        server.stop()
     for turn in range(1, rounds + 1):
         by_models(options, turn, result)
     return result
@@ -59,7 +56,7 @@ def by_length(server: Server, options: Options, turn: int, result: Result) -> No
     words = SENTENCE_END.sub(" ", " ".join(read_lines(str(options.source)))).split()
     for length in LENGTHS:
         texts = texts_of(length, words, lambda text: len(tokenizer.encode(text)), TEXTS)
-        bodies = load.translate_bodies(texts, options.pair)
+        bodies = translate_bodies(texts, options.pair)
         alone = _run(server, bodies, 1, options)
         busy = _run(server, bodies, BUSY_CLIENTS, options)
         figures = {
@@ -76,7 +73,7 @@ def by_length(server: Server, options: Options, turn: int, result: Result) -> No
 
 def by_clients(server: Server, options: Options, turn: int, result: Result) -> None:
     """Measures the sentences of `options.source` with each number of clients in CLIENTS."""
-    bodies = load.translate_bodies(read_lines(str(options.source)), options.pair)
+    bodies = translate_bodies(read_lines(str(options.source)), options.pair)
     for clients in CLIENTS:
         figures = _run(server, bodies, clients, options)
         result.add("clients", str(clients), turn, figures)
@@ -90,8 +87,8 @@ def by_models(options: Options, turn: int, result: Result) -> None:
         with tempfile.TemporaryDirectory() as folder:
             pairs = link_models(find_models(options.models), count, Path(folder))
             named = zip(itertools.cycle(pairs), lines, strict=False)
-            bodies = [load.translate_bodies([line], pair)[0] for pair, line in named]
-            figures = loaded(replace(options, models=folder), bodies, shape)
+            bodies = [translate_bodies([line], pair)[0] for pair, line in named]
+            figures = start_and_load(replace(options, models=folder), bodies, shape)
         result.add("models", str(count), turn, figures)
 
 
@@ -144,11 +141,8 @@ def _cut(length: int, words: Sequence[str], counts: dict[str, int]) -> str:
     return " ".join(taken)
 
 
-def _run(server: Server, bodies: list[str], clients: int, options: Options) -> dict[str, float]:
-    shape = Shape(clients=clients, seconds=options.seconds, warmup=WARMUP_SECONDS)
-    done = load.run(server.port, bodies, shape, server.pid)
-    memory = server.memory()
-    return done.figures() | {"rss_mib": memory.rss, "pss_mib": memory.pss}
+def _run(server: Server, bodies: Sequence[str], clients: int, options: Options) -> dict[str, float]:
+    return run(server, Requests(bodies), Shape(clients, options.seconds, WARMUP_SECONDS))
 
 
 TABLES = {

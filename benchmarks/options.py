@@ -1,4 +1,4 @@
-"""Reads the command line of `python -m benchmarks.run`, which runs the benchmarks."""
+"""Reads the command line of `python -m benchmarks.run`, and starts the parsers of the others."""
 
 import argparse
 import os
@@ -25,7 +25,6 @@ class Options:
     seconds: float
     warmup: float
     clients: tuple[int, ...]
-    rates: tuple[float, ...]
     workers: int
     peers: tuple[str, ...]
     against: str
@@ -53,17 +52,22 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     for name, value in counts.items():
         if value < 1:
             parser.error(f"{name}: {value} is below 1")
-    if args.seconds <= 0 or min(args.rates, default=1) <= 0:
-        parser.error("--seconds and --rate must be above 0")
+    if args.seconds <= 0:
+        parser.error("--seconds must be above 0")
     return Options(**vars(args))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.run",
-        description="Measures Regard and its peers in turn, on one machine, in one run.",
+def command_line(module: str, description: str | None) -> argparse.ArgumentParser:
+    """Returns the parser of a command, whose help shows the default values."""
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{module}",
+        description=(description or "").partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_line("run", "Measures Regard and its peers in turn, on one machine.")
     add = parser.add_argument
     add("--source", type=_file, required=True, help="file with one sentence per line")
     add("--reference", type=_file, required=True, help="file of reference translations, for BLEU")
@@ -78,13 +82,6 @@ def _parser() -> argparse.ArgumentParser:
         type=_counts,
         default=(1, 8, 32, 64, 256),
         help="numbers of clients that send requests at once, separated by commas",
-    )
-    add(
-        "--rate",
-        dest="rates",
-        type=_rates,
-        default=(),
-        help="fixed rates for http, in requests/s, separated by commas; none by default",
     )
     workers = len(os.sched_getaffinity(0))
     add("--workers", type=int, default=workers, help="number of worker processes or threads")
@@ -124,7 +121,3 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _counts(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in _words(text))
-
-
-def _rates(text: str) -> tuple[float, ...]:
-    return tuple(float(word) for word in _words(text))

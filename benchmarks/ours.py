@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.files import find_pair
+from benchmarks.options import command_line
 from benchmarks.peers import protocol, vectors
 from benchmarks.random_weights import CASES, random_model, random_sources
 from model.checkpoints.build import load_engine, new_engine
@@ -81,10 +82,7 @@ def encode(engine: Engine, vocabularies: Vocabularies, texts: list[str]) -> list
 
 
 def translate_ids(engine: Engine, sources: list[list[int]], refill: int) -> list[list[int]]:
-    """Returns the target ids of each source.
-
-    The longest sources come first, so that sentences of similar length share a decode step.
-    """
+    """Decodes the longest sources first, so that sentences of similar length share a step."""
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
     waiting = deque(Sequence(i, sources[i]) for i in order)
     targets: list[list[int]] = [[]] * len(sources)
@@ -115,7 +113,6 @@ def load_shape(name: str, rows: int, sentences: int) -> protocol.Translate:
 
 
 def load_embedder(files: EmbeddingFiles, dtype: str) -> protocol.Translate:
-    """Returns a function from texts to vectors as base64 strings."""
     model = load_embedding_model(files, select_device("cpu"), dtype)
     tokenizer = load_tokenizer(files, model.config)
 
@@ -172,7 +169,7 @@ def loader(args: argparse.Namespace) -> Load:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line("ours", __doc__)
     add = parser.add_argument
     add("--source", help="file with one sentence per line")
     add("--pair", default="en-pt", help="source and target language")

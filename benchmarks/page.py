@@ -12,7 +12,6 @@ Prints the median of each figure in milliseconds:
 - paste of 2 MB: from the paste until the page says that the text was too long.
 """
 
-import argparse
 import statistics
 import sys
 from collections import defaultdict
@@ -20,6 +19,7 @@ from collections import defaultdict
 from playwright.sync_api import Page, expect
 
 from benchmarks.chromium import NAMES, find_chromium, running_chromium
+from benchmarks.options import command_line
 from service.private_server import running_server
 
 NUM_WORDS = 3_000
@@ -68,7 +68,6 @@ def paste(page: Page, text: str, shown: str) -> float:
 
 
 def measure(page: Page, address: str) -> dict[str, float]:
-    """Returns all figures of one round, in milliseconds."""
     ready = open_page(page, address)
     first = paste(page, DOCUMENT, "output")
     expect(page.get_by_role("button", name="Copy", exact=True)).to_be_enabled()
@@ -84,7 +83,7 @@ def measure(page: Page, address: str) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line("page", __doc__)
     parser.add_argument("--url", help="server to measure; without it, one is started")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()

@@ -61,11 +61,7 @@ def _points(result: Result, name: str, latency: str) -> list[tuple[float, float,
 
 
 def draw_growth(result: Result) -> Any:
-    """Plots growth by source length, clients and models.
-
-    The first two plots have latency on the left axis and the rate on the right axis. The third
-    plot has memory on the left axis and the start time in seconds on the right axis.
-    """
+    """Plots growth by source length, clients and models, with two axes each."""
     panels_of = {
         "length": (("alone_p50_ms", "busy_p50_ms"), "tokens_per_second"),
         "clients": (("p50_ms", "p99_ms"), "requests_per_second"),

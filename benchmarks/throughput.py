@@ -1,88 +1,140 @@
-"""Sections "offline" and "generate".
+"""Sections without HTTP: "offline", "generate" and "shapes".
 
-Section "offline" translates a file of sentences with each engine, without HTTP. By default, each
-engine uses all cores. Section "generate" compares Regard's engine with transformers' `generate` on
-random weights. `benchmarks.gpu` does this in a process of its own, because transformers is
-installed in `.bench/` and not in the environment of the project.
+Section "offline" translates a file of sentences with each engine, by default on all cores. Section
+"shapes" translates in int8 with random weights in the shapes of OPUS-MT and NLLB-600M. Each source
+and each target has 30 tokens. "All at once" uses all cores. "Alone" translates one sentence after
+the other on one core. Section "generate" compares Regard's engine with transformers' `generate` on
+random weights: `benchmarks.gpu` does this in the environment of transformers.
 """
 
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
-from benchmarks import environments, report
-from benchmarks.engines import PEERS, Engine, Prepare, ours
-from benchmarks.environments import ROOT, WORK, MissingError
+from benchmarks import report
+from benchmarks.contestants import (
+    bergamot,
+    chosen,
+    ctranslate2,
+    our_shape,
+    our_translator,
+)
+from benchmarks.environments import ROOT, WORK, MissingError, peer_python
 from benchmarks.options import Options
 from benchmarks.peers.protocol import read_lines
+from benchmarks.processes import Engine, Prepare, running
+from benchmarks.random_weights import CASES
 from benchmarks.report import OURS, Result
 
-CASE = "offline"
 RATE = "sentences_per_second"
 
 
-def measure(options: Options) -> Result:
+def measure_engines(
+    prepares: Mapping[str, Prepare],
+    case: str,
+    num_sentences: int,
+    options: Options,
+    result: Result,
+    on_end: Callable[[list[Engine]], None] = lambda engines: None,
+) -> None:
     """Measures all engines in turn, round by round. Each engine first runs once as a warm-up."""
-    result = Result("offline")
-    engines = result.started(Engine, {OURS: ours, **chosen(PEERS, options)}, options)
-    lines = read_lines(str(options.source))
-    result.facts["sentences"] = len(lines)
-    try:
+    with running(Engine, prepares, options, result) as engines:
         for engine in engines:
             engine.run()
         for turn in range(1, options.rounds + 1):
             for engine in engines:
-                result.add(engine.contestant.name, CASE, turn, engine.figures(len(lines)))
-        references = read_lines(str(options.reference))
+                result.add(engine.name, case, turn, engine.figures(num_sentences))
+        on_end(engines)
+
+
+def measure_offline(options: Options) -> Result:
+    result = Result("offline")
+    lines, references = read_lines(str(options.source)), read_lines(str(options.reference))
+    result.facts["sentences"] = len(lines)
+
+    def score(engines: list[Engine]) -> None:
         for engine in engines:
-            if engine.contestant.has_text:
-                name = engine.contestant.name
-                result.scores[name] = report.bleu(engine.outputs(), references)
-    finally:
-        for engine in engines:
-            engine.stop()
+            result.scores[engine.name] = report.bleu(engine.outputs(), references)
+
+    prepares = {OURS: our_translator, **chosen({"bergamot": bergamot}, options)}
+    measure_engines(prepares, "offline", len(lines), options, result, score)
     return result
 
 
-def chosen(peers: Mapping[str, Prepare], options: Options) -> dict[str, Prepare]:
-    """Returns the peers whose names start with a word of `--peers`; `all` chooses every peer."""
-    return {
-        name: prepare
-        for name, prepare in peers.items()
-        if any(word == "all" or name.startswith(word) for word in options.peers)
-    }
-
-
-def score(result: Result, name: str, _case: str, _figure: str) -> str:
-    return f"{result.scores[name]:.2f}" if name in result.scores else "–"
-
-
-def table(result: Result, options: Options) -> str:
+def offline_table(result: Result, options: Options) -> str:
     against = options.against or "bergamot"
     columns: report.Columns = {
         "CPU s per 1,000": "cpu_seconds_per_1000",
         "PSS MiB": "pss_mib",
-        "BLEU": (score, ""),
+        "BLEU": (report.score, ""),
     }
     rows = report.comparison(result, RATE, lambda _: against, columns)
     headings = ["engine", "sentences/s", f"× {against}", *columns]
     return report.markdown(headings, [row[1:] for row in rows])
 
 
+@dataclass(frozen=True)
+class Case:
+    """A shape of random weights, and the number of sentences of a run."""
+
+    shape: str
+    sentences: int
+    is_alone: bool = False  # whether each sentence is translated alone, on one core
+
+    @property
+    def name(self) -> str:
+        return f"{self.shape}, {'alone' if self.is_alone else 'all at once'}"
+
+    def prepares(self, options: Options) -> dict[str, Prepare]:
+        workers, rows = (1, 1) if self.is_alone else (options.workers, 64)
+        sizes = (CASES[self.shape], self.sentences, workers)
+        batches = (1,) if self.is_alone else (16, 32)
+        peers = {f"ctranslate2-{size}": partial(ctranslate2, *sizes, size) for size in batches}
+        return {OURS: partial(our_shape, *sizes, rows), **peers}
+
+
+SHAPES = (
+    Case("opus-mt", 256),
+    Case("opus-mt", 16, is_alone=True),
+    Case("nllb-600m", 64),
+    Case("nllb-600m", 4, is_alone=True),
+)
+
+
+def measure_shapes(options: Options) -> Result:
+    result = Result("shapes", facts={"tokens in and out": CASES[SHAPES[0].shape].tokens})
+    for case in SHAPES:
+        measure_engines(case.prepares(options), case.name, case.sentences, options, result)
+    return result
+
+
+def shapes_table(result: Result, _options: Options) -> str:
+    columns: report.Columns = {"CPU s per 1,000": "cpu_seconds_per_1000"}
+
+    def against(case: str) -> str:
+        return report.best_of(result, case, RATE, "ctranslate2")
+
+    rows = report.comparison(result, RATE, against, columns)
+    headings = ["case", "engine", "sentences/s", "× best ctranslate2", *columns]
+    return report.markdown(headings, rows)
+
+
 def measure_generate(options: Options) -> Result:
     """Measures models of OPUS-MT's sizes, and on a GPU also models of NLLB-600M's sizes."""
-    folder = WORK / "results"
-    arguments = ["--rounds", options.rounds, "--threads", options.workers, "--results", folder]
-    command = [sys.executable, "-m", "benchmarks.gpu", *map(str, arguments)]
-    environment = dict(os.environ)
+    python = sys.executable
     if importlib.util.find_spec("transformers") is None:
         try:
-            environment["PYTHONPATH"] = environments.library("transformers")
+            python = peer_python("transformers", with_project_packages=True)
         except MissingError as error:  # benchmarks.gpu then leaves transformers out, with a note.
             print(error, file=sys.stderr)
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True)
+    folder = WORK / "results"
+    words = ["--rounds", options.rounds, "--threads", options.workers, "--results", folder]
+    command = [python, "-m", "benchmarks.gpu", *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, check=False, capture_output=True)
     if done.returncode:
         raise MissingError(done.stderr.decode(errors="replace").strip().splitlines()[-1])
     return report.load(folder / "generate.json")

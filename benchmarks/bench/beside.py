@@ -18,7 +18,7 @@ from statistics import median
 import orjson
 import uvloop
 
-from benchmarks.bench.client import Address, BenchError, Reply, RequestError, send_once
+from benchmarks.bench.client import Address, BenchError, RequestError, ask, send_once
 from benchmarks.bench.load import LoadReport, run_load
 from benchmarks.bench.texts import LIST_TIMEOUT_SECONDS, split_pair, translate_request
 
@@ -73,11 +73,7 @@ def run_attention(
     seconds: float,
     num_knockouts: int = 0,
 ) -> AttentionReport:
-    """Measures translation latency without and with attention requests, in alternating windows.
-
-    The attention client repeats one request: that of `long_question`, or with knock-outs that of
-    `knockout_question`.
-    """
+    """Measures translation latency without and with attention requests, in alternating windows."""
     body, usage = long_question(url, pair, sentences, num_tokens)
     path = ATTENTION
     if num_knockouts:
@@ -100,7 +96,6 @@ def run_attention(
 
 
 def median_p99(reports: Sequence[LoadReport]) -> float:
-    """Returns the median of the p99 latencies of the windows, in milliseconds."""
     values = [report.p99_ms for report in reports]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
@@ -122,7 +117,7 @@ def long_question(
     fields = {"source": source, "target": target, "kinds": ["encoder", "cross"], "layers": "all"}
     while True:
         body = orjson.dumps({**fields, "text": text or next(words), "reduce": "none"})
-        reply = post(url, body)
+        reply = ask(url, "POST", ATTENTION, body)
         if reply.status != 200:
             raise BenchError(f"/attention answered {reply.status}: {reply.excerpt}")
         usage: dict[str, int] = orjson.loads(reply.body)["usage"]
@@ -138,18 +133,10 @@ def long_question(
 
 
 def knockout_question(body: bytes, number: int) -> bytes:
-    """Returns a knock-out request for the text of an attention request.
-
-    Each knock-out switches off one source word; `number` is at most the number of source words.
-    """
+    """Returns a request for the same text, in which each knock-out switches off one source word."""
     fields = orjson.loads(body)
     asked = {name: fields[name] for name in ("text", "source", "target")}
     return orjson.dumps({**asked, "knockouts": [{"source_words": [n]} for n in range(number)]})
-
-
-def post(url: str, body: bytes, path: str = ATTENTION) -> Reply:
-    address = Address.parse(url)
-    return uvloop.run(send_once(address, address.request("POST", path, body)))
 
 
 @contextmanager
@@ -195,7 +182,7 @@ def ask_in_a_loop(url: str, body: bytes, path: str, control: Connection) -> None
     """
     replies = errors = num_bytes = 0
     while not control.poll():
-        reply = post(url, body, path)
+        reply = ask(url, "POST", path, body)
         if not replies:
             control.send(None)
         replies += 1

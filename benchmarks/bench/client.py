@@ -16,6 +16,8 @@ from contextlib import closing
 from typing import NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
+import uvloop
+
 REQUEST_TIMEOUT_SECONDS = 60.0
 SHOWN_BYTES = 500
 MAX_HEAD_BYTES = 65536
@@ -30,15 +32,10 @@ _RETRY_AFTER = re.compile(rb"\r\nretry-after:", re.IGNORECASE)
 
 
 class BenchError(Exception):
-    """An error of the benchmark.
-
-    The error ends the command, unless it is a RequestError that the load generator counts.
-    """
+    """Ends the command, unless it is a RequestError that the load generator counts."""
 
 
 class RequestError(BenchError):
-    """One request got no reply."""
-
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
@@ -81,8 +78,6 @@ class Address(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One complete reply."""
-
     status: int  # HTTP status
     body: bytes  # the whole body
     is_last: bool  # whether the server closes the connection after the reply
@@ -171,7 +166,6 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, address: Address, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> Self:
-        """Connects to the server."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -258,3 +252,8 @@ async def send_once(
 ) -> Reply:
     with closing(await Connection.open(address, timeout_seconds)) as connection:
         return await connection.send(request)
+
+
+def ask(url: str, method: str, path: str, body: bytes = b"") -> Reply:
+    address = Address.parse(url)
+    return uvloop.run(send_once(address, address.request(method, path, body)))

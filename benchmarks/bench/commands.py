@@ -4,12 +4,11 @@ Its subcommands are quality, consistency, load, attention, mixed, bulk, overload
 and detachment.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
@@ -55,7 +54,21 @@ _JSON = typer.Option("--json", help="print one JSON object, not a table")
 _SPLIT = typer.Option("--split/--no-split", help="let the server split lines into sentences")
 
 
-@app.command()
+def command(run: Callable[..., None]) -> Callable[..., None]:
+    """Registers a command, which prints the message of an error and ends with status 1."""
+
+    @wraps(run)
+    def wrapped(*args: Any, **options: Any) -> None:
+        try:
+            run(*args, **options)
+        except (BenchError, ServerStartError, OSError) as error:
+            Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
+            raise typer.Exit(1) from error
+
+    return app.command()(wrapped)
+
+
+@command
 def quality(  # noqa: PLR0913 - one parameter is one flag
     source: Annotated[Path, _LINES],
     reference: Annotated[Path, _LINES],
@@ -78,23 +91,22 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
     By default the model translates each line as one sentence. With --split the server first splits
     each line into sentences, and the scores also depend on this splitting.
     """
-    with _errors_shown():
-        lists = in_lists(read_lines(source), batch)
-        scorer = Scorer(read_parallel(source, reference))
-        others = None if other is None else read_parallel(source, other)
-        with _server(url) as base_url:
-            address = Address.parse(base_url)
-            began = perf_counter()
-            translations = uvloop.run(translate(address, pair, lists, split, clients))
-            seconds = perf_counter() - began
-        report = scorer.report(pair, translations, seconds, others)
-        _show(report, tables.quality_table(report), as_json)
-        if output is not None:
-            lines = [translation.replace("\n", " ") for translation in translations]
-            output.write_text("\n".join([*lines, ""]), "utf-8")
+    lists = in_lists(read_lines(source), batch)
+    scorer = Scorer(read_parallel(source, reference))
+    others = None if other is None else read_parallel(source, other)
+    with _server(url) as base_url:
+        address = Address.parse(base_url)
+        began = perf_counter()
+        translations = uvloop.run(translate(address, pair, lists, split, clients))
+        seconds = perf_counter() - began
+    report = scorer.report(pair, translations, seconds, others)
+    _show(report, tables.quality_table(report), as_json)
+    if output is not None:
+        lines = [translation.replace("\n", " ") for translation in translations]
+        output.write_text("\n".join([*lines, ""]), "utf-8")
 
 
-@app.command()
+@command
 def consistency(
     source: Annotated[Path, _LINES],
     pair: Annotated[str, _PAIR] = "en-pt",
@@ -107,16 +119,15 @@ def consistency(
 
     The model translates each line as one sentence. Exits with 1 if translations of a line differ.
     """
-    with _errors_shown():
-        sentences = read_lines(source)
-        with _server(url) as base_url:
-            report = uvloop.run(run_consistency(base_url, pair, sentences, clients, seed))
+    sentences = read_lines(source)
+    with _server(url) as base_url:
+        report = uvloop.run(run_consistency(base_url, pair, sentences, clients, seed))
     _show(report, tables.consistency_table(report), as_json)
     if report.lists_differ or report.clients_differ:
         raise typer.Exit(1)
 
 
-@app.command()
+@command
 def load(
     clients: Annotated[str, typer.Option(help="number of clients, or a list such as 1,64")] = "64",
     duration: Annotated[float, typer.Option(min=0.1, help="seconds that are measured")] = 30.0,
@@ -132,21 +143,20 @@ def load(
 
     Exits with 1 if a request fails, or if no sentence finishes in a run.
     """
-    with _errors_shown():
-        counts = parse_clients(clients)
-        sentences = sentences_of(source, pair)
-        with _server(url) as base_url:
-            runs = [
-                uvloop.run(run_load(base_url, pair, sentences, count, warmup, duration))
-                for count in counts
-            ]
+    counts = parse_clients(clients)
+    sentences = sentences_of(source, pair)
+    with _server(url) as base_url:
+        runs = [
+            uvloop.run(run_load(base_url, pair, sentences, count, warmup, duration))
+            for count in counts
+        ]
     reports = with_ratios(runs)
     _show({"pair": pair, "runs": reports}, tables.load_table(reports), as_json)
     if any(report.errors or not report.sentences for report in reports):
         raise typer.Exit(1)
 
 
-@app.command()
+@command
 def attention(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that translate")] = 16,
     tokens: Annotated[
@@ -178,19 +188,18 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
     off one source word. Exits with 1 if the ratio of p99 is above --limit, or if a request fails
     while attention is requested.
     """
-    with _errors_shown():
-        sentences = sentences_of(source, pair)
-        with _server(url) as base_url:
-            report = run_attention(
-                base_url, pair, sentences, clients, tokens, rounds, duration, knockouts
-            )
+    sentences = sentences_of(source, pair)
+    with _server(url) as base_url:
+        report = run_attention(
+            base_url, pair, sentences, clients, tokens, rounds, duration, knockouts
+        )
     _show(report, tables.attention_table(report), as_json)
     failed = any(asked.errors for asked in report.asked)
     if failed or report.p99_ratio > limit or any(run.errors for run in report.beside):
         raise typer.Exit(1)
 
 
-@app.command()
+@command
 def mixed(  # noqa: PLR0913 - one parameter is one flag
     translating: Annotated[int, typer.Option(min=0, help="clients that translate")] = 4,
     short: Annotated[int, typer.Option(min=1, help="clients that embed short texts")] = 4,
@@ -228,19 +237,18 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
     with 1 if the ratio of p99 of short texts is above --limit, or if a client gets an error.
     """
     clients = Clients(translating, short, long, asking, long_model)
-    with _errors_shown():
-        number = num_rounds(duration, rounds)
-        sentences = sentences_of(source, pair)
-        with _server(url) as base_url:
-            report = run_mixed(
-                base_url, pair, sentences, clients, tokens, duration, number, _show_interval
-            )
+    number = num_rounds(duration, rounds)
+    sentences = sentences_of(source, pair)
+    with _server(url) as base_url:
+        report = run_mixed(
+            base_url, pair, sentences, clients, tokens, duration, number, _show_interval
+        )
     _show(report, tables.mixed_table(report), as_json)
     if report.errors or report.p99_ratio > limit:
         raise typer.Exit(1)
 
 
-@app.command()
+@command
 def alignment(
     source: Annotated[Path, _LINES],
     pair: Annotated[str, _PAIR] = "en-pt",
@@ -254,14 +262,13 @@ def alignment(
     False friends are words with the same spelling but different meanings in the two languages. The
     command counts false friends separately; none of them should be aligned.
     """
-    with _errors_shown():
-        sentences = read_lines(source)[:lines]
-        with _server(url) as base_url:
-            report = uvloop.run(run_alignment(base_url, pair, sentences, batch))
+    sentences = read_lines(source)[:lines]
+    with _server(url) as base_url:
+        report = uvloop.run(run_alignment(base_url, pair, sentences, batch))
     _show(report, tables.alignment_table(report), as_json)
 
 
-@app.command()
+@command
 def detachment(
     source: Annotated[Path, _LINES],
     reference: Annotated[Path, _LINES],
@@ -275,14 +282,13 @@ def detachment(
     A true pair is a line of --source and the line of --reference with the same number. A shuffled
     pair has another line of --reference. A high score is a sign of an unrelated translation.
     """
-    with _errors_shown():
-        sentences, translations = read_lines(source), read_parallel(source, reference)
-        with _server(url) as base_url:
-            report = uvloop.run(run_detachment(base_url, pair, sentences, translations, batch))
+    sentences, translations = read_lines(source), read_parallel(source, reference)
+    with _server(url) as base_url:
+        report = uvloop.run(run_detachment(base_url, pair, sentences, translations, batch))
     _show(report, tables.detachment_table(report), as_json)
 
 
-@app.command()
+@command
 def bulk(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that send single sentences")] = 8,
     lists: Annotated[int, typer.Option(min=0, help="clients that send lists")] = 4,
@@ -305,18 +311,17 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     windows, one more client sends lists of 1000 sentences. Exits with 1 if the ratio of p99 is
     above --limit, or if a request with a single sentence fails.
     """
-    with _errors_shown():
-        sentences = sentences_of(source, pair)
-        with _server(url) as base_url:
-            report = uvloop.run(
-                run_bulk(base_url, pair, sentences, clients, lists, size, rounds, duration)
-            )
+    sentences = sentences_of(source, pair)
+    with _server(url) as base_url:
+        report = uvloop.run(
+            run_bulk(base_url, pair, sentences, clients, lists, size, rounds, duration)
+        )
     _show(report, tables.bulk_table(report), as_json)
     if report.p99_ratio > limit or any(run.errors for run in report.beside):
         raise typer.Exit(1)
 
 
-@app.command()
+@command
 def overload(
     offered: Annotated[
         str, typer.Option(help="request rates, as multiples of the capacity")
@@ -335,15 +340,12 @@ def overload(
     is the number of translations per second that arrive in time. Exits with 1 if,
     for any deadline, goodput at the highest offered rate is below 90 % of its largest value.
     """
-    with _errors_shown():
-        sentences = sentences_of(source, pair)
-        factors, limits = parse_numbers(offered), parse_numbers(deadlines)
-        with _server(url) as base_url:
-            report = uvloop.run(
-                run_overload(
-                    base_url, pair, sentences, factors, limits, rounds, duration, _show_run
-                )
-            )
+    sentences = sentences_of(source, pair)
+    factors, limits = parse_numbers(offered), parse_numbers(deadlines)
+    with _server(url) as base_url:
+        report = uvloop.run(
+            run_overload(base_url, pair, sentences, factors, limits, rounds, duration, _show_run)
+        )
     _show(report, tables.overload_table(report), as_json)
     worst = [run for run in report.runs if run.factor == max(factors)]
     if any(run.share_of_peak < SMALLEST_SHARE for run in worst):
@@ -372,13 +374,3 @@ def _show_interval(each: Interval) -> None:
         f"(without and with long embeddings), {each.errors} errors, {each.memory_mib:.0f} MiB",
         err=True,
     )
-
-
-@contextmanager
-def _errors_shown() -> Iterator[None]:
-    """Prints the message of an error, and ends the command with status 1."""
-    try:
-        yield
-    except (BenchError, ServerStartError, OSError) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from error

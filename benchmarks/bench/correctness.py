@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import orjson
 
-from benchmarks.bench.client import Address, BenchError, send_once
-from benchmarks.bench.texts import LIST_TIMEOUT_SECONDS, in_lists, split_pair, translate, unusable
+from benchmarks.bench.client import Address, BenchError
+from benchmarks.bench.texts import in_lists, post_texts, split_pair, translate
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,6 @@ class Scores:
 
 @dataclass(frozen=True)
 class QualityReport:
-    """Figures of one run over a file."""
-
     pair: str
     sentences: int
     seconds: float
@@ -53,7 +50,6 @@ class Scorer:
     def report(
         self, pair: str, translations: Sequence[str], seconds: float, others: Sequence[str] | None
     ) -> QualityReport:
-        """Scores the server's translations, and another system's translations if there are any."""
         return QualityReport(
             pair=pair,
             sentences=len(translations),
@@ -79,11 +75,7 @@ MAX_PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class ConsistencyReport:
-    """The lines whose translation depends on other requests or texts.
-
-    Lines are counted from 1. Each translation is compared with the translation that the same line
-    gets when it is sent alone.
-    """
+    """Numbers, from 1, of lines that get another translation than alone."""
 
     pair: str
     sentences: int
@@ -174,18 +166,14 @@ class AlignmentReport:
 async def run_alignment(
     url: str, pair: str, sentences: Sequence[str], batch: int
 ) -> AlignmentReport:
-    """Translates sentences with alignments and counts aligned words."""
-    address = Address.parse(url)
-    friends = FALSE_FRIENDS.get(frozenset(split_pair(pair)), frozenset())
+    source, target = split_pair(pair)
+    friends = FALSE_FRIENDS.get(frozenset((source, target)), frozenset())
+    body = {"source": source, "target": target, "split_sentences": False, "return_alignment": True}
     counts: Counter[tuple[str, bool]] = Counter()
-    for start in range(0, len(sentences), batch):
-        texts = sentences[start : start + batch]
-        reply = await send_once(
-            address, alignment_request(address, pair, texts), LIST_TIMEOUT_SECONDS
+    for texts in in_lists(sentences, batch):
+        fields = await post_texts(
+            Address.parse(url), "/translate", {**body, "q": [*texts]}, len(texts)
         )
-        if reply.status != 200:
-            raise unusable(reply, len(texts))
-        fields = orjson.loads(reply.body)
         found = zip(texts, fields["translatedText"], fields["alignment"], strict=True)
         for text, translation, alignment in found:
             counts.update(judged(text, translation, alignment, friends))
@@ -196,21 +184,10 @@ async def run_alignment(
     return AlignmentReport(len(sentences), *shares)
 
 
-def alignment_request(address: Address, pair: str, texts: Sequence[str]) -> bytes:
-    """Encodes a request for translations with alignments; each text is one sentence."""
-    source, target = split_pair(pair)
-    fields = {"q": list(texts), "source": source, "target": target}
-    body = orjson.dumps({**fields, "split_sentences": False, "return_alignment": True})
-    return address.request("POST", "/translate", body)
-
-
 def judged(
     text: str, translation: str, alignments: Iterable[dict[str, Any]], false_friends: Set[str]
 ) -> list[tuple[str, bool]]:
-    """Returns the kind of word of each counted pair, and whether the pair is aligned.
-
-    AlignmentReport defines the counted pairs.
-    """
+    """Returns the kind of word of each pair that counts, and whether the pair is aligned."""
     found = []
     for alignment in alignments:
         source = [text[slice(*span)] for span in alignment["source_words"]]
@@ -234,8 +211,6 @@ def kind_of(word: str, false_friends: Set[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DetachmentReport:
-    """Detachment scores of pairs of lines."""
-
     sentences: int  # number of lines
     true_median: float  # median score of the lines with their own translations
     shuffled_median: float  # median score of the lines with the translations of other lines
@@ -248,11 +223,7 @@ class DetachmentReport:
 async def run_detachment(
     url: str, pair: str, sentences: Sequence[str], translations: Sequence[str], batch: int
 ) -> DetachmentReport:
-    """Scores true pairs and shuffled pairs.
-
-    A true pair is a line and its own translation. A shuffled pair is a line and the translation of
-    another line.
-    """
+    """Scores lines with their own translations, and with the translations of other lines."""
     if len(sentences) < 2:
         raise BenchError("the detachment needs at least two sentences")
     address = Address.parse(url)
@@ -287,20 +258,12 @@ async def _scores(
     address: Address, pair: str, sentences: Sequence[str], translations: Sequence[str], batch: int
 ) -> list[float]:
     source, target = split_pair(pair)
+    body = {"source": source, "target": target, "top_k": 1, "detachment": True}
     found: list[float] = []
-    for start in range(0, len(sentences), batch):
-        texts = [*sentences[start : start + batch]]
-        fields = {
-            "text": texts,
-            "target_text": [*translations[start : start + batch]],
-            "source": source,
-            "target": target,
-            "top_k": 1,
-            "detachment": True,
-        }
-        request = address.request("POST", "/attention", orjson.dumps(fields))
-        reply = await send_once(address, request, LIST_TIMEOUT_SECONDS)
-        if reply.status != 200:
-            raise unusable(reply, len(texts), "/attention")
-        found += [item["detachment"] for item in orjson.loads(reply.body)["items"]]
+    for texts, targets in zip(
+        in_lists(sentences, batch), in_lists(translations, batch), strict=True
+    ):
+        body |= {"text": [*texts], "target_text": [*targets]}
+        fields = await post_texts(address, "/attention", body, len(texts))
+        found += [item["detachment"] for item in fields["items"]]
     return found

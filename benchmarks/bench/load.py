@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Protocol
+from typing import NamedTuple
 
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
@@ -46,28 +46,55 @@ class LoadReport:
     ratio: float | None = None  # rate / rate of the first run
 
 
-@dataclass
-class Window:
-    """Latencies and errors of one run.
+class End(NamedTuple):
+    """The end of one request.
 
-    Latencies are in seconds. Times are values of perf_counter. The clock of the event loop is too
-    coarse: in uvloop it advances in whole milliseconds.
+    Times are values of perf_counter. The clock of the event loop is too coarse: in uvloop it
+    advances in whole milliseconds.
     """
 
-    start: float
-    end: float
-    latencies: list[float] = field(default_factory=list)
-    errors: Counter[str] = field(default_factory=Counter)
+    sent: float
+    at: float
+    failure: str | None  # None after a good reply
+    status: int = 0  # 0 without a reply
+    has_retry_after: bool = False
 
-    def record(self, began: float, finished: float, failure: str | None) -> None:
-        """Counts one request that has ended.
+    @property
+    def seconds(self) -> float:
+        return self.at - self.sent
 
-        A failure always counts. A success counts only if it finished inside the window.
-        """
-        if failure is not None:
-            self.errors[failure] += 1
-        elif self.start <= finished <= self.end:
-            self.latencies.append(finished - began)
+
+@dataclass
+class Window:
+    """The ends of all requests of a load, and the part of the time that is measured."""
+
+    start: float = 0.0
+    end: float = math.inf  # clients stop to send at this time
+    sign: bytes = TRANSLATED  # text that every good reply contains
+    ends: list[End] = field(default_factory=list)
+    num_good: int = 0
+
+    def add(self, sent: float, outcome: Reply | RequestError) -> bool:
+        """Adds the end of a request that ends now; returns whether it has a good reply."""
+        if isinstance(outcome, RequestError):
+            end = End(sent, perf_counter(), outcome.kind)
+        else:
+            failure = failure_of(outcome, self.sign)
+            end = End(sent, perf_counter(), failure, outcome.status, outcome.has_retry_after)
+        self.ends.append(end)
+        self.num_good += end.failure is None
+        return end.failure is None
+
+    def milliseconds(self) -> list[float]:
+        """Returns the sorted latencies of the good replies that arrived inside the window."""
+        return sorted(
+            1000 * each.seconds
+            for each in self.ends
+            if each.failure is None and self.start <= each.at <= self.end
+        )
+
+    def errors(self) -> Counter[str]:
+        return Counter(each.failure for each in self.ends if each.failure is not None)
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:
@@ -116,7 +143,6 @@ def with_ratios(reports: Sequence[LoadReport]) -> list[LoadReport]:
 
 
 def parse_clients(text: str) -> list[int]:
-    """Parses numbers of clients, such as `64` or `1,64`."""
     counts = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
     if min(counts) < 1:
         raise BenchError(f"clients {text!r} must be whole numbers above 0; give 64, or 1,64")
@@ -151,17 +177,19 @@ async def run_load(
         raise unusable(reply, 1)
     start = perf_counter() + warmup_seconds
     window = Window(start=start, end=start + duration_seconds)
+    metrics_errors: Counter[str] = Counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(num_clients):
             group.create_task(send_until_end(address, requests, window))
-        before = await _scrape_at(window.start, address, window)
-        after = await _scrape_at(window.end, address, window)
-    return summarise(num_clients, window, before, after)
+        before = await _scrape_at(window.start, address, metrics_errors)
+        after = await _scrape_at(window.end, address, metrics_errors)
+    return summarise(num_clients, window, before, after, metrics_errors)
 
 
-def summarise(num_clients: int, window: Window, before: str, after: str) -> LoadReport:
-    """Computes the figures of a run."""
-    ordered = sorted(1000 * seconds for seconds in window.latencies)
+def summarise(
+    num_clients: int, window: Window, before: str, after: str, metrics_errors: Counter[str]
+) -> LoadReport:
+    ordered = window.milliseconds()
     seconds = window.end - window.start
     has_metrics = bool(before and after)
     return LoadReport(
@@ -172,15 +200,13 @@ def summarise(num_clients: int, window: Window, before: str, after: str) -> Load
         p50_ms=percentile(ordered, 50),
         p95_ms=percentile(ordered, 95),
         p99_ms=percentile(ordered, 99),
-        errors=dict(window.errors),
+        errors=dict(window.errors() + metrics_errors),
         mean_rows=mean_decode_rows(before, after) if has_metrics else None,
         padding_share=padding_share(before, after) if has_metrics else None,
     )
 
 
-async def send_until_end(
-    address: Address, requests: Iterator[bytes], window: Window, sign: bytes = TRANSLATED
-) -> None:
+async def send_until_end(address: Address, requests: Iterator[bytes], window: Window) -> None:
     """Runs one client.
 
     The client pauses after an error. Without the pause, refused requests would follow each other
@@ -188,39 +214,28 @@ async def send_until_end(
     """
     connection: Connection | None = None
     while (began := perf_counter()) < window.end:
+        outcome: Reply | RequestError
         try:
             if connection is None or connection.is_closed:
                 connection = await Connection.open(address)
-            failure = failure_of(await connection.send(next(requests)), sign)
+            outcome = await connection.send(next(requests))
         except RequestError as error:
-            failure = error.kind
-        window.record(began, perf_counter(), failure)
-        if failure is not None:
+            outcome = error
+        if not window.add(began, outcome):
             await asyncio.sleep(ERROR_PAUSE_SECONDS)
     if connection is not None:
         connection.close()
 
 
-async def _scrape_at(moment: float, address: Address, window: Window) -> str:
-    """Waits until perf_counter reaches `moment`, then reads /metrics.
-
-    Returns an empty text if /metrics cannot be read.
-    """
+async def _scrape_at(moment: float, address: Address, errors: Counter[str]) -> str:
+    """Reads /metrics at `moment` (perf_counter); returns "" if it cannot be read."""
     await asyncio.sleep(moment - perf_counter())
     try:
         reply = await send_once(address, address.request("GET", "/metrics"))
     except RequestError as error:
-        window.errors[f"metrics {error.kind}"] += 1
+        errors[f"metrics {error.kind}"] += 1
         return ""
     return reply.body.decode("utf-8") if reply.status == 200 else ""
-
-
-class Results(Protocol):
-    """Receives the results of an open loop; `sent` and `now` are times by perf_counter."""
-
-    def record(self, sent: float, now: float, reply: Reply) -> None: ...
-
-    def record_failure(self, sent: float, error: RequestError) -> None: ...
 
 
 def steady(per_second: float, seconds: float) -> Iterator[float]:
@@ -243,18 +258,17 @@ class OpenLoop:
         self.timeout_seconds = timeout_seconds
         self.idle: list[Connection] = []
 
-    async def run(self, moments: Iterable[float], results: Results) -> float:
+    async def run(self, moments: Iterable[float], window: Window) -> float:
         """Sends requests, and waits for the replies; returns the time at which sending ended.
 
         Args:
             moments: Ascending times of the requests, in seconds from now.
-            results: Receives the results.
         """
         begin = perf_counter()
         waiting: set[asyncio.Task[None]] = set()
         for moment in moments:
             await asyncio.sleep(max(0.0, begin + moment - perf_counter()))
-            task = asyncio.create_task(self._send(next(self.requests), results))
+            task = asyncio.create_task(self._send(next(self.requests), window))
             waiting.add(task)
             task.add_done_callback(waiting.discard)
         end = perf_counter()
@@ -267,18 +281,18 @@ class OpenLoop:
             self.idle.pop().close()
         return end
 
-    async def _send(self, request: bytes, results: Results) -> None:
+    async def _send(self, request: bytes, window: Window) -> None:
         sent = perf_counter()
         try:
             connection = await self._connect()
             reply = await connection.send(request)
         except RequestError as error:
-            results.record_failure(sent, error)
+            window.add(sent, error)
         except asyncio.CancelledError:
             late = RequestError("timeout", f"no reply in {self.timeout_seconds:g} s")
-            results.record_failure(sent, late)
+            window.add(sent, late)
         else:
-            results.record(sent, perf_counter(), reply)
+            window.add(sent, reply)
             if not reply.is_last:
                 self.idle.append(connection)
 

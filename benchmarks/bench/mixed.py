@@ -49,8 +49,6 @@ TRANSLATIONS, ATTENTION = "translations", "attention"
 
 @dataclass(frozen=True)
 class Traffic:
-    """Requests of one kind of clients."""
-
     kind: str  # name of the kind
     requests: Sequence[bytes]  # sent in this order by all clients together, again and again
     sign: bytes  # text that every good reply contains
@@ -97,7 +95,6 @@ async def count_tokens(address: Address, text: str) -> int:
 
 
 def short_embeddings(address: Address, sizes: dict[str, int]) -> Traffic:
-    """Returns embedding requests for the short sentences."""
     fewest, most = SHORT_TOKENS
     short = {text: size for text, size in sizes.items() if fewest <= size <= most}
     if not short:
@@ -170,10 +167,7 @@ SECONDS_A_LINE = 60.0
 
 @dataclass(frozen=True)
 class KindFigures:
-    """Figures of one kind of clients.
-
-    The figures cover either all windows with long embeddings or all windows without them.
-    """
+    """Figures of one kind of clients, over all windows with or without long embeddings."""
 
     clients: int
     requests: int  # number of requests that succeeded in the measured seconds of the windows
@@ -196,8 +190,6 @@ class Interval:
 
 @dataclass(frozen=True)
 class MixedReport:
-    """Figures of one run."""
-
     pair: str  # language pair of translations and attention requests
     seconds: float  # time from the start of the first window to the end of the last
     rounds: int  # number of pairs of windows: one without long embeddings, then one with them
@@ -261,7 +253,6 @@ class MixedLoad:
         self.start = perf_counter()
 
     def run(self, rounds: int, seconds: float, on_interval: Callable[[Interval], None]) -> None:
-        """Measures alternating windows without and with long embeddings."""
         self.start = perf_counter()
         num_reported = lines = 0
         for _ in range(rounds):
@@ -279,21 +270,18 @@ class MixedLoad:
 
     async def _window(self, seconds: float, traffic: Sequence[Traffic]) -> dict[str, Window]:
         now = perf_counter()
-        windows = {each.kind: Window(now + SETTLE_SECONDS, now + seconds) for each in traffic}
+        windows = {
+            each.kind: Window(now + SETTLE_SECONDS, now + seconds, each.sign) for each in traffic
+        }
         async with asyncio.TaskGroup() as group:
             for each in traffic:
                 requests, window = self.requests[each.kind], windows[each.kind]
                 for _ in range(self.clients[each.kind]):
-                    client = send_until_end(self.address, requests, window, each.sign)
-                    group.create_task(client)
+                    group.create_task(send_until_end(self.address, requests, window))
         return windows
 
     def report(self) -> MixedReport:
-        """Returns the figures of the run."""
-        alone, beside = (
-            [each.alone for each in self.rounds],
-            [each.beside for each in self.rounds],
-        )
+        alone, beside = zip(*((each.alone, each.beside) for each in self.rounds), strict=True)
         figures = self._figures(alone), self._figures(beside)
         tokens = {each.kind: each.tokens for each in self.traffic}
         return MixedReport(
@@ -314,7 +302,6 @@ class MixedLoad:
 
 
 def figures(kind: str, clients: int, windows: Sequence[Mapping[str, Window]]) -> KindFigures:
-    """Returns the figures of one kind of clients over the given windows."""
     seconds = sum(each[kind].end - each[kind].start for each in windows)
     ordered = ordered_ms(kind, windows)
     rate = len(ordered) / seconds
@@ -323,11 +310,10 @@ def figures(kind: str, clients: int, windows: Sequence[Mapping[str, Window]]) ->
 
 
 def ordered_ms(kind: str, windows: Iterable[Mapping[str, Window]]) -> list[float]:
-    return sorted(1000 * seconds for each in windows for seconds in each[kind].latencies)
+    return sorted(ms for each in windows for ms in each[kind].milliseconds())
 
 
 def p99_of(known: Mapping[str, KindFigures]) -> float:
-    """Returns the p99 of short embeddings, in milliseconds."""
     p99 = known[SHORT].p99_ms
     if p99 is None:
         raise BenchError("no short embedding finished in the measured time; raise --duration")
@@ -339,20 +325,19 @@ def errors_of(windows: Iterable[Mapping[str, Window]]) -> dict[str, dict[str, in
     errors: dict[str, Counter[str]] = {}
     for each in windows:
         for kind, window in each.items():
-            errors.setdefault(kind, Counter()).update(window.errors)
+            errors.setdefault(kind, Counter()).update(window.errors())
     return {kind: dict(counts) for kind, counts in errors.items() if counts}
 
 
 def interval(rounds: Sequence[Round], elapsed: float) -> Interval:
-    """Returns the figures of the given rounds for a progress line."""
     alone, beside = [each.alone for each in rounds], [each.beside for each in rounds]
     windows = [window for each in [*alone, *beside] for window in each.values()]
     return Interval(
         seconds=elapsed,
-        requests=sum(len(window.latencies) for window in windows),
+        requests=sum(len(window.milliseconds()) for window in windows),
         alone_p99_ms=percentile(ordered_ms(SHORT, alone), 99),
         beside_p99_ms=percentile(ordered_ms(SHORT, beside), 99),
-        errors=sum(window.errors.total() for window in windows),
+        errors=sum(window.errors().total() for window in windows),
         memory_mib=rounds[-1].memory_mib,
     )
 
@@ -375,10 +360,8 @@ def run_mixed(
     rounds: int,
     on_interval: Callable[[Interval], None],
 ) -> MixedReport:
-    """Measures alternating windows without and with long embeddings."""
     address = Address.parse(url)
-    texts = all_traffic(address, pair, sentences, max_tokens, clients.long_model)
-    traffic = uvloop.run(texts)
+    traffic = uvloop.run(all_traffic(address, pair, sentences, max_tokens, clients.long_model))
     load = MixedLoad(address, pair, traffic, clients.by_kind)
     load.run(rounds, seconds, on_interval)
     return load.report()

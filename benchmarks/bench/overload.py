@@ -5,14 +5,16 @@ Each request has one sentence, and a deadline in the header X-Request-Timeout-Ms
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
+from typing import Any
 
-from benchmarks.bench.client import Address, BenchError, Reply, RequestError
-from benchmarks.bench.load import OpenLoop, percentile, run_load, steady
+from benchmarks.bench.client import Address, BenchError
+from benchmarks.bench.load import End, OpenLoop, Window, percentile, run_load, steady
 from benchmarks.bench.mixed import memory_mib
 from benchmarks.bench.texts import translate_request, with_other_ends
 
@@ -78,47 +80,12 @@ class OverloadRun:
 
 @dataclass(frozen=True)
 class OverloadReport:
-    """Figures of all runs."""
-
     pair: str
     capacity_per_second: float  # sentences of a closed loop of CLIENTS clients
     runs: list[OverloadRun]  # all rates of one deadline follow each other
 
 
-@dataclass
-class Outcomes:
-    """Replies and failures of the requests of one phase."""
-
-    deadline: float  # of each request, in seconds
-    accepted: list[tuple[float, float]] = field(default_factory=list)  # time, seconds or infinity
-    refusals: list[float] = field(default_factory=list)  # seconds
-    without_retry_after: int = 0
-    errors: Counter[str] = field(default_factory=Counter)  # other failures by name
-    bad: list[float] = field(default_factory=list)  # when bad requests were sent
-
-    def record(self, sent: float, now: float, reply: Reply) -> None:
-        """Counts a reply."""
-        seconds = now - sent
-        if reply.status in (200, 504):
-            self.accepted.append((now, seconds if reply.status == 200 else float("inf")))
-            is_bad = reply.status == 504 or seconds > self.deadline + GRACE_SECONDS
-        else:
-            is_bad = True
-            if reply.status in REFUSED:
-                self.refusals.append(seconds)
-                self.without_retry_after += not reply.has_retry_after
-            else:
-                self.errors[str(reply.status)] += 1
-        if is_bad:
-            self.bad.append(sent)
-
-    def record_failure(self, sent: float, error: RequestError) -> None:
-        self.errors[error.kind] += 1
-        self.bad.append(sent)
-
-
 def parse_numbers(text: str) -> list[float]:
-    """Parses numbers above 0, such as `0.5,1,2`."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
@@ -170,7 +137,6 @@ async def run_overload(
 
 
 def median_run(runs: Sequence[OverloadRun]) -> OverloadRun:
-    """Returns the medians of runs with the same rate and the same deadline."""
     errors: Counter[str] = Counter()
     for run in runs:
         errors.update(run.errors)
@@ -196,37 +162,49 @@ def _median_of_known(values: Sequence[float | None]) -> float | None:
 async def _measure(
     loop: OpenLoop, factor: float, capacity: float, deadline: float, seconds: float
 ) -> OverloadRun:
-    outcomes = Outcomes(deadline)
+    window, after = Window(), Window()
     settle = min(deadline, seconds)
     begin = perf_counter()
     memory = asyncio.create_task(_memory_after(loop.address, settle + seconds))
-    moments = steady(factor * capacity, settle + seconds)
-    end = await loop.run(moments, outcomes)
-    in_time = [
-        took
-        for finished, took in outcomes.accepted
-        if begin + settle <= finished <= end and took <= deadline + GRACE_SECONDS
-    ]
-    after = Outcomes(deadline)
+    end = await loop.run(steady(factor * capacity, settle + seconds), window)
     await loop.run(steady(capacity / 2, RECOVERY_SECONDS), after)
-    accepted = sorted(took for _, took in outcomes.accepted)
-    num_late = sum(took > deadline + GRACE_SECONDS for took in accepted)
-    refused_p50 = percentile(sorted(outcomes.refusals), 50)
     return OverloadRun(
         factor=factor,
         deadline_seconds=deadline,
         offered_per_second=factor * capacity,
-        in_time_per_second=len(in_time) / (end - begin - settle),
+        in_time_per_second=sum(
+            is_in_time(each, deadline) and begin + settle <= each.at <= end for each in window.ends
+        )
+        / (end - begin - settle),
         share_of_peak=1.0,
-        accepted_p99_seconds=percentile(accepted, 99),
-        late_share=num_late / len(accepted) if accepted else 0.0,
-        refused=len(outcomes.refusals),
-        refused_p50_ms=None if refused_p50 is None else 1000 * refused_p50,
-        without_retry_after=outcomes.without_retry_after,
-        errors=dict(outcomes.errors),
         memory_mib=await memory,
-        recovery_seconds=recovery_seconds([sent - end for sent in after.bad], capacity / 2),
+        recovery_seconds=recovery_seconds(
+            [each.sent - end for each in after.ends if not is_in_time(each, deadline)], capacity / 2
+        ),
+        **outcomes(window.ends, deadline),
     )
+
+
+def is_in_time(end: End, deadline: float) -> bool:
+    return end.status == 200 and end.seconds <= deadline + GRACE_SECONDS
+
+
+def outcomes(ends: Sequence[End], deadline: float) -> dict[str, Any]:
+    """Returns the fields of an OverloadRun about accepted, refused and failed requests."""
+    accepted = [each for each in ends if each.status in (200, 504)]
+    refused = [each for each in ends if each.status in REFUSED]
+    failed = [each for each in ends if each.status not in (200, 504, *REFUSED)]
+    num_late = sum(not is_in_time(each, deadline) for each in accepted)
+    seconds = sorted(each.seconds if each.status == 200 else math.inf for each in accepted)
+    refused_p50 = percentile(sorted(1000 * each.seconds for each in refused), 50)
+    return {
+        "accepted_p99_seconds": percentile(seconds, 99),
+        "late_share": num_late / len(accepted) if accepted else 0.0,
+        "refused": len(refused),
+        "refused_p50_ms": refused_p50,
+        "without_retry_after": sum(not each.has_retry_after for each in refused),
+        "errors": dict(Counter(str(each.status or each.failure) for each in failed)),
+    }
 
 
 def recovery_seconds(bad: Sequence[float], per_second: float) -> int:

@@ -1,8 +1,9 @@
 """The tables that `regard bench` prints."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 from rich import box
 from rich.console import Group
@@ -22,10 +23,35 @@ from benchmarks.bench.mixed import KindFigures, MixedReport
 from benchmarks.bench.overload import CLIENTS, OverloadReport
 
 SHOWN_LINES = 8
+COMPACT: dict[str, Any] = {"padding": 0, "collapse_padding": True}
+"""Options of a table that needs all of 80 columns."""
+
+
+def numbers_table(*headings: str, **options: Any) -> Table:
+    """Returns an empty table of numbers; only a column without a heading has names."""
+    table = Table(box=box.SIMPLE, **options)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading else "left")
+    return table
+
+
+def figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+def counted(place: str, counts: Mapping[str, int]) -> list[str]:
+    return [f"{place}: {n} x {kind}" for kind, n in sorted(counts.items())]
+
+
+def medians(runs: Sequence[LoadReport]) -> list[str]:
+    """Returns the cells of p50, p99 and the rate: medians over the windows."""
+    names = ("p50_ms", "p99_ms", "sentences_per_second")
+    return [figure(median(getattr(run, name) for run in runs)) for name in names]
 
 
 def quality_table(report: QualityReport) -> Table:
-    """Returns a table with the scores of the server and the scores of a compared file."""
     table = Table(report.pair, "this server", "compared file", box=box.SIMPLE)
     theirs = report.compared
     table.add_row("BLEU", f"{report.scores.bleu:.2f}", f"{theirs.bleu:.2f}" if theirs else "-")
@@ -38,7 +64,6 @@ def quality_table(report: QualityReport) -> Table:
 
 
 def consistency_table(report: ConsistencyReport) -> Table:
-    """Returns a table with the number of changed lines."""
     table = Table(report.pair, "changed lines", "first of them", box=box.SIMPLE)
     table.caption = "A changed line gets another translation when it is sent alone."
     for way, lines in (
@@ -51,11 +76,8 @@ def consistency_table(report: ConsistencyReport) -> Table:
 
 
 def load_table(reports: Sequence[LoadReport]) -> Group:
-    """Returns a table with one row per run, for terminals of 80 columns, and a list of errors."""
-    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
     headings = ["clients", "sentences/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "rows/step"]
-    for heading in [*headings, "padding %", "errors"]:
-        table.add_column(heading, justify="right")
+    table = numbers_table(*headings, "padding %", "errors", **COMPACT)
     notes = []
     for run in reports:
         padding = None if run.padding_share is None else 100 * run.padding_share
@@ -63,25 +85,19 @@ def load_table(reports: Sequence[LoadReport]) -> Group:
         figures = [run.sentences_per_second, run.ratio, *latencies, run.mean_rows, padding]
         cells = [figure(number) for number in figures]
         table.add_row(str(run.clients), *cells, str(sum(run.errors.values())))
-        notes += [f"{run.clients} clients: {n} x {kind}" for kind, n in sorted(run.errors.items())]
+        notes += counted(f"{run.clients} clients", run.errors)
         if not run.sentences:
             notes.append(f"{run.clients} clients: no sentence finished in {run.seconds:g} s")
     return Group(table, *map(escape, notes))
 
 
 def attention_table(report: AttentionReport) -> Table:
-    """Returns a table with the medians of the windows without and with attention requests."""
-    table = Table(box=box.SIMPLE, title="translations; medians over the windows")
-    for heading in ("", "p50 ms", "p99 ms", "sentences/s", "attention/s"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    headings = ("", "p50 ms", "p99 ms", "sentences/s", "attention/s")
+    table = numbers_table(*headings, title="translations; medians over the windows")
     for name, runs in (("without attention", report.alone), ("with attention", report.beside)):
-        medians = [
-            median(getattr(run, field) for run in runs)
-            for field in ("p50_ms", "p99_ms", "sentences_per_second")
-        ]
         seconds = sum(run.seconds + ATTENTION_WARMUP_SECONDS for run in runs)
         replies = sum(asked.replies for asked in report.asked) if runs is report.beside else 0
-        table.add_row(name, *map(figure, medians), figure(replies / seconds))
+        table.add_row(name, *medians(runs), figure(replies / seconds))
     table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "", "")
     source, target = report.tokens
     table.caption = (
@@ -92,13 +108,11 @@ def attention_table(report: AttentionReport) -> Table:
 
 
 def mixed_table(report: MixedReport) -> Group:
-    """Returns a table with one row per kind of client, and a list of the errors."""
-    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
     pairs = [
         f"{name}\n{way}" for name in ("p50 ms", "p99 ms", "per s") for way in ("without", "with")
     ]
-    for heading in ("", "clients", *pairs[:4], "p99\nratio", *pairs[4:]):
-        table.add_column(heading, justify="left" if not heading else "right")
+    headings = ("", "clients", *pairs[:4], "p99\nratio", *pairs[4:])
+    table = numbers_table(*headings, **COMPACT)
     for kind, beside in report.beside.items():
         alone = report.alone.get(kind)
         cells = [figure(number) for number in _side_by_side(alone, beside)]
@@ -111,15 +125,12 @@ def mixed_table(report: MixedReport) -> Group:
     ratio = f"{report.p99_ratio:.2f} times"
     notes = [f"with long embeddings, p99 of short embeddings is {ratio} as long as without them"]
     for kind, counts in report.errors.items():
-        notes += [f"{kind}: {n} x {error}" for error, n in sorted(counts.items())]
+        notes += counted(kind, counts)
     return Group(table, *map(escape, notes))
 
 
 def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float | None]:
-    """Returns p50, p99, the ratio of p99, and requests per second.
-
-    Each figure except the ratio has two values: without and with long embeddings.
-    """
+    """Returns p50, p99 and the rate without and with long embeddings, and the ratio of p99."""
     without = alone or replace(beside, p50_ms=None, p99_ms=None, per_second=0.0)
     ratio = None
     if without.p99_ms is not None and beside.p99_ms is not None:
@@ -129,7 +140,6 @@ def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float 
 
 
 def alignment_table(report: AlignmentReport) -> Table:
-    """Returns a table with the share of aligned words of each kind."""
     table = Table(f"{report.sentences} sentences", "aligned", "of pairs", "%", box=box.SIMPLE)
     shares = {
         "numerals": report.numerals,
@@ -143,7 +153,6 @@ def alignment_table(report: AlignmentReport) -> Table:
 
 
 def detachment_table(report: DetachmentReport) -> Table:
-    """Returns a table with the scores of true and of shuffled pairs."""
     table = Table(f"{report.sentences} sentences", "median score", box=box.SIMPLE)
     table.add_row("with their own translations", f"{report.true_median:.3f}")
     table.add_row("with translations of other lines", f"{report.shuffled_median:.3f}")
@@ -151,16 +160,8 @@ def detachment_table(report: DetachmentReport) -> Table:
     return table
 
 
-def figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if value < 100 else f"{value:.1f}"
-
-
 def overload_table(report: OverloadReport) -> Group:
-    """Returns a table with one row for each offered rate and deadline, and a list of the errors."""
-    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
-    headings = [
+    headings = (
         "deadline\ns",
         "offered",
         "per s",
@@ -168,9 +169,8 @@ def overload_table(report: OverloadReport) -> Group:
         "% of\npeak",
         "p99 s",
         "late %",
-    ]
-    for heading in [*headings, "refused\np50 ms", "MiB", "recovery\ns"]:
-        table.add_column(heading, justify="right")
+    )
+    table = numbers_table(*headings, "refused\np50 ms", "MiB", "recovery\ns", **COMPACT)
     notes = []
     for run in report.runs:
         table.add_row(
@@ -186,7 +186,7 @@ def overload_table(report: OverloadReport) -> Group:
             f"{run.recovery_seconds}",
         )
         place = f"{run.deadline_seconds:g} s, {run.factor:g} x"
-        notes += [f"{place}: {n} x {kind}" for kind, n in sorted(run.errors.items())]
+        notes += counted(place, run.errors)
         if run.without_retry_after:
             notes.append(f"{place}: {run.without_retry_after} refusals without Retry-After")
     capacity = f"{report.capacity_per_second:.0f} sentences/s"
@@ -195,19 +195,12 @@ def overload_table(report: OverloadReport) -> Group:
 
 
 def bulk_table(report: BulkReport) -> Group:
-    """Returns a table with the medians of the windows without and with lists."""
-    table = Table(box=box.SIMPLE, title="single sentences; medians over the windows")
-    for heading in ("", "p50 ms", "p99 ms", "sentences/s"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    headings = ("", "p50 ms", "p99 ms", "sentences/s")
+    table = numbers_table(*headings, title="single sentences; medians over the windows")
     for name, runs in (("without lists", report.alone), ("with lists", report.beside)):
-        medians = [
-            median(getattr(run, field) for run in runs)
-            for field in ("p50_ms", "p99_ms", "sentences_per_second")
-        ]
-        table.add_row(name, *map(figure, medians))
+        table.add_row(name, *medians(runs))
     table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "")
-    notes = [f"{report.lists} lists translated"]
-    notes += [f"lists: {n} x {status}" for status, n in sorted(report.statuses.items())]
+    notes = [f"{report.lists} lists translated", *counted("lists", report.statuses)]
     for run in report.beside:
-        notes += [f"single sentences: {n} x {kind}" for kind, n in sorted(run.errors.items())]
+        notes += counted("single sentences", run.errors)
     return Group(table, *map(escape, notes))

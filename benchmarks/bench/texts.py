@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -99,7 +100,6 @@ SENTENCES = {"en": _sentences(_ENGLISH), "pt": _sentences(_PORTUGUESE)}
 
 
 def built_in_sentences(language: str) -> Sequence[str]:
-    """Returns the built-in sentences of a language."""
     if language not in SENTENCES:
         raise BenchError(
             f"no built-in sentences for {language!r}, only for {', '.join(SENTENCES)}; "
@@ -109,7 +109,6 @@ def built_in_sentences(language: str) -> Sequence[str]:
 
 
 def sentences_of(source: Path | None, pair: str) -> Sequence[str]:
-    """Returns the lines of a file, or the built-in sentences of the source language."""
     return built_in_sentences(split_pair(pair)[0]) if source is None else read_lines(source)
 
 
@@ -197,6 +196,17 @@ async def translate(
 
     await asyncio.gather(*(client() for _ in range(num_clients)))
     return list(itertools.chain.from_iterable(results))
+
+
+async def post_texts(
+    address: Address, path: str, body: dict[str, Any], num_texts: int
+) -> dict[str, Any]:
+    request = address.request("POST", path, orjson.dumps(body))
+    reply = await send_once(address, request, LIST_TIMEOUT_SECONDS)
+    if reply.status != 200:
+        raise unusable(reply, num_texts, path)
+    fields: dict[str, Any] = orjson.loads(reply.body)
+    return fields
 
 
 def in_lists(sentences: Sequence[str], size: int) -> list[Sequence[str]]:

@@ -1,4 +1,1 @@
-"""The capacity model: computes machines, money and waiting times from measured CPU time.
-
-The model simulates the real scheduler in virtual time; docs/capacity.md explains it.
-"""
+"""The capacity model: simulates the real scheduler in virtual time (docs/capacity.md)."""

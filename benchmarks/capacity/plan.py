@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from benchmarks.capacity.tables import table
+from benchmarks.report import markdown
 
 SECONDS_OF_DAY = 86_400.0
 HOURS_OF_MONTH = 730.0
@@ -11,8 +11,6 @@ HOURS_OF_MONTH = 730.0
 
 @dataclass(frozen=True)
 class Demand:
-    """A load."""
-
     requests_per_day: float  # requests of a day
     sentences_per_request: float = 1.0  # mean number of sentences of a request
     peak_factor: float = 3.0  # rate of the busiest minutes, divided by the mean rate of the day
@@ -25,8 +23,6 @@ class Demand:
 
 @dataclass(frozen=True)
 class Supply:
-    """The machines."""
-
     cpu_seconds_per_1000: float  # CPU seconds of the server for 1,000 sentences
     cores: int = 2  # cores of a machine
     utilisation: float = 0.6  # share of the cores that may be busy at the peak
@@ -37,8 +33,6 @@ class Supply:
 
 @dataclass(frozen=True)
 class Plan:
-    """Machines and money."""
-
     sentences_per_second: float  # sentences per second at the peak
     busy_cores: float  # cores that are busy at the peak
     machines: int
@@ -67,7 +61,6 @@ def plan(demand: Demand, supply: Supply) -> Plan:
 
 
 def plan_table(demands: list[Demand], supply: Supply) -> str:
-    """Returns a Markdown table of plans."""
     heads = ["requests a day", "sentences/s at the peak", "busy cores", "machines"]
     heads += ["mean utilisation", "price a month", "price for a million sentences"]
     rows = []
@@ -81,4 +74,4 @@ def plan_table(demands: list[Demand], supply: Supply) -> str:
                 *(f"{found.price_per_month:,.2f}", f"{found.price_per_million:,.3f}"),
             ]
         )
-    return table(heads, rows)
+    return markdown(heads, rows)

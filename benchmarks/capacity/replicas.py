@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.bench.load import ERROR_PAUSE_SECONDS, percentile
@@ -17,8 +17,6 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of some requests."""
-
     requests: int
     p50_ms: float  # median time of the answered requests in milliseconds
     p99_ms: float  # 99th percentile of this time
@@ -27,7 +25,6 @@ class Figures:
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> "Figures":
-        """Computes the figures of some requests."""
         ordered = sorted(1000 * each.seconds for each in outcomes if each.name == "ok")
         counts = Counter(each.name for each in outcomes)
         total = max(1, len(outcomes))
@@ -55,9 +52,6 @@ DEADLINE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """Figures of a simulated closed loop."""
-
-    clients: int
     per_second: float  # sentences per second
     p50_ms: float  # median latency in milliseconds
     p99_ms: float  # 99th percentile of the latency in milliseconds
@@ -85,7 +79,7 @@ def closed_loop(costs: Costs, clients: int, seconds: float) -> ClosedLoop:
         clock.run_until(WARMUP_SECONDS + seconds)
     ordered = sorted(found)
     p50, p99 = percentile(ordered, 50) or 0.0, percentile(ordered, 99) or 0.0
-    return ClosedLoop(clients, len(ordered) / seconds, p50, p99)
+    return ClosedLoop(len(ordered) / seconds, p50, p99)
 
 
 SATURATING_CLIENTS = 128
@@ -142,13 +136,7 @@ def capacity(costs: Costs) -> float:
     return closed_loop(costs, SATURATING_CLIENTS, 5.0).per_second
 
 
-def capacity_of_cores(costs: Costs, num_cores: int) -> ClosedLoop:
-    machine = replace(costs, num_workers=num_cores, num_cores=float(num_cores))
-    return closed_loop(machine, SATURATING_CLIENTS * max(1, num_cores // 2), 3.0)
-
-
 def bursty(mean: float, seconds: float) -> Shape:
-    """Returns the shape of a bursty load with a mean rate."""
     share = BURST_SECONDS / (BURST_SECONDS + CALM_SECONDS)
     calm = mean * (1 - BURST_FACTOR * share) / (1 - share)
     burst = BURST_FACTOR * mean

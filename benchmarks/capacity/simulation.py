@@ -132,8 +132,6 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A simulated request."""
-
     sent: float  # time at which the client sends it
     sentences: Sequence[tuple[int, int]]  # source and target tokens of its sentences
     deadline_seconds: float  # time limit that the client sets
@@ -174,14 +172,12 @@ class Machine:
             self.scheduler.worker_ready(worker, {MODEL: costs.worker.max_rows})
 
     def send(self, request: Request) -> None:
-        """Takes a request from the network."""
         self.in_progress += 1
         if self.costs.client_seconds:
             self.processors.run(self.costs.client_seconds, lambda: None)
         self.loop.receive(partial(self._read, request))
 
     def _read(self, request: Request) -> None:
-        """Reads the headers of a request."""
         if self.load.admits(CLIENT):
             self.loop.call_soon(self._handle, request, self.load.turn_began)
         else:

@@ -61,7 +61,6 @@ class Clock:
         return timer
 
     def run_until(self, end: float) -> None:
-        """Runs all events up to the time `end`, in order."""
         events = self._events
         while events and events[0][0] <= end:
             self.now, _, timer = heapq.heappop(events)

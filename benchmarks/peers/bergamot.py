@@ -11,7 +11,6 @@ from benchmarks.peers import protocol
 
 
 def load(config: str, workers: int) -> protocol.Translate:
-    """Loads the engine and returns a function from texts to translations."""
     _stub_model_list()
     from bergamot import ResponseOptions, Service, ServiceConfig, VectorString
 

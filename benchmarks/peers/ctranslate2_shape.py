@@ -25,7 +25,6 @@ STANDARD_DEVIATION = 0.02
 
 
 def build(shape: dict[str, Any], folder: Path) -> None:
-    """Writes a model with random weights, rounded to int8."""
     layers, width, vocab = shape["layers"], shape["d_model"], shape["vocab_size"]
     activations = ctranslate2.specs.common_spec.Activation
     spec = ctranslate2.specs.TransformerSpec.from_config(
@@ -48,8 +47,6 @@ def build(shape: dict[str, Any], folder: Path) -> None:
 
 
 class Weights:
-    """Random weights of one width."""
-
     def __init__(self, width: int, inner: int) -> None:
         self.width = width
         self.inner = inner

@@ -43,7 +43,6 @@ def compiled(folder: str, dtype: str, workers: int) -> Any:
 
 
 def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translate:
-    """Loads the model and returns a function that embeds texts, for `protocol.serve`."""
     import openvino
     from tokenizers import Tokenizer
 

@@ -10,7 +10,6 @@ from benchmarks.peers import protocol, vectors
 
 
 def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translate:
-    """Loads the model and returns a function that embeds texts, for `protocol.serve`."""
     import torch
     from sentence_transformers import SentenceTransformer
 

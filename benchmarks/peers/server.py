@@ -1,13 +1,12 @@
 """Serves a peer (an engine other than Regard) over HTTP with FastAPI, one sentence per POST.
 
     python -m benchmarks.peers.server --port P --mode naive --engine bergamot CONFIG
-    python -m benchmarks.peers.server --port P --mode batched --engine ctranslate2 FOLDER [vmap]
-    python -m benchmarks.peers.server --port P --mode naive --engine ctranslate2-shape SHAPE FOLDER
+    python -m benchmarks.peers.server --port P --mode batched --engine ctranslate2-shape SHAPE DIR
 
 `naive` calls the engine once for each request, from a pool of threads. `batched` collects the
-sentences of many requests with `benchmarks.peers.server`. With `vmap`, CTranslate2 uses its
-lexical shortlist. `ctranslate2-shape` has random weights (`benchmarks.peers.ctranslate2_shape`).
-Requests and replies have LibreTranslate's format, so all servers get the same load.
+sentences of many requests. `ctranslate2-shape` has random weights
+(`benchmarks.peers.ctranslate2_shape`). Requests and replies have LibreTranslate's format, so all
+servers get the same load.
 
 The batcher is one that a user could write in a day. A free worker process takes up to 32 of the
 waiting sentences at once. It waits neither for more sentences nor for the batches of other workers.
@@ -27,7 +26,6 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from benchmarks.peers import bergamot, ctranslate2
 from benchmarks.peers.protocol import Translate
 
 MAX_BATCH = 32
@@ -67,16 +65,11 @@ class Batcher:
             while len(batch) < MAX_BATCH and not self.waiting.empty():
                 batch.append(self.waiting.get_nowait())
             texts = [text for text, _ in batch]
-            outputs = await loop.run_in_executor(self.pool, exchange, connection, texts)
+            connection.send(texts)
+            outputs = await loop.run_in_executor(self.pool, connection.recv)
             for (_, future), output in zip(batch, outputs):  # noqa: B905 - equal lengths
                 if not future.done():
                     future.set_result(output)
-
-
-def exchange(connection: Connection, texts: list[str]) -> list[str]:
-    connection.send(texts)
-    outputs: list[str] = connection.recv()
-    return outputs
 
 
 def work(connection: Connection, load: Load) -> None:
@@ -91,7 +84,7 @@ def work(connection: Connection, load: Load) -> None:
         connection.send(translate(texts))
 
 
-ENGINES = ("bergamot", "ctranslate2", "ctranslate2-shape")
+ENGINES = ("bergamot", "ctranslate2-shape")
 
 NAIVE_THREADS = 40
 """Number of threads that Starlette has for blocking handlers."""
@@ -100,18 +93,17 @@ NAIVE_THREADS = 40
 class Request(BaseModel):
     """Body of a translation request; other fields are ignored."""
 
-    q: str  # sentence to translate
+    q: str | list[str]  # sentences to translate
 
 
 def load_engine(engine: str, words: list[str], workers: int) -> Translate:
-    """Loads the engine into this process."""
     if engine == "bergamot":
-        return bergamot.load(words[0], workers)
-    if engine == "ctranslate2-shape":
-        from benchmarks.peers.ctranslate2_shape import Translator
+        from benchmarks.peers import bergamot
 
-        return Translator(json.loads(words[0]), words[1], workers, MAX_BATCH)
-    return ctranslate2.load(words[0], workers, "vmap" in words)
+        return bergamot.load(words[0], workers)
+    from benchmarks.peers.ctranslate2_shape import Translator
+
+    return Translator(json.loads(words[0]), words[1], workers, MAX_BATCH)
 
 
 def create_app(start: Callable[[], None], translate: Callable[[str], Awaitable[str]]) -> FastAPI:
@@ -125,8 +117,10 @@ def create_app(start: Callable[[], None], translate: Callable[[str], Awaitable[s
     app = FastAPI(lifespan=lifespan)
 
     @app.post("/translate")
-    async def post(request: Request) -> dict[str, str]:
-        return {"translatedText": await translate(request.q)}
+    async def post(request: Request) -> dict[str, str | list[str]]:
+        if isinstance(request.q, str):
+            return {"translatedText": await translate(request.q)}
+        return {"translatedText": [await translate(text) for text in request.q]}
 
     @app.get("/health/ready")
     async def ready() -> dict[str, str]:
@@ -136,9 +130,6 @@ def create_app(start: Callable[[], None], translate: Callable[[str], Awaitable[s
 
 
 def naive(load: Load) -> FastAPI:
-    """Creates an app that calls the engine once for each request."""
-    import asyncio
-
     engine = load()
     pool = ThreadPoolExecutor(NAIVE_THREADS)
 

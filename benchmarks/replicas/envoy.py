@@ -1,13 +1,12 @@
 """Runs Envoy with a configuration of `deploy/envoy/` in front of servers on the loopback."""
 
-import contextlib
-import http.client
 import json
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,9 @@ from typing import Any
 import yaml
 
 from benchmarks.environments import ROOT, WORK, MissingError, peer_python
+from benchmarks.processes import HOST, POLL_SECONDS, Contestant, Server, ending, get
 
 CONFIG = ROOT / "deploy" / "envoy" / "envoy.yaml"
-HOST = "127.0.0.1"
-START_SECONDS = 20.0
-POLL_SECONDS = 0.05
 CLUSTER = "cluster.regard."
 
 
@@ -54,18 +51,16 @@ def address(port: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Envoy:
-    """A running Envoy."""
-
     port: int  # port for clients
-    admin_port: int  # port of Envoy's own interface
-    process: "subprocess.Popen[bytes]"  # its process
+    server: Server  # the program, on the port of its own interface
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        return self.server.process
 
     def read(self, path: str) -> Any:
         """Returns a JSON reply of Envoy's own interface."""
-        connection = http.client.HTTPConnection(HOST, self.admin_port, timeout=10)
-        with contextlib.closing(connection):
-            connection.request("GET", path)
-            return json.loads(connection.getresponse().read())
+        return json.loads(get(self.server.port, path)[1])
 
     def stats(self) -> dict[str, int]:
         listed = self.read("/stats?format=json&filter=^(http|cluster)[.]regard[.]")["stats"]
@@ -96,41 +91,20 @@ class Envoy:
             time.sleep(POLL_SECONDS)
 
 
-@contextlib.contextmanager
+@contextmanager
 def running(
-    program: str,
-    replicas: Sequence[int],
-    ports: tuple[int, int],
-    config: Path = CONFIG,
-    concurrency: int = 1,
+    program: str, replicas: Sequence[int], ports: tuple[int, int], config: Path = CONFIG
 ) -> Iterator[Envoy]:
-    """Runs Envoy until the context ends."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Runs Envoy until the context ends, on a port for clients and one for its own interface."""
+    with tempfile.TemporaryDirectory() as folder, ending() as started:
         path = Path(folder, "envoy.json")
         path.write_text(json.dumps(adapted(config, replicas, *ports)), "utf-8")
-        command = [program, "-c", str(path), "--concurrency", str(concurrency)]
+        command = [program, "-c", str(path), "--concurrency", "1"]
         command += ["--use-dynamic-base-id", "--log-level", "warn"]
-        process = subprocess.Popen(command)
-        try:
-            envoy = Envoy(*ports, process)
-            _await_start(envoy)
-            yield envoy
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def _await_start(envoy: Envoy) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            if envoy.read("/server_info")["state"] == "LIVE":
-                return
-        except (OSError, http.client.HTTPException):  # it does not listen yet
-            pass
-        if envoy.process.poll() is not None or time.monotonic() > deadline:
-            raise MissingError("Envoy did not start; its messages are above")
-        time.sleep(POLL_SECONDS)
+        started.append(
+            server := Server(Contestant("envoy", command, ready_path="/ready"), ports[1])
+        )
+        yield Envoy(ports[0], server.until_ready())
 
 
 def main() -> None:

@@ -1,90 +1,16 @@
-"""Replicas, and the parts of the measurement: even load, killed replica, rolling restart, scaling.
+"""The parts of the measurement: even load, killed replica, rolling restart, and rates."""
 
-A replica is a server that can be killed, and restarted on the same port.
-"""
-
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TypeVar
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from benchmarks import load
+from benchmarks.bench.load import increase
 from benchmarks.environments import MissingError
 from benchmarks.load import WINDOW_SECONDS, Load, Replies, Shape
-from benchmarks.processes import READY_SECONDS, get, stop, until_ready
+from benchmarks.processes import READY_SECONDS, Server, get
 from benchmarks.replicas.envoy import CLUSTER, Envoy
-from benchmarks.sleeping.pace import Pace
-
-REQUESTS = "regard_requests_total"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Describes how replicas are started."""
-
-    pace: Pace | None  # times of a sleeping model; None for the built-in models
-    settings: dict[str, str] = field(default_factory=dict)  # environment variables of each replica
-
-    def command(self, port: int) -> list[str]:
-        """Returns the command that starts a replica."""
-        if self.pace is None:
-            return [sys.executable, "-m", "service", "serve", "--port", str(port)]
-        command = [sys.executable, "-m", "benchmarks.sleeping.server", "--port", str(port)]
-        return [*command, *self.pace.arguments]
-
-
-class Replica:
-    """A replica that is being started; `until_ready` waits for it."""
-
-    def __init__(self, plan: Plan, port: int, core: int | None = None) -> None:
-        self.plan = plan
-        self.port = port
-        self.core = core
-        self.start()
-
-    def start(self) -> None:
-        """Starts the server."""
-        environment = {
-            **os.environ,
-            "REGARD_DRAIN_DELAY_SECONDS": "3",
-            "REGARD_SHARE_SENTENCES": "false",
-            "REGARD_LOG_LEVEL": "error",
-            **self.plan.settings,
-        }
-        command = self.plan.command(self.port)
-        if self.core is not None:
-            command = ["taskset", "--cpu-list", str(self.core), *command]
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-
-    def until_ready(self) -> None:
-        until_ready(self.process, self.port)
-
-    def computed(self) -> int:
-        """Returns the number of translations that the server has answered since its start."""
-        text = get(self.port, "/metrics")[1].decode()
-        lines = [line for line in text.splitlines(True) if REQUESTS in line]
-        families = text_string_to_metric_families("".join(lines))
-        wanted = {"task": "translate", "outcome": "ok"}
-        return sum(
-            int(sample.value)
-            for family in families
-            for sample in family.samples
-            if sample.name == REQUESTS and wanted.items() <= sample.labels.items()
-        )
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> int:
-        return stop(self.process)
-
 
 T = TypeVar("T")
 Figures = dict[str, float]
@@ -100,7 +26,7 @@ RETRIES = {
 
 
 def under_load(
-    envoy: Envoy, bodies: list[str], shape: Shape, act: Callable[[], T]
+    envoy: Envoy, bodies: Sequence[str], shape: Shape, act: Callable[[], T]
 ) -> tuple[Load, T]:
     """Calls a function while a load runs, after the warm-up of the load."""
     with ThreadPoolExecutor(1) as pool:
@@ -112,7 +38,7 @@ def under_load(
         return running.result(), result
 
 
-def even(envoy: Envoy, bodies: list[str], shape: Shape) -> Figures:
+def even(envoy: Envoy, bodies: Sequence[str], shape: Shape) -> Figures:
     """Measures how evenly a load is divided, and the CPU time of the proxy."""
 
     def measured() -> list[int]:
@@ -129,26 +55,35 @@ def even(envoy: Envoy, bodies: list[str], shape: Shape) -> Figures:
     }
 
 
-def killed(envoy: Envoy, replicas: Sequence[Replica], bodies: list[str], shape: Shape) -> Figures:
+def num_computed(replica: Server) -> float:
+    """Returns the number of translations that a server has answered since its start."""
+    metrics = get(replica.port, "/metrics")[1].decode()
+    return increase("", metrics, "regard_requests_total", task="translate", outcome="ok")
+
+
+def killed(
+    envoy: Envoy, replicas: Sequence[Server], bodies: Sequence[str], shape: Shape
+) -> Figures:
     """Kills a replica under load, starts it again at once, and measures until the rate is back."""
     before = envoy.stats()
     first, *others = replicas
 
     def kill() -> tuple[float, float, float]:
         time.sleep(5)
-        at = time.monotonic()
-        first.kill()
+        at = time.perf_counter()
+        first.process.kill()
+        first.wait()
         first.start()
         first.until_ready()
-        ready = time.monotonic()
+        ready = time.perf_counter()
         envoy.until_healthy([each.port for each in replicas], READY_SECONDS)
-        healthy = time.monotonic()
+        healthy = time.perf_counter()
         time.sleep(2 * WINDOW_SECONDS + 1)
         return at, ready, healthy
 
     done, (at, ready, healthy) = under_load(envoy, bodies, shape, kill)
     answered = envoy.answered()
-    twice = sum(each.computed() - answered[each.port] for each in others)
+    twice = sum(num_computed(each) - answered[each.port] for each in others)
     replies = Replies(done.ends)
     rate = replies.rate(at - 5, at)
     full = replies.full_from(ready, rate)
@@ -163,18 +98,20 @@ def killed(envoy: Envoy, replicas: Sequence[Replica], bodies: list[str], shape: 
     }
 
 
-def rolled(envoy: Envoy, replicas: Sequence[Replica], bodies: list[str], shape: Shape) -> Figures:
+def rolled(
+    envoy: Envoy, replicas: Sequence[Server], bodies: Sequence[str], shape: Shape
+) -> Figures:
     """Restarts all replicas under load, one after the other."""
     before = envoy.stats()
 
     def restart() -> tuple[list[int], float]:
-        began, statuses = time.monotonic(), []
+        began, statuses = time.perf_counter(), []
         for each in replicas:
             statuses.append(each.stop())
             each.start()
             each.until_ready()
             envoy.until_healthy([other.port for other in replicas], READY_SECONDS)
-        return statuses, time.monotonic() - began
+        return statuses, time.perf_counter() - began
 
     done, (statuses, seconds) = under_load(envoy, bodies, shape, restart)
     return {
@@ -186,7 +123,7 @@ def rolled(envoy: Envoy, replicas: Sequence[Replica], bodies: list[str], shape: 
     }
 
 
-def plain(envoy: Envoy, bodies: list[str], shape: Shape) -> Figures:
+def plain(envoy: Envoy, bodies: Sequence[str], shape: Shape) -> Figures:
     return _summary(load.run(envoy.port, bodies, shape, envoy.process.pid))
 
 

@@ -13,12 +13,3 @@ class Pace:
     step_ms: float = 20.0  # fixed time of a decode step, to which each row adds `row_ms`
     row_ms: float = 0.1  # time that each row adds to a decode step
     encode_ms: float = 0.02  # time that each source token takes in the encoder
-
-    @property
-    def arguments(self) -> list[str]:
-        """The flags of `sleeping.server` for this pace."""
-        return [
-            *("--step-ms", str(self.step_ms)),
-            *("--row-ms", str(self.row_ms)),
-            *("--encode-ms", str(self.encode_ms)),
-        ]

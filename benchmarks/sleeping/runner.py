@@ -73,7 +73,6 @@ class SleepingRunner:
         raise NotImplementedError
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows."""
         del is_same_source
         copied = [(self.targets[row], self.positions[row]) for row in source]
         for row, (tokens, position) in zip(target, copied, strict=True):

@@ -7,13 +7,13 @@ translation models. The guards, which reject wrong translations, are off by defa
 translation equals its source.
 """
 
-import argparse
 import json
 import os
 import socket
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from benchmarks.options import command_line
 from benchmarks.sleeping.pace import VARIABLE, Pace
 from service import logs
 from service.console import read_settings, stop
@@ -43,8 +43,6 @@ def start_worker(pace: Pace) -> StartWorker:
 
 
 def serve(settings: Settings, pace: Pace) -> str | None:
-    """Serves until SIGTERM; returns the reason if a model could not be loaded, else None."""
-
     def announce(port: int, _catalog: Catalog) -> None:
         print(f"A sleeping server listens on http://{settings.host}:{port}", flush=True)
 
@@ -54,10 +52,7 @@ def serve(settings: Settings, pace: Pace) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = command_line("sleeping.server", __doc__)
     add, pace = parser.add_argument, Pace()
     add("--port", type=int, default=None, help="port to listen on (REGARD_PORT)")
     add("--step-ms", type=float, default=pace.step_ms, help="time of a decode step")

@@ -5,16 +5,16 @@ import threading
 import orjson
 import pytest
 
-from benchmarks.bench.beside import KNOCKOUT, attention_client, knockout_question, post
-from benchmarks.bench.client import BenchError
+from benchmarks.bench.beside import attention_client, knockout_question
+from benchmarks.bench.client import BenchError, ask
 from tests.unit.bench_server import FakeTranslator, reply_bytes, served
 from tests.workers import LIMIT_SECONDS
 
 
-def test_post_takes_the_prefix_and_leaves_out_the_user() -> None:
+def test_request_takes_the_prefix_and_leaves_out_the_user() -> None:
     with served(lambda path, body: reply_bytes(200, path.encode() + body)) as url:
         address = url.replace("http://", "http://user@") + "/base/"
-        assert post(address, b"{}").body == b"/base/attention{}"
+        assert ask(address, "POST", "/attention", b"{}").body == b"/base/attention{}"
 
 
 def test_client_counts_its_replies() -> None:
@@ -73,5 +73,3 @@ def test_knockouts_switch_off_one_word_each() -> None:
     asked = orjson.loads(knockout_question(body, 2))
     assert asked["knockouts"] == [{"source_words": [0]}, {"source_words": [1]}]
     assert {*asked} == {"text", "source", "target", "knockouts"}
-    with served(lambda path, body: reply_bytes(200, path.encode())) as url:
-        assert post(url, b"{}", KNOCKOUT).body == b"/attention/knockout"

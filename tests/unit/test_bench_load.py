@@ -1,11 +1,12 @@
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from benchmarks.bench import load
 from benchmarks.bench.client import BenchError, Reply
-from benchmarks.bench.load import LoadReport, Window
+from benchmarks.bench.load import End, LoadReport, Window
 from benchmarks.bench.texts import SENTENCES, built_in_sentences
 from tests.unit.bench_server import FakeTranslator, bench, metrics_text, served
 
@@ -48,12 +49,11 @@ def test_samples_of_all_other_labels_are_summed() -> None:
 
 def test_window_counts_sentences_inside_it_and_errors_always() -> None:
     window = Window(start=10.0, end=20.0)
-    for finished in (9.9, 10.0, 20.0, 20.1):
-        window.record(finished - 1.0, finished, None)
-        window.record(finished - 1.0, finished, "429")
-    result = load.summarise(8, window, "", "")
+    for at in (9.9, 10.0, 20.0, 20.1):
+        window.ends += [End(at - 1.0, at, None, 200), End(at - 1.0, at, "429", 429)]
+    result = load.summarise(8, window, "", "", Counter(metrics=1))
     assert (result.sentences, result.sentences_per_second, result.p99_ms) == (2, 0.2, 1000.0)
-    assert result.errors == {"429": 4}
+    assert result.errors == {"429": 4, "metrics": 1}
 
 
 def test_ratios_are_to_the_first_run() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from benchmarks.bench import mixed
 from benchmarks.bench.client import Address, BenchError
-from benchmarks.bench.load import Window
+from benchmarks.bench.load import End, Window
 from benchmarks.bench.mixed import (
     ATTENTION,
     LONG,
@@ -169,9 +169,8 @@ def test_windows_are_of_ten_seconds_unless_rounds_are_given() -> None:
 
 
 def window(*latencies: float, errors: int = 0) -> Window:
-    made = Window(0.0, 1.0, [*latencies])
-    made.errors.update({"closed": errors} if errors else {})
-    return made
+    good = [End(0.0, seconds, None, 200) for seconds in latencies]
+    return Window(0.0, 1.0, ends=good + [End(0.0, 0.5, "closed")] * errors)
 
 
 def test_line_of_a_soak_tells_of_the_rounds_since_the_last() -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import itertools
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,12 +11,13 @@ from rich.table import Table
 from benchmarks.bench import beside, overload, tables
 from benchmarks.bench.beside import ListClients
 from benchmarks.bench.client import Address
-from benchmarks.bench.load import OpenLoop, steady
+from benchmarks.bench.load import End, OpenLoop, Window, steady
 from benchmarks.bench.overload import (
-    Outcomes,
     OverloadReport,
     OverloadRun,
+    is_in_time,
     median_run,
+    outcomes,
     recovery_seconds,
 )
 from tests.unit.bench_server import FakeTranslator, bench, reply_bytes, served
@@ -38,57 +40,58 @@ RUN = OverloadRun(
 REFUSED = b"HTTP/1.1 429 X\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 
-def outcomes_of(*replies: bytes | None, timeout_seconds: float = 10.0) -> Outcomes:
-    """The outcomes of a request for each reply."""
+def ends_of(*replies: bytes | None, timeout_seconds: float = 10.0) -> list[End]:
+    """The ends of a request for each reply."""
     order = itertools.cycle(replies)
-    outcomes = Outcomes(deadline=5.0)
+    window = Window()
     with served(lambda path, body: next(order)) as url:
         requests = itertools.cycle([b"GET / HTTP/1.1\r\n\r\n"])
         loop = OpenLoop(Address.parse(url), requests, timeout_seconds)
-        uvloop.run(loop.run(steady(20.0, len(replies) / 20.0), outcomes))
-    return outcomes
+        uvloop.run(loop.run(steady(20.0, len(replies) / 20.0), window))
+    return window.ends
 
 
 def test_each_request_ends_as_accepted_refused_or_failed() -> None:
-    outcomes = outcomes_of(
+    ends = ends_of(
         reply_bytes(200, b"{}"), REFUSED, reply_bytes(503, b""), reply_bytes(504, b""), None
     )
-    in_time = sorted(seconds < 5 for _, seconds in outcomes.accepted)
-    assert in_time == [False, True]  # 504 is no translation
-    assert len(outcomes.refusals) == 2
-    assert outcomes.without_retry_after == 1
-    assert outcomes.errors == {"closed": 1}
-    assert len(outcomes.bad) == 4
+    found = outcomes(ends, 5.0)
+    assert found["late_share"] == 0.5  # 504 is no translation
+    assert math.isinf(found["accepted_p99_seconds"])
+    assert (found["refused"], found["without_retry_after"]) == (2, 1)
+    assert found["errors"] == {"closed": 1}
+    assert sum(not is_in_time(each, 5.0) for each in ends) == 4
 
 
 def test_request_without_a_reply_fails_after_a_time() -> None:
-    assert outcomes_of(b"", REFUSED, timeout_seconds=0.2).errors == {"timeout": 1}
+    ends = ends_of(b"", REFUSED, timeout_seconds=0.2)
+    assert outcomes(ends, 5.0)["errors"] == {"timeout": 1}
 
 
 def test_large_requests_and_replies_are_whole() -> None:
     """They do not fit into the buffers of a connection."""
     body = b"x" * 8_000_000
     request = Address("localhost", 80, "").request("POST", "/", body)
-    outcomes = Outcomes(deadline=60.0)
+    window = Window()
     with served(lambda path, body: reply_bytes(200, body)) as url:
         loop = OpenLoop(Address.parse(url), itertools.repeat(request), 60.0)
-        uvloop.run(loop.run(steady(100.0, 0.03), outcomes))
-    assert len(outcomes.accepted) == 3
+        uvloop.run(loop.run(steady(100.0, 0.03), window))
+    assert [each.status for each in window.ends] == [200] * 3
 
 
 def test_connection_that_the_server_closes_is_replaced() -> None:
     last = b"HTTP/1.1 429 X\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-    outcomes = outcomes_of(last, last, last)
-    assert (len(outcomes.refusals), outcomes.errors) == (3, {})
+    found = outcomes(ends_of(last, last, last), 5.0)
+    assert (found["refused"], found["errors"]) == (3, {})
 
 
 def test_open_loop_counts_a_server_that_is_gone() -> None:
-    outcomes = Outcomes(deadline=1.0)
+    window = Window()
     with served(FakeTranslator()) as url:
         address = Address.parse(url)
     loop = OpenLoop(address, itertools.repeat(b"GET / HTTP/1.1\r\n\r\n"), 1.0)
-    uvloop.run(loop.run(steady(20.0, 0.1), outcomes))
-    assert sum(outcomes.errors.values()) == len(outcomes.bad) == 2
+    uvloop.run(loop.run(steady(20.0, 0.1), window))
+    assert window.errors().total() == 2
 
 
 def test_figures_of_several_rounds_are_medians_and_errors_are_sums() -> None:
@@ -145,12 +148,12 @@ def test_command_shows_the_share_of_the_peak(monkeypatch: pytest.MonkeyPatch) ->
 
     with served(answer) as url:
         # Few requests in a long time: a busy machine answers some of them before the end.
-        options = ["--offered", "0.001,0.002", "--deadlines", "1", "--duration", "1"]
+        options = ["--offered", "0.01,0.02", "--deadlines", "1", "--duration", "1"]
         result = bench("overload", "--url", url, "--rounds", "2", "--json", *options)
     assert result.exit_code == 0, result.output
     assert result.stderr.count("deadline 1 s") == 4
     report = json.loads(result.stdout)
-    assert [run["factor"] for run in report["runs"]] == [0.001, 0.002]
+    assert [run["factor"] for run in report["runs"]] == [0.01, 0.02]
     assert max(run["share_of_peak"] for run in report["runs"]) == 1
     for run in report["runs"]:
         assert (run["refused"], run["errors"], run["memory_mib"]) == (0, {}, 1.0)

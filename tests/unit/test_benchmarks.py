@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import growth, http, options, report, shapes, throughput, tree
-from benchmarks.engines import Contestant, Engine
+from benchmarks import contestants, growth, http, options, report, throughput, tree
+from benchmarks.contestants import BERGAMOT_SERVERS, chosen
 from benchmarks.environments import MissingError, find_interpreter
-from benchmarks.load import Load, translate_bodies, translations
+from benchmarks.load import Load, translate_bodies
 from benchmarks.peers.protocol import Translate
 from benchmarks.peers.server import MAX_BATCH, Batcher
+from benchmarks.processes import Contestant, Engine, Server, ending, running
 from benchmarks.random_weights import CASES, step_bytes
 from benchmarks.report import Result, Sample, Spread
 from model.checkpoints.load import ModelFiles, find_models
@@ -94,7 +95,7 @@ def parsed(tmp_path: Path, *words: str) -> options.Options:
 def test_offline_table_has_a_row_for_everyone(tmp_path: Path) -> None:
     result = result_of({"regard": [20.0, 30.0, 40.0], "bergamot": [10.0, 10.0, 20.0]})
     result.scores["regard"] = 46.721
-    lines = throughput.table(result, parsed(tmp_path)).splitlines()
+    lines = throughput.offline_table(result, parsed(tmp_path)).splitlines()
     assert lines[2] == "| **regard** | 30.0 (20.0–40.0) | 2.00 | – | – | 46.72 |"
     assert lines[3].startswith("| bergamot | 10.0 (10.0–20.0) | 1.00 |")
 
@@ -103,24 +104,15 @@ def test_http_table_shows_the_worst_number_of_errors(tmp_path: Path) -> None:
     result = result_of({"regard": [10.0, 10.0]}, case="8")
     for sample, errors in zip(result.samples, (0.0, 3.0), strict=True):
         sample.figures["errors"] = errors
-    lines = http.table(result, parsed(tmp_path)).splitlines()
+    lines = http.http_table(result, parsed(tmp_path)).splitlines()
     assert lines[2] == "| 8 | **regard** | 10.0 (10.0–10.0) | – | – | – | – | 3 |"
 
 
-def test_points_are_clients_then_rates(tmp_path: Path) -> None:
-    shapes = http.shapes(parsed(tmp_path, "--clients", "1,8", "--rate", "50"), offset=7)
-    assert [http.case_of(shape) for shape in shapes] == ["1", "8", "50/s"]
-    assert {shape.offset for shape in shapes} == {7}
-
-
 def test_peers_are_chosen_by_the_beginning_of_their_name(tmp_path: Path) -> None:
-    def prepare(_: options.Options) -> Contestant:
-        raise NotImplementedError
-
-    peers = {"bergamot-naive": prepare, "bergamot-batched": prepare, "other": prepare}
-    chosen = throughput.chosen(peers, parsed(tmp_path, "--peers", "bergamot"))
-    assert list(chosen) == ["bergamot-naive", "bergamot-batched"]
-    assert throughput.chosen(peers, parsed(tmp_path, "--peers", "none")) == {}
+    peers = {**BERGAMOT_SERVERS, "other": BERGAMOT_SERVERS["bergamot-naive"]}
+    found = chosen(peers, parsed(tmp_path, "--peers", "bergamot"))
+    assert list(found) == ["bergamot-naive", "bergamot-batched"]
+    assert chosen(peers, parsed(tmp_path, "--peers", "none")) == {}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +122,7 @@ def test_peers_are_chosen_by_the_beginning_of_their_name(tmp_path: Path) -> None
         (["--rounds", "0"], "--rounds"),
         (["--clients", "8,0"], "--clients"),
         (["--clients", ""], "--clients"),
-        (["--rate", "-1"], "--rate"),
+        (["--seconds", "0"], "--seconds"),
     ],
 )
 def test_bad_options_are_named(
@@ -165,22 +157,20 @@ def test_tree_has_the_children_of_children() -> None:
 
 
 def test_load_without_a_reply_has_no_latency() -> None:
-    nothing = Load(0, 2.0, 0.0, 0.0, 0.0, 0.0, {"429": 4}, 1.0, 0.1)
+    nothing = Load(0, 2.0, 0.0, 0.0, 0.0, {"429": 4}, 1.0, 0.1)
     assert nothing.figures() == {
         "requests_per_second": 0.0,
         "errors": 4.0,
         "client_cpu_share": 0.05,
     }
-    some = Load(500, 2.0, 250.0, 1.0, 2.0, 3.0, {}, 4.0, 0.1)
+    some = Load(500, 2.0, 1.0, 2.0, 3.0, {}, 4.0, 0.1)
     assert some.figures()["cpu_seconds_per_1000"] == 8.0
 
 
-def test_bodies_and_replies_are_libretranslates() -> None:
+def test_bodies_are_libretranslates() -> None:
     assert translate_bodies(["Olá\n"], "pt-en") == [
         '{"q": "Olá\\n", "source": "pt", "target": "en"}'
     ]
-    replies = ['{"translatedText":"Hi"}', ""]
-    assert translations(Load(1, 1, 1, 1, 1, 1, {}, 0, 0, replies)) == ["Hi", ""]
 
 
 def test_interpreter_that_is_not_there_or_of_another_version(tmp_path: Path) -> None:
@@ -207,20 +197,61 @@ protocol.serve(["one", "two"], shout)
 """
 
 
-def test_engine_takes_turns_past_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.engines.WORK", tmp_path)
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("benchmarks.processes.WORK", tmp_path)
+    return tmp_path / "logs"
+
+
+def test_engine_takes_turns_past_noise(logs: Path) -> None:
     engine = Engine(Contestant("noisy", [sys.executable, "-c", NOISY]))
-    assert engine.run().seconds >= 0
+    assert engine.run() >= 0
     assert engine.outputs() == ["ONE", "TWO"]
     assert engine.memory().rss > 1
-    engine.stop()
-    assert "noise" in (tmp_path / "logs" / "noisy.log").read_text()
+    assert engine.stop() == 0
+    assert "noise" in (logs / "noisy.log").read_text()
 
 
-def test_engine_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.engines.WORK", tmp_path)
-    with pytest.raises(MissingError, match="broken ended: .*no such engine"):
-        Engine(Contestant("broken", [sys.executable, "-c", "raise SystemExit('no such engine')"]))
+def test_engine_that_cannot_start_is_left_out_with_the_reason(logs: Path, tmp_path: Path) -> None:
+    result = Result("offline")
+    broken = Contestant("broken", [sys.executable, "-c", "raise SystemExit('no such engine')"])
+    prepares = {"regard": lambda _: broken}
+    with running(Engine, prepares, parsed(tmp_path), result) as engines:
+        assert engines == []
+    assert result.notes == ["regard was left out: broken: the engine ended: no such engine"]
+
+
+COUNTING = """
+import http.server, signal, threading
+def end(*_):
+    print("SIGTERM", flush=True)
+    threading.Timer(0.2, server.shutdown).start()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+server = http.server.HTTPServer(("127.0.0.1", {port}), Handler)
+signal.signal(signal.SIGTERM, end)
+threading.Thread(target=server.serve_forever).start()
+"""
+
+
+def test_servers_that_run_together_get_one_sigterm_each(logs: Path) -> None:
+    with ending() as servers:
+        for number in range(2):
+            server = Server(Contestant(f"server-{number}", [sys.executable, "-c", COUNTING]))
+            servers.append(server)
+            server.until_ready()
+    assert [each.process.returncode for each in servers] == [0, 0]
+    for each in servers:
+        assert each.log.read_text().count("SIGTERM") == 1
+
+
+def test_server_that_ends_early_says_why(logs: Path) -> None:
+    server = Server(Contestant("broken", [sys.executable, "-c", "raise SystemExit('no port')"]))
+    with pytest.raises(MissingError, match="broken: the server ended with status 1: no port"):
+        server.until_ready()
 
 
 def batch_sizes() -> Translate:
@@ -290,9 +321,9 @@ def test_gpu_benchmark_runs_on_a_cpu(tmp_path: Path) -> None:
 
 
 def test_gpu_benchmark_of_embeddings_runs_on_a_cpu(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.gpu_embedding", "--device", "cpu", "--smoke"]
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--smoke"]
     done = subprocess.run(
-        [*command, "--rounds", "1", "--results", str(tmp_path)],
+        [*command, "--embeddings", "--rounds", "1", "--results", str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -304,21 +335,16 @@ def test_gpu_benchmark_of_embeddings_runs_on_a_cpu(tmp_path: Path) -> None:
 def test_larger_models_are_compared_with_the_best_batch_size_of_the_peer() -> None:
     rates = {"regard": [30.0, 33.0], "ctranslate2-16": [10.0, 11.0], "ctranslate2-32": [15.0, 15.0]}
     result = result_of(rates, "opus-mt, all at once")
-    assert shapes.best_peer(result, "opus-mt, all at once") == "ctranslate2-32"
-    ours, *_ = shapes.table(result, None).splitlines()[2:]  # type: ignore[arg-type]
+    ours, *_ = throughput.shapes_table(result, None).splitlines()[2:]  # type: ignore[arg-type]
     assert "| **regard** | 31.5 (30.0\u201333.0) | 2.10 |" in ours
 
 
-def test_every_shape_is_run_by_regard_even_without_the_peer(
-    monkeypatch: pytest.MonkeyPatch,
+def test_every_shape_is_run_by_regard_and_the_peer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing() -> str:
-        raise MissingError("no pip")
-
-    monkeypatch.setattr(shapes, "ctranslate2_python", missing)
-    result = Result("shapes")
-    chosen = options.parse(["--source", __file__, "--reference", __file__])
-    for case in shapes.CHOSEN:
-        (contestant,) = shapes.contestants(case, chosen, result)
-        assert case.shape in contestant.command
-    assert result.notes[0] == "ctranslate2 was left out: no pip"
+    monkeypatch.setattr(contestants, "peer_python", lambda _: "python")
+    for case in throughput.SHAPES:
+        prepares = case.prepares(parsed(tmp_path))
+        found = [prepare(parsed(tmp_path)) for prepare in prepares.values()]
+        assert [each.name for each in found] == list(prepares)
+        assert case.shape in found[0].command

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import embedding, embedding_http, ours
+from benchmarks import embedding, http, ours
 from benchmarks import options as command_line
+from benchmarks.contestants import EMBEDDERS
 from benchmarks.embedding import (
     ALL,
     FLOAT32,
-    MODULES,
     ONE,
     PEER,
     best_peer,
@@ -18,10 +18,10 @@ from benchmarks.embedding import (
     ranks,
     spearman,
 )
-from benchmarks.engines import Engine
 from benchmarks.environments import MissingError
 from benchmarks.options import Options
 from benchmarks.peers import vectors
+from benchmarks.processes import Engine
 from benchmarks.report import OURS, Result, Sample
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from tests.tiny_text import write_model
@@ -118,14 +118,14 @@ def test_peers_are_chosen_by_the_beginning_of_their_names(tmp_path: Path) -> Non
     assert list(some)[2:] == [f"{PEER}-bfloat16-{size}" for size in (32, 64, 128)]
     single = contestants(options_for(tmp_path), ONE, tmp_path)
     kinds = ("bfloat16", "float32")
-    assert list(single)[2:] == [f"{each}-{kind}" for kind in kinds for each in MODULES]
+    assert list(single)[2:] == [f"{each}-{kind}" for kind in kinds for each in EMBEDDERS]
 
 
 def test_model_that_is_not_here_is_a_reason_to_leave_the_section_out(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="tiny"):
         embedding.measure(options_for(tmp_path))
     with pytest.raises(MissingError, match="tiny"):
-        embedding_http.measure(options_for(tmp_path))
+        http.measure_embeddings(options_for(tmp_path))
 
 
 @pytest.mark.parametrize("case", [ALL, ONE])
@@ -147,8 +147,8 @@ def test_http_table_has_a_row_a_server() -> None:
     slow = figures | {"requests_per_second": 125.0}
     samples = [
         Sample(OURS, "64", 1, figures),
-        Sample(embedding_http.PEER, "64", 1, slow),
+        Sample(http.INFINITY, "64", 1, slow),
     ]
-    table = embedding_http.table(Result("embed-http", samples), None)  # type: ignore[arg-type]
+    table = http.embeddings_table(Result("embed-http", samples), None)  # type: ignore[arg-type]
     rows = table.splitlines()
     assert rows[2] == "| 64 | **regard** | 500 (500–500) | 4.00 | 9.00 | 20.0 | – | – | 0 |"

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.bench.load import End
 from benchmarks.capacity import calibration
 from benchmarks.capacity.__main__ import app
 from benchmarks.capacity.arrivals import BURST, DAY, NIGHT, Shape, day_trace, poisson, record
 from benchmarks.capacity.costs import Costs, CostsError, ServerCosts, WorkerCosts
 from benchmarks.capacity.plan import Demand, Supply, plan
-from benchmarks.capacity.replay import Replay, replay, until_interrupted
+from benchmarks.capacity.replay import outcome_of, send, until_interrupted
 from benchmarks.capacity.replicas import (
     Figures,
     by_kind,
-    capacity_of_cores,
     closed_loop,
     point,
     simulate,
@@ -122,13 +122,6 @@ def test_more_machines_wait_less_at_the_same_utilisation() -> None:
     assert one.bursty.p99_ms > one.poisson.p99_ms
 
 
-def test_one_http_process_limits_a_machine_with_many_cores() -> None:
-    """A request takes at least 4 ms of the HTTP process, so 250 requests/s are the limit."""
-    rates = [capacity_of_cores(COSTS, cores).per_second for cores in (1, 2, 8)]
-    assert rates[1] > 1.5 * rates[0]
-    assert 1.2 * rates[1] < rates[2] < 250
-
-
 def test_calibrated_cores_are_those_that_the_processes_used() -> None:
     level = calibration.Level(64, 500.0, 1.0, 2.0, 1000, 0, 10, 300, 9000, 2.0, 0.6, 0.2)
     assert level.busy_cores == pytest.approx(500 * 2.8 / 1000)
@@ -162,15 +155,27 @@ def test_costs_are_read_as_they_were_written(tmp_path: Path) -> None:
         Costs.read(path)
 
 
-def test_replay_sends_the_trace_and_keeps_each_outcome(tmp_path: Path) -> None:
+def test_replay_sends_the_trace_and_keeps_each_outcome() -> None:
     shape = Shape(0.5, 40, 0.0)
     with served(FakeTranslator()) as url:
-        found = replay(url, "en-pt", ["One.", "Two."], shape, 1.0)
+        found = send(url, "en-pt", ["One.", "Two."], shape, 1.0)
     trace = day_trace(shape, 2)
     assert len(found.outcomes) == len(trace.moments) > 5
     assert {each.name for each in found.outcomes} == {"ok"}
-    found.write(tmp_path / "replay.json")
-    assert Replay.read(tmp_path / "replay.json") == found
+
+
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [
+        (End(1.0, 3.0, None, 200), "ok"),
+        (End(1.0, 3.0, "504", 504), "late"),
+        (End(1.0, 3.0, "429 overloaded", 429), "refused"),
+        (End(1.0, 3.0, "500", 500), "500"),
+    ],
+)
+def test_outcomes_are_named(end: End, name: str) -> None:
+    assert outcome_of(end) == Outcome(1.0, name, 2.0)
+    assert outcome_of(End(1.0, 3.0, "closed")) == Outcome(1.0, "closed", 0.0)
 
 
 def test_interrupted_trace_ends_early() -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.bench.load import End
 from benchmarks.load import Replies
 from benchmarks.ray_cluster import Retries, environment, kind_of
 
@@ -11,11 +12,11 @@ from benchmarks.ray_cluster import Retries, environment, kind_of
 def replies(rates: list[int]) -> Replies:
     """Builds replies with a rate for each second, and one failure in the first one."""
     ends = [
-        (second + number / rate, "200")
+        End(0.0, second + number / rate, None, 200)
         for second, rate in enumerate(rates)
         for number in range(rate)
     ]
-    return Replies([(0.5, "closed"), *ends])
+    return Replies([End(0.0, 0.5, "closed"), *ends])
 
 
 def test_rate_is_full_from_the_first_window_with_nearly_the_rate_before() -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import options, shapes_http
-from benchmarks.environments import MissingError
+from benchmarks import contestants, http, options
 from benchmarks.peers.protocol import sentences, vocabulary, word
 from benchmarks.random_weights import CASES, EOS, write_folder
 from benchmarks.report import Result, Sample
@@ -55,22 +54,15 @@ def test_complete_model_is_kept(tmp_path: Path) -> None:
 
 
 def test_servers_get_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes_http, "ctranslate2_python", lambda: "python")
-    monkeypatch.setattr(shapes_http, "write_folder", lambda folder, shape: folder / "en-de")
+    monkeypatch.setattr(contestants, "peer_python", lambda _: "python")
+    monkeypatch.setattr(http, "write_folder", lambda folder, shape: folder / "en-de")
     chosen = options.parse(["--source", __file__, "--reference", __file__])
-    ours, *peers = shapes_http.contestants(chosen, Result("shapes-http"))
+    prepares = http.shape_contestants(chosen)
+    assert list(prepares) == ["regard", "ctranslate2-naive", "ctranslate2-batched"]
+    ours, *peers = (prepare(chosen) for prepare in prepares.values())
     assert ours.environment["REGARD_DTYPE"] == "int8"
-    assert [peer.name for peer in peers] == ["ctranslate2-naive", "ctranslate2-batched"]
     for peer in peers:
         assert '"vocab_size": 58101' in peer.command[-2].format(port=1)
-
-    def missing() -> str:
-        raise MissingError("no pip")
-
-    monkeypatch.setattr(shapes_http, "ctranslate2_python", missing)
-    result = Result("shapes-http")
-    assert [each.name for each in shapes_http.contestants(chosen, result)] == ["regard"]
-    assert result.notes == ["ctranslate2 was left out: no pip"]
 
 
 def test_ratio_is_that_to_the_naive_server() -> None:
@@ -78,5 +70,5 @@ def test_ratio_is_that_to_the_naive_server() -> None:
     for name, rate in (("regard", 90.0), ("ctranslate2-naive", 30.0)):
         figures = {"requests_per_second": rate, "p50_ms": 5.0}
         result.samples.append(Sample(name, "opus-mt, 64", 1, figures))
-    row = shapes_http.table(result, None).splitlines()[2]  # type: ignore[arg-type]
+    row = http.shapes_table(result, None).splitlines()[2]  # type: ignore[arg-type]
     assert "| **regard** | 90.0 (90.0\u201390.0) | 3.00 | 5.00 | \u2013 | \u2013 |" in row
