@@ -51,7 +51,6 @@ class Ends:
 
     @property
     def kinds(self) -> list[type[FromHttpWorker]]:
-        """Types of the messages that the main process has received."""
         return [type(message) for message in self.messages]
 
     async def until_idle(self) -> None:
@@ -64,7 +63,6 @@ class Ends:
         assert_idle(self.core.scheduler)
 
     async def until_held(self, count: int) -> None:
-        """Waits until the worker holds so many items."""
         while len(self.worker.held) < count:
             await asyncio.sleep(0)
 

@@ -94,16 +94,13 @@ class FakeWorker:
             assert self.used_rows(model) <= self.rows + self.scheduler.rows_ahead
 
     def ids(self, kind: str) -> list[int]:
-        """Returns the ids of the items of a kind that it holds."""
         return [item_id for item_id, item in self.held.items() if item.kind == kind]
 
     def used_rows(self, model: str) -> int:
-        """Returns the number of rows of a model's batch that its translations take."""
         items = [item for item in self.held.values() if item.model == model]
         return sum(item.num_rows for item in items if item.kind == TRANSLATE)
 
     def used_tokens(self, model: str, bucket: int) -> int:
-        """Returns the number of tokens of its texts of one length bucket."""
         items = [i for i in self.held.values() if i.model == model and i.kind == EMBED]
         return sum(i.num_tokens for i in items if bucket_of(i.num_tokens) == bucket)
 
@@ -113,12 +110,10 @@ class FakeWorker:
         self.scheduler.report(self, Report(done=done))
 
     def finish_all(self) -> None:
-        """Reports items as computed until it receives no more."""
         while self.held:
             self.finish(*self.held)
 
     def fail(self, *ids: int, is_out_of_memory: bool = False) -> None:
-        """Reports items as failed."""
         for item_id in ids:
             del self.held[item_id]
         failed = [Failed(item_id, "RuntimeError", is_out_of_memory) for item_id in ids]
@@ -169,7 +164,6 @@ def texts(
 
 
 def number_of(item: WorkItem) -> int:
-    """Returns the number of an item."""
     if isinstance(item, TranslationItem):
         return item.source[0]
     if isinstance(item, EmbeddingItem):
@@ -186,7 +180,6 @@ def echo(item: WorkItem) -> Any:
 
 
 def numbers(results: Sequence[Result]) -> list[int]:
-    """Returns the number of the item of each result."""
     firsts = [result.value[0] for result in results]
     return [first.tokens[0] if isinstance(first, Hypothesis) else first for first in firsts]
 
@@ -216,7 +209,6 @@ def begin(
 async def begun(
     scheduler: Scheduler, items: Sequence[WorkItem], seconds: float = FOREVER
 ) -> Request:
-    """Begins a request, and lets its submission be dispatched."""
     request = begin(scheduler, items, seconds)
     await settle()
     return request
@@ -261,7 +253,6 @@ def core_of(scheduler: Scheduler) -> Core:
 
 
 def lease_of(core: Core) -> CoreLease:
-    """Returns the lease of a request of one token."""
     return CoreLease(core.admission, core.scheduler, 1)
 
 

@@ -51,7 +51,6 @@ class Simulation:
 
     @property
     def num_computed(self) -> int:
-        """Number of sentences that workers have received."""
         return sum(worker.num_computed for worker in self.machine.workers)
 
     def send(self, deadline: float, count: int = 1) -> Request:

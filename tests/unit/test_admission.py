@@ -15,8 +15,6 @@ from service.scheduling.admission import (
 
 
 class Clock:
-    """Replaces the time module; a test sets the time."""
-
     def __init__(self) -> None:
         self.now = 1000.0
 

@@ -28,7 +28,6 @@ def executor(model: EncoderDecoder) -> AttentionExecutor:
 
 
 def finish(executor: AttentionExecutor) -> tuple[list[Done], list[int]]:
-    """Computes all items, as a worker does; returns the results and the ids of failed items."""
     done: list[Done] = []
     failed: list[int] = []
     while len(executor):
@@ -44,7 +43,6 @@ def ids(done: list[Done]) -> list[int]:
 
 
 def rows(executor: AttentionExecutor) -> list[int]:
-    """Returns the number of items of each batch since the last call."""
     return [stats.rows for stats in executor.drain_stats()]
 
 

@@ -36,7 +36,6 @@ def loaded_model() -> LoadedModel:
 
 
 def wait(loads: BackgroundLoads) -> list[Outcome]:
-    """Waits for the next outcomes, as a worker without work does."""
     assert select.select([loads.fileno()], [], [], LIMIT_SECONDS)[0]
     return loads.finished()
 

@@ -28,14 +28,12 @@ def take_all(waiting: deque[EmbeddingItem]) -> Items:
 
 
 def filled(*numbers: int) -> Backlog[EmbeddingItem]:
-    """Returns a backlog with waiting items."""
     backlog: Backlog[EmbeddingItem] = Backlog()
     backlog.waiting.extend(items(*numbers))
     return backlog
 
 
 def failed(*numbers: int) -> Backlog[EmbeddingItem]:
-    """Returns a backlog whose only batch has failed."""
     backlog = filled(*numbers)
     backlog.begin(take_all)
     assert backlog.isolate() == []

@@ -67,8 +67,6 @@ def test_mistyped_description_is_refused(wrong: dict[str, str]) -> None:
 
 
 class FakePrometheus(Prometheus):
-    """Answers every query with the same numbers."""
-
     def __init__(self, numbers: list[str], health: str = "ok") -> None:
         self.numbers = numbers
         self.health = health

@@ -13,7 +13,6 @@ PART = bytes(range(256)) * 256
 
 
 def resident_bytes() -> int:
-    """Returns the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 

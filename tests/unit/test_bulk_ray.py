@@ -34,7 +34,6 @@ def start(source: Path, output: Path, *address: str, **options: Any) -> subproce
 
 
 def num_done(folder: OutputFolder) -> int:
-    """Returns the number of committed rows of a job that may not have begun."""
     job: Job | None = folder.recorded()
     return 0 if job is None else folder.num_rows_done(job)
 
@@ -45,7 +44,6 @@ def actors(folder: OutputFolder) -> list[int]:
 
 
 def state(pid: int) -> str:
-    """Returns the state of a process as one letter; Z for a process that is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -65,7 +63,6 @@ def kill_at_work(pid: int, folder: OutputFolder) -> None:
 
 
 def check_rows(output: Path) -> None:
-    """Checks that each row has exactly one result, in order."""
     data = b"".join(path.read_bytes() for path in sorted(output.glob("part-*")))
     rows = [json.loads(line) for line in data.splitlines()]
     assert [row["id"] for row in rows] == [*range(NUM_ROWS)]

@@ -8,8 +8,6 @@ from service.http_server.byte_budget import RESERVE_BYTES, ByteBudget
 
 
 class Clock:
-    """The time that the budget sees."""
-
     def __init__(self) -> None:
         self.now = 100.0
 

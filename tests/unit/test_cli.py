@@ -30,7 +30,6 @@ class Served:
         self.failure: str | None = None
 
     def serve(self, server: Server) -> None:
-        """Stands in for uvicorn's run."""
         self.servers.append(server)
         if self.failure is not None:
             self.core(server).supervisor.on_failure(self.failure)
@@ -195,7 +194,6 @@ class ServedApart:
         self.failure: str | None = None
 
     async def run(self, main: MainProcess, count: int) -> None:
-        """Stands in for MainProcess.run."""
         self.main, self.count = main, count
         if self.failure is not None:
             main.core.supervisor.on_failure(self.failure)

@@ -74,7 +74,6 @@ def board() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def dockerfile() -> str:
-    """Its text with continued lines joined and comments left out."""
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("#")).replace("\\\n", " ")
 
@@ -162,7 +161,6 @@ def test_queries_choose_and_group_by_labels_that_exist(board: dict[str, Any]) ->
 
 
 def panels_below(board: dict[str, Any], row: str) -> list[dict[str, Any]]:
-    """Those between a row and the next one."""
     titles = [panel["title"] for panel in board["panels"]]
     below = board["panels"][titles.index(row) + 1 :]
     return list(itertools.takewhile(lambda panel: panel["type"] != "row", below))

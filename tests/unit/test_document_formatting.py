@@ -66,7 +66,6 @@ class Writer:
         return "".join(found)
 
     def office(self, parts: Parts, kind: str = "", in_link: bool = False) -> str:
-        """A paragraph of Word."""
         found = []
         for part in parts:
             if isinstance(part, str):
@@ -155,7 +154,6 @@ def content_of(name: str, data: bytes) -> str:
 
 
 def words(markup: str) -> Counter[str]:
-    """The characters of the words in a text with tags, without white space."""
     return Counter("".join(unescape(re.sub("<!--.*?-->|<[^>]*>", "", markup)).split()))
 
 
@@ -180,7 +178,6 @@ def test_any_reply_keeps_words_and_elements(
 
 
 def word(body: str) -> Document:
-    """A Word document with one paragraph."""
     return read_document("a.docx", docx(f"<w:p>{body}</w:p>"))
 
 

@@ -66,7 +66,6 @@ class Bench:
         return ManySlices(items, self.order)
 
     def finish(self) -> tuple[list[int], list[int]]:
-        """Computes all texts, as a worker does; returns ids of computed and of failed texts."""
         done: list[int] = []
         failed: list[int] = []
         while len(self.executor):

@@ -122,7 +122,6 @@ def test_admitting_all_at_once_is_admitting_one_by_one(family: Family) -> None:
 
 
 def finish(engine: Engine) -> dict[int, list[int]]:
-    """Steps until the batch is empty; the best target of each sequence."""
     finished: dict[int, list[int]] = {}
     while engine.num_rows:
         finished |= {result.id: result.hypotheses[0].tokens for result in engine.step()}

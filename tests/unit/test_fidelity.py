@@ -72,7 +72,6 @@ async def completed(texts: Sequence[TranslatedText], pipeline: PivotPipeline) ->
 def translated(
     texts: list[str], catalog: Catalog, change: Callable[[str], str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Returns the translations of texts, and the sentences of each round."""
     pipeline = FakePipeline(catalog.route("en", "pt")[0].vocabularies.source, change)
     whole = [prepared(text, catalog) for text in texts]
     asyncio.run(completed(whole, pipeline))

@@ -44,7 +44,6 @@ def log_probs(
     pair: tuple[list[int], list[int]] = PAIR,
     slice_tokens: int = 128,
 ) -> list[NDArray[np.float32]]:
-    """Returns the log-probabilities of one pair under each knock-out, all in one pass."""
     jobs = [AttentionJob(*pair, (QUERY,), knockout) for knockout in knockouts]
     found = finished(TeacherForcedPass(model, jobs, slice_tokens))
     return [result.log_probs for (result,) in found]

@@ -32,7 +32,6 @@ def measured(item: WorkItem, number: int) -> WorkItem:
 
 
 def sentence(number: int, length: int = 5, beam: int = 1, is_bulk: bool = False) -> WorkItem:
-    """Returns the item of a sentence."""
     options = DecodingOptions(beam_size=beam)
     return measured(TranslationItem("en-pt", [0] * length, options, is_bulk=is_bulk), number)
 

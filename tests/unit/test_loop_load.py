@@ -62,7 +62,6 @@ class Turns:
         return handled
 
     async def overload(self) -> None:
-        """Runs long turns until the load is limited."""
         while not self.load.is_overloaded:
             assert self.now < 1.0
             assert await self.run(300) == [300]

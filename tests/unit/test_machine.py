@@ -70,7 +70,6 @@ class FakeDriver:
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    """The driver of a machine without a GPU; a test adds the GPUs."""
     driver = FakeDriver()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
     monkeypatch.setattr(machine, "has_cuda_build", lambda: True)

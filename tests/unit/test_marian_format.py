@@ -60,7 +60,6 @@ def open_file(tmp_path: Path) -> Open:
 
 
 def read_all(open_file: Open, data: bytes) -> None:
-    """Everything that is ever asked of a file."""
     file = open_file(data)
     load_weights(file, read_config(file, 3.0, 0, 1))
 

@@ -36,7 +36,6 @@ def around(app: ASGIApp, metrics: Metrics) -> RequestMiddleware:
 def call(
     app: ASGIApp, metrics: Metrics, path: str = "/translate", method: str = "POST"
 ) -> list[Message]:
-    """What is sent in answer to a request."""
     sent: list[Message] = []
 
     async def receive() -> Message:

@@ -54,7 +54,6 @@ def probabilities(
 def assert_of_decoder(
     found: TokenProbabilities, runner: ModelRunner, pair: tuple[list[int], list[int]], atol: float
 ) -> None:
-    """Compares probabilities with those of a decoder that is given the target."""
     source, target = pair
     expected = forced_log_probs(runner, source, target).astype(np.float64)  # (T, V)
     rows = np.arange(len(target))

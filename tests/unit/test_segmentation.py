@@ -137,7 +137,6 @@ def test_region_does_not_change_the_rules_of_the_language() -> None:
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pieces of text that are given to `sentencex`, in order."""
     seen: list[str] = []
     original = sentencex.get_sentence_boundaries
 

@@ -11,7 +11,6 @@ from service.settings import Dtype, Settings
 
 
 def read(**values: Any) -> Settings:
-    """Settings of the environment, and of arguments."""
     return Settings(**values)
 
 

@@ -31,7 +31,6 @@ from service.state.quota import Quota
 
 
 def count(database: Database, number: int = 1) -> int:
-    """Adds a number to the count of an account, and returns the count before."""
     return Quota(database, 10**9).add("a", "2026-11", number)
 
 

@@ -41,7 +41,6 @@ class Works:
 
 
 async def read(works: Works, found: list[int]) -> None:
-    """Adds the results to a list as they come."""
     async for number in in_order(works.all):
         found.append(number)
 

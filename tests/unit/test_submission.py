@@ -29,8 +29,6 @@ def indices(cancelled: list[Sequence[WorkItem]]) -> list[list[int]]:
 
 
 async def waiting(awaited: Awaitable[object]) -> "asyncio.Task[object]":
-    """Returns a task that waits already."""
-
     async def wait() -> object:
         return await awaited
 

@@ -27,7 +27,6 @@ def add(folder: Path, *numbers: int) -> None:
 
 
 def stored(folder: Path) -> list[Suggestion]:
-    """Returns the suggestions of a folder, oldest first."""
     with closing(sqlite3.connect(folder / FILE)) as connection:
         rows = connection.execute("SELECT q, s, source, target FROM suggestions ORDER BY id")
         return [Suggestion(*row) for row in rows]

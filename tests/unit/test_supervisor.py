@@ -39,8 +39,6 @@ SECRET = "Rumpelstiltskin"
 
 
 class DeafProcess:
-    """A process that ignores messages and ends only when it is killed."""
-
     pid = 0
 
     def __init__(self, connection: socket.socket) -> None:
@@ -65,8 +63,6 @@ class DeafProcess:
 
 
 class Starts:
-    """A StartWorker that starts such processes."""
-
     def __init__(self) -> None:
         self.processes: list[DeafProcess] = []
         self.may_start = asyncio.Event()

@@ -20,7 +20,6 @@ needs_systemd = pytest.mark.skipif(
 
 
 def options() -> Mapping[str, list[str]]:
-    """Returns the values of each option of the unit."""
     found: dict[str, list[str]] = {}
     for name, value in re.findall(r"^(\w+)=(.*)$", read(UNIT), re.MULTILINE):
         found.setdefault(name, []).append(value)

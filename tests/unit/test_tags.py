@@ -23,7 +23,6 @@ def split(text: str) -> tuple[MarkupText, Segments, dict[int, list[Tag]]]:
 
 
 def joined(segments: Segments, inside: dict[int, list[Tag]]) -> str:
-    """Returns the text with each tag in its place."""
     return segments.join(
         [
             insert(sentence, [(tag.place, tag.marker) for tag in inside.get(number, [])])

@@ -23,7 +23,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def waiting(count: int) -> deque[TranslationItem]:
-    """Sentences of two tokens each."""
     return deque(sentence(number) for number in range(count))
 
 

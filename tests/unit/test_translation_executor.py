@@ -31,7 +31,6 @@ def executor(script: Script) -> TranslationExecutor:
 
 
 def items(*ids: int, beam: int = 1, is_bulk: bool = False) -> list[TranslationItem]:
-    """Returns sentences with the token 100 + id."""
     options = DecodingOptions(beam_size=beam)
     return [
         TranslationItem("en-pt", [100 + number, 0], options, is_bulk=is_bulk, id=number)
@@ -63,7 +62,6 @@ def admitted(script: Script) -> list[int]:
 
 
 def encoded(executor: TranslationExecutor) -> list[int]:
-    """Returns the number of sequences of each call of the encoder."""
     return [stats.rows for stats in executor.drain_stats() if stats.phase == "encode"]
 
 

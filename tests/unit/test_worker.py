@@ -177,8 +177,6 @@ def test_memory_is_that_of_this_process() -> None:
 
 
 class Sent:
-    """Replaces a channel; records the reports."""
-
     def __init__(self) -> None:
         self.reports: list[Report] = []
 

@@ -69,12 +69,10 @@ def specs(attention_share: float = 0.1) -> tuple[ExecutorSpec, ...]:
 
 
 def sentence(number: int, model: str = "en-pt", is_bulk: bool = False) -> TranslationItem:
-    """Returns a sentence of two tokens."""
     return TranslationItem(model, [5, 0], DecodingOptions(), is_bulk=is_bulk, id=number)
 
 
 def text(number: int, model: str = "tiny", length: int = 200, token: int = 5) -> EmbeddingItem:
-    """Returns a text of `length` equal tokens."""
     return EmbeddingItem(model, [token] * length, id=number)
 
 
@@ -87,8 +85,6 @@ def pair(number: int, model: str = "en-pt", is_wrong: bool = False) -> Attention
 
 
 class Clock:
-    """Replaces the module `time`."""
-
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -162,8 +158,6 @@ class TimedBatch:
 
 
 class TimedPass(TeacherForcedPass):
-    """Captures attention; each slice takes ATTENTION_SLICE_SECONDS of the clock."""
-
     def __init__(self, capture: "TimedCapture", jobs: Sequence[AttentionJob]) -> None:
         super().__init__(capture.model, jobs)
         self.capture = capture
@@ -175,8 +169,6 @@ class TimedPass(TeacherForcedPass):
 
 
 class TimedCapture:
-    """Begins to capture the attention of a tiny model, and counts the slices."""
-
     def __init__(self, model: EncoderDecoder, clock: Clock) -> None:
         self.model = model
         self.clock = clock
@@ -237,30 +229,24 @@ class Bench:
 
     @property
     def engine(self) -> FakeEngine:
-        """The engine of the first model."""
         return self.engines["en-pt"]
 
     @property
     def capture(self) -> TimedCapture:
-        """The attention of the first model."""
         return self.captures["en-pt"]
 
     @property
     def attention(self) -> TimeShare:
-        """The share of attention."""
         return self.worker.shares[ATTENTION]
 
     @property
     def embedding(self) -> TimeShare:
-        """The share of embeddings."""
         return self.worker.shares[EMBED]
 
     def send(self, *items: WorkItem) -> None:
-        """Sends items to the worker."""
         self.worker._take(Compute(items))
 
     def abort(self, *ids: int) -> None:
-        """Aborts items."""
         self.worker._take(Abort([*ids]))
 
     def translate(self, step_seconds: float, rows: int = 4) -> None:
@@ -269,7 +255,6 @@ class Bench:
         self.send(*(sentence(1_000_000 + row) for row in range(rows)))
 
     def stop_translating(self) -> None:
-        """Aborts the sentences of `translate`."""
         self.abort(*self.engine.running)
 
     def attend_one_by_one(self, numbers: Sequence[int], model: str = "en-pt") -> None:
@@ -282,13 +267,11 @@ class Bench:
         self.waits += 1
 
     def loop(self, times: int = 1) -> None:
-        """Runs the worker's loop, without receiving."""
         for _ in range(times):
             self.worker._compute()
             self.worker._report()
 
     def finish(self) -> None:
-        """Runs the worker's loop until nothing is left to compute."""
         while not self.worker.is_idle:
             self.loop()
         self.loop()
@@ -299,27 +282,22 @@ class Bench:
         return self.engine.low_latency
 
     def run_for(self, seconds: float) -> None:
-        """Runs the worker's loop for a time of the clock."""
         begin = self.clock.now
         while self.clock.now < begin + seconds:
             self.loop()
 
     @property
     def done(self) -> list[int]:
-        """Ids of the computed items, in order."""
         return [done.id for report in self.sent for done in report.done]
 
     @property
     def failed(self) -> list[int]:
-        """Ids of the failed items, in order."""
         return [failed.id for report in self.sent for failed in report.failed]
 
     def batches(self, model: str) -> list[BatchStats]:
-        """Returns the reported batches of a model."""
         return [batch for report in self.sent for batch in report.batches.get(model, {})]
 
     def total(self, figure: str, model: str) -> int:
-        """Returns the sum of a figure of all reports."""
         return sum(getattr(report, figure).get(model, 0) for report in self.sent)
 
 
@@ -329,7 +307,6 @@ Start = Callable[..., Bench]
 
 @contextmanager
 def benches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Yields a function that starts a Bench."""
     clock = Clock()
     started: list[Bench] = []
 

@@ -85,7 +85,6 @@ def sentences(
 
 
 def tokens_of(done: Done) -> list[int]:
-    """Returns the target of a translated sentence."""
     found: list[int] = done.value[0].tokens
     return found
 
