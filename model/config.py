@@ -135,6 +135,10 @@ class ModelConfig:
         return None if self.alignment_layer is None else self.alignment_head
 
     @property
+    def has_biases(self) -> bool:
+        return True
+
+    @property
     def head_dim(self) -> int:
         return self.d_model // self.num_heads
 

@@ -69,10 +69,8 @@ class TextEncoderConfig:
             reasons.append(f"{self.max_positions} positions leave no room for a token")
         if self.relative_buckets % 4:
             reasons.append(f"relative_buckets is {self.relative_buckets}, not a multiple of 4")
-        if self.rotary and not reasons and self.d_model // self.num_heads % 2:
-            reasons.append(
-                f"rotary positions need heads of an even size, not {self.d_model // self.num_heads}"
-            )
+        if self.rotary and not reasons and self.head_dim % 2:
+            reasons.append(f"rotary positions need heads of an even size, not {self.head_dim}")
         if self.rotary and len(self.rotary) != self.layers:
             reasons.append(f"{len(self.rotary)} layers of {self.layers} have rotary positions")
         if reasons:
@@ -85,6 +83,14 @@ class TextEncoderConfig:
     @property
     def norms_keys(self) -> bool:
         return True
+
+    @property
+    def has_biases(self) -> bool:
+        return not self.rotary
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.num_heads
 
     @property
     def max_tokens(self) -> int:

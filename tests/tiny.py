@@ -1,7 +1,9 @@
 """Models small enough to be run hundreds of times in a test, with weights from a seed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ from model.backends.base import ModelRunner, Scores
 from model.backends.native.library import address, check, int32
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
+from model.checkpoints.build import forced_pass
 from model.checkpoints.quantize import quantize_floats
 from model.config import DecoderKind, ModelConfig, NormPosition
-from model.encoding.forced_pass import forced_pass
 from model.engine.engine import Engine
+from model.layers.attention import attention_weights
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
 
 VOCAB_SIZE = 64
@@ -113,6 +116,44 @@ def pad(sources: list[list[int]], width: int = 0) -> tuple[torch.Tensor, torch.T
     return batch, mask
 
 
+class Weights(NamedTuple):
+    """The attention weights of a pass, one tensor for each layer; no `decoder` for an SSRU."""
+
+    encoder: list[torch.Tensor]  # (B, H, S, S)
+    decoder: list[torch.Tensor]  # (B, H, T, T)
+    cross: list[torch.Tensor]  # (B, H, T, S)
+
+
+@contextmanager
+def explicit_attention() -> Iterator[list[torch.Tensor]]:
+    """Computes all attention without the fused kernel, and yields the list of the weights."""
+    recorded: list[torch.Tensor] = []
+
+    def explicit(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None
+    ) -> torch.Tensor:
+        recorded.append(attention_weights(query, key, bias))
+        return recorded[-1] @ value
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("model.layers.attention", "model.backends.encoder_batch"):
+            patch.setattr(f"{module}.attention", explicit)
+        yield recorded
+
+
+def forced_weights(
+    model: EncoderDecoder, source: torch.Tensor, mask: torch.Tensor, target: torch.Tensor
+) -> tuple[torch.Tensor, Weights]:
+    """Returns the logits of `forced_pass` by explicit attention, and its weights."""
+    with explicit_attention() as recorded:
+        logits = forced_pass(model, source, mask, target)
+    layers = model.config.encoder_layers
+    encoder, others = recorded[:layers], recorded[layers:]
+    if model.config.decoder is DecoderKind.SSRU:
+        return logits, Weights(encoder, [], others)
+    return logits, Weights(encoder, others[::2], others[1::2])
+
+
 def torch_runner(engine: Engine) -> TorchRunner:
     assert isinstance(engine.runner, TorchRunner)
     return engine.runner
@@ -148,7 +189,7 @@ def uncached_greedy(model: EncoderDecoder, source: list[int]) -> list[int]:
     target: list[int] = []
     while len(target) < config.max_target_tokens(len(source)):
         with torch.no_grad():
-            logits, _ = forced_pass(model, row, mask, torch.tensor([[*target, config.eos_id]]))
+            logits = forced_pass(model, row, mask, torch.tensor([[*target, config.eos_id]]))
         logits[0, -1, config.unk_id] = -torch.inf
         target.append(int(logits[0, -1].argmax()))
         if target[-1] == config.eos_id:

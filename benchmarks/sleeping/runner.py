@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from benchmarks.sleeping.pace import Pace
-from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import CompletedStep, Decoded, DecodeStep, ForcedDecoder, Searcher
+from model.architectures.shortlist import Ids
+from model.backends.base import Decoded, DecodeStep, ModelRunner, completed_step
 from model.config import ModelConfig
 from model.precision import Precision
 from model.sequence import BatchStats, Sequence
@@ -19,18 +18,12 @@ from model.sequence import BatchStats, Sequence
 ENDED = -1
 
 
-class SleepingRunner:
-    """A `model.backends.base.ModelRunner` that sleeps instead of computing.
+class SleepingRunner(ModelRunner):
+    """A runner that sleeps instead of computing.
 
     A target has the same tokens as its source, and therefore the same text. Each step decodes one
     token per row. Beam search, scores and attention are not supported.
     """
-
-    forced_decoder: ForcedDecoder | None = None
-    searcher: Searcher | None = None
-    shortlist: Shortlist | None = None
-    pipeline_depth = 0
-    tokens_per_call = 1
 
     def __init__(self, config: ModelConfig, pace: Pace) -> None:
         self.model: Any = SimpleNamespace(
@@ -52,7 +45,7 @@ class SleepingRunner:
         return [BatchStats("encode", len(sequences), tokens, 0)]
 
     def decode(
-        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, _max_tokens: int
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> DecodeStep:
         """Sleeps for the time of a step, and returns the next token of every row."""
         if scored:
@@ -64,10 +57,7 @@ class SleepingRunner:
         for row in np.flatnonzero(remaining[:rows]).tolist():
             best[row] = self.targets[row][self.positions[row]]
             self.positions[row] += 1
-        return CompletedStep(Decoded(best))
-
-    def attention(self, _row: int, _tokens: int) -> NDArray[np.float32] | None:
-        return None
+        return completed_step(Decoded(best))
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         raise NotImplementedError

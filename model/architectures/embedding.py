@@ -1,4 +1,4 @@
-"""Implements token embeddings with sinusoid positions."""
+"""Implements embeddings of tokens and positions."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import ModelConfig, Sinusoids
+from model.embedding_config import TextEncoderConfig
 from model.layers.row_kernels import PLAIN, RowKernels, scaled
+from model.layers.sublayers import new_norm
 from model.quantization.int8 import Int8Matrix, QuantizedMatrix
 
 
@@ -31,17 +33,14 @@ NO_TOKEN = -1
 
 
 def start_token(config: ModelConfig) -> int:
-    """Returns the first input of the decoder."""
     return NO_TOKEN if config.start_id is None else config.start_id
 
 
 class Embedding(nn.Module):
     """Adds the vector of each token to the vector of its position.
 
-    In most models, the token vector is first multiplied by sqrt(D).
-
-    The position table is computed on first use and then kept. It grows only when a longer text
-    needs more positions.
+    In most models, the token vector is first multiplied by sqrt(D). The position table is computed
+    on first use, and grows when a longer text needs more positions.
     """
 
     def __init__(self, vocab_size: int, config: ModelConfig) -> None:
@@ -54,8 +53,11 @@ class Embedding(nn.Module):
         self.quantized: Int8Matrix | None = None
         self.scales = torch.empty(0)  # (V), the scales of an int8 table
 
+    @property
+    def device(self) -> torch.device:
+        return self.weight.device
+
     def quantize(self, matrix: QuantizedMatrix) -> None:
-        """Replaces the float vectors by int8 vectors."""
         self.quantized = Int8Matrix(torch.from_numpy(matrix.values))
         self.scales = torch.from_numpy(matrix.scales)
         self.weight = nn.Parameter(torch.empty(0, self.config.d_model), requires_grad=False)
@@ -91,8 +93,7 @@ class Embedding(nn.Module):
     def ensure_length(self, position: int) -> None:
         """Extends the position table to include this position.
 
-        Call this method with the largest position before CUDA graphs are captured. The extended
-        table has a new address, but a captured graph goes on reading the table at the old address.
+        The extended table has a new address. A captured CUDA graph goes on reading the old address.
         """
         if position >= self.table.shape[0]:
             start, length = self.config.position_offset, max(128, 2 * position)
@@ -113,3 +114,39 @@ def sinusoid_table(length: int, d_model: int, convention: Sinusoids) -> Tensor:
     frequencies = 10000.0 ** (-torch.arange(n, dtype=torch.float64) / divisor)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies  # (length, n)
     return torch.cat([angles.sin(), angles.cos()], dim=-1).float()
+
+
+class TextEmbedding(nn.Module):
+    """Adds the vectors of the token, its position and token type 0, and applies layer norm.
+
+    With rotary positions there are no vectors of positions.
+    """
+
+    def __init__(self, config: TextEncoderConfig) -> None:
+        super().__init__()
+
+        def table(rows: int) -> nn.Parameter | None:
+            return nn.Parameter(torch.empty(rows, config.d_model)) if rows else None
+
+        self.tokens = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
+        self.positions = table(0 if config.rotary else config.max_positions)
+        self.types = table(config.token_types)
+        self.norm = new_norm(config)
+        self.position_offset = config.position_offset
+
+    @property
+    def device(self) -> torch.device:
+        return self.tokens.device
+
+    def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
+        """Returns the embeddings (B, S, D) of ids (B, S), and their summands.
+
+        The positions (B, S) are counted from 0 in each text. The token's vector includes type 0.
+        """
+        x = F.embedding(tokens, self.tokens)
+        if self.types is not None:
+            x = x + self.types[0]
+        if self.positions is None:
+            return TokenParts(x, None, self.norm(x))
+        position = F.embedding(positions + self.position_offset, self.positions)
+        return TokenParts(x, position, self.norm(x + position))

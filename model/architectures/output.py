@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.architectures.decoder import Decoder
+from model.architectures.seq2seq import Decoder
 from model.architectures.shortlist import Ids, Shortlist
 
 NEVER = float("-inf")

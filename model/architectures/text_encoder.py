@@ -7,56 +7,19 @@ models/modernbert/modeling_modernbert.py (ModernBERT).
 
 import math
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.architectures.embedding import TokenParts
-from model.architectures.encoder import EncoderLayer
+from model.architectures.embedding import TextEmbedding
+from model.architectures.encoder import EncoderLayer, EncoderStack
 from model.embedding_config import TextEncoderConfig
-from model.layers.attention import Heads, MultiHeadAttention
-from model.layers.feed_forward import ACTIVATIONS
+from model.layers.attention import Heads
+from model.layers.sublayers import GatedFeedForward, final_norm
 
 
-class TokenEmbedding(nn.Module):
-    """Looks up the vector of each token, and then applies layer norm."""
-
-    def __init__(self, config: TextEncoderConfig) -> None:
-        super().__init__()
-        self.tokens = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
-        self.norm = new_norm(config)
-
-    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Returns the embeddings (B, S, D) of ids (B, S); only the layers use the positions."""
-        return self.parts(tokens, positions).embedded
-
-    def parts(self, tokens: Tensor, positions: Tensor) -> TokenParts:
-        """Returns the embeddings before and after the norm; there are no vectors of positions."""
-        x = F.embedding(tokens, self.tokens)
-        return TokenParts(x, None, self.norm(x))
-
-
-class GatedFeedForward(nn.Module):
-    """The feed-forward sublayer fc2(activation(fc1(x)) * gate(x)).
-
-    Source: Shazeer 2020, "GLU Variants Improve Transformer", equation 6.
-    """
-
-    def __init__(self, config: TextEncoderConfig) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(config.d_model, config.ffn_dim, bias=False)
-        self.gate = nn.Linear(config.d_model, config.ffn_dim, bias=False)
-        self.fc2 = nn.Linear(config.ffn_dim, config.d_model, bias=False)
-        self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.fc2(self.activation(self.fc1(x)) * self.gate(x))
-        return y
-
-
-class RotaryLayer(nn.Module):
+class RotaryLayer(EncoderLayer):
     """A layer of ModernBERT: pre-norm, without biases, with rotated queries and keys.
 
     Args:
@@ -66,37 +29,16 @@ class RotaryLayer(nn.Module):
     """
 
     def __init__(self, config: TextEncoderConfig, number: int) -> None:
-        super().__init__()
+        super().__init__(config)
         self.theta = config.rotary[number].theta
-        self.self_norm = new_norm(config) if number else nn.Identity()
-        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads, has_bias=False)
-        self.feed_forward_norm = new_norm(config)
+        if not number:
+            self.self_residual.add_module("norm", nn.Identity())
         self.feed_forward = GatedFeedForward(config)
 
     def project(self, x: Tensor, positions: Tensor) -> Heads:
-        inner = self.self_norm(x)
-        query, key, value = self.self_attention.project(inner, inner)
+        query, key, value = super().project(x, positions)
         cosines, sines = rotations(positions, query.shape[-1], self.theta)
         return rotate(query, cosines, sines), rotate(key, cosines, sines), value
-
-    def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
-        return x + self.self_attention.merge(heads)
-
-    @property
-    def attention_norm(self) -> None:
-        """Returns None, because a pre-norm layer has no layer norm after attention."""
-
-    def run_feed_forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.feed_forward(self.feed_forward_norm(x))
-        return y
-
-    def add_feed_forward(self, x: Tensor) -> Tensor:
-        return x + self.run_feed_forward(x)
-
-
-def new_norm(config: TextEncoderConfig) -> nn.LayerNorm:
-    """Returns a layer norm without bias."""
-    return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps, bias=False)
 
 
 def rotations(positions: Tensor, head_dim: int, theta: float) -> tuple[Tensor, Tensor]:
@@ -142,37 +84,6 @@ On each side of the query, all keys at this distance or farther away get the sam
 """
 
 
-class TextEmbedding(nn.Module):
-    """Adds the vectors of the token, its position and token type 0, and applies layer norm."""
-
-    def __init__(self, config: TextEncoderConfig) -> None:
-        super().__init__()
-        self.tokens = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
-        self.positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
-        self.types = (
-            nn.Parameter(torch.empty(config.token_types, config.d_model))
-            if config.token_types
-            else None
-        )
-        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
-        self.position_offset = config.position_offset
-
-    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Returns the embeddings (B, S, D) of ids (B, S).
-
-        The positions (B, S) are counted from 0 in each text.
-        """
-        return self.parts(tokens, positions).embedded
-
-    def parts(self, tokens: Tensor, positions: Tensor) -> TokenParts:
-        """Returns the embeddings and their summands; the token's vector includes token type 0."""
-        x = F.embedding(tokens, self.tokens)
-        if self.types is not None:
-            x = x + self.types[0]
-        position = F.embedding(positions + self.position_offset, self.positions)
-        return TokenParts(x, position, self.norm(x + position))
-
-
 class RelativeBias(nn.Module):
     """The term that each head adds to an attention score.
 
@@ -209,47 +120,24 @@ class RelativeBias(nn.Module):
         return (offset > 0) * half + torch.where(distance < exact, distance, far)
 
 
-class TextEncoder(nn.Module):
-    """The embedding and layers of a text encoder; the modules of `model.backends` run them."""
-
+class TextEncoder(EncoderStack):
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding: TextEmbedding | TokenEmbedding
-        if config.rotary:
-            self.embedding = TokenEmbedding(config)
-            layers: list[nn.Module] = [RotaryLayer(config, i) for i in range(config.layers)]
-            self.norm: nn.Module = new_norm(config)
-        else:
-            self.embedding = TextEmbedding(config)
-            layers = [EncoderLayer(config) for _ in range(config.layers)]
-            self.norm = nn.Identity()
-        self.layers = nn.ModuleList(layers)
+        self.embedding: TextEmbedding = TextEmbedding(config)
+        self.layers = nn.ModuleList(
+            RotaryLayer(config, i) if config.rotary else EncoderLayer(config)
+            for i in range(config.layers)
+        )
+        self.norm = final_norm(config)
         self.relative_bias = (
             RelativeBias(config.relative_buckets, config.num_heads)
             if config.relative_buckets
             else None
         )
 
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.tokens.device
-
-    @property
-    def encoder_layers(self) -> Sequence[EncoderLayer | RotaryLayer]:
-        return cast("list[EncoderLayer | RotaryLayer]", list(self.layers))
-
-    def embed(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
-        embedded: Tensor = self.embedding(tokens, positions)
-        return embedded
-
-    def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
-        return self.embedding.parts(tokens, positions)
-
     def biases(self, length: int) -> Sequence[Tensor | None]:
-        """Returns the bias of each layer for S tokens; None for a layer without a bias.
-
-        The shape of a bias is (1, H, S, S), or (1, 1, S, S) if all heads share it.
+        """Returns the biases as `EncoderStack` describes them.
 
         A text of fewer than S tokens uses the first rows and columns of the bias. A bias has four
         dimensions because the fused kernel needs them. With three dimensions, PyTorch would select
@@ -262,7 +150,3 @@ class TextEncoder(nn.Module):
             return [kinds[window] for window in windows]
         bias = None if self.relative_bias is None else self.relative_bias(length)[None]
         return [bias] * len(self.layers)
-
-    def finish(self, x: Tensor) -> Tensor:
-        y: Tensor = self.norm(x)
-        return y

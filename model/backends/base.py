@@ -5,9 +5,10 @@ and decodes the next tokens of all rows. The engine numbers the rows. If n rows 
 rows 0 to n - 1.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -83,29 +84,20 @@ class Decoded:
     computed_rows: int = 0
 
 
-class DecodeStep(Protocol):
-    """The tokens of one call of `ModelRunner.decode`, which the device may still be computing."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Returns the number of tokens that the call decodes per row."""
-
-    def wait(self) -> Decoded:
-        """Returns the output; blocks until the device has computed it."""
-
-
 @dataclass(frozen=True, slots=True)
-class CompletedStep:
-    """A decode step that has been computed."""
+class DecodeStep:
+    """The tokens of one call of `ModelRunner.decode`, which the device may still be computing.
 
-    decoded: Decoded
+    The call decodes `num_tokens` tokens per row. `wait` returns the output, and blocks until the
+    device has computed it.
+    """
 
-    @property
-    def num_tokens(self) -> int:
-        return int(self.decoded.best.shape[1])
+    num_tokens: int
+    wait: Callable[[], Decoded]
 
-    def wait(self) -> Decoded:
-        return self.decoded
+
+def completed_step(decoded: Decoded) -> DecodeStep:
+    return DecodeStep(decoded.best.shape[1], lambda: decoded)
 
 
 def first_token(sequence: Sequence) -> int:
@@ -113,22 +105,68 @@ def first_token(sequence: Sequence) -> int:
     return NO_TOKEN if sequence.first_id is None else sequence.first_id
 
 
-class ForcedDecoder(Protocol):
-    """Decodes given targets with the code that also decodes the rows of a batch."""
+ForcedDecoder = Callable[[SequenceOf[list[int]], SequenceOf[list[int]]], Slices[list[Tensor]]]
+"""Decodes given targets with the code that also decodes the rows of a batch.
 
-    def hidden(
-        self, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
-    ) -> Slices[list[Tensor]]:
-        """Returns the hidden states (T, D) from which the T tokens of each target are predicted.
+The arguments are the source ids of each sentence, EOS included, and the target ids. The result has
+the hidden states (T, D) from which the T tokens of each target are predicted.
+"""
 
-        Args:
-            sources: Source ids of each sentence, EOS included.
-            targets: Target ids of each sentence.
+
+class ModelRunner(ABC):
+    """Runs a model on its device, and holds the decoding state of all rows.
+
+    Attributes:
+        model: The model that runs.
+        pipeline_depth: Number of calls of `decode` that may still run on the device when the next
+            call starts. If the depth is above 0, the engine makes a call before it has read the
+            tokens of the previous call. Each row then continues with its most probable token.
+        tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
+        shortlist: Candidate ids of each sentence; None for the whole vocabulary.
+        forced_decoder: None if PyTorch computes the same hidden states in one pass
+            (`model.encoding.teacher_forced`).
+        searches_apart: Whether `search` decodes the rows of searches. If not, `decode` returns the
+            scores of these rows.
+    """
+
+    model: EncoderDecoder
+    forced_decoder: ForcedDecoder | None = None
+    shortlist: Shortlist | None = None
+    pipeline_depth = 0
+    tokens_per_call = 1
+    searches_apart = False
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Frees every row. Call it after an error in the middle of a step."""
+
+    @abstractmethod
+    def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
+        """Encodes sequences and assigns `beam_size` rows to each, from the free row `row` on.
+
+        The sequences are in ascending order of the lengths of their sources. The result has the
+        statistics of each batch that the encoder computed.
         """
 
+    @abstractmethod
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
+    ) -> DecodeStep:
+        """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per decoded row.
 
-class Searcher(Protocol):
-    """Decodes several tokens of each hypothesis of beam searches in one call."""
+        The engine passes a `remaining` of 0 for the rows of searches. With `searches_apart`, these
+        rows are left out. Otherwise all rows are decoded, and if `scored` is not empty, only one
+        token per row. Each row continues with the most probable token of its previous step, unless
+        `set_tokens` has replaced this token.
+
+        Args:
+            rows: Number of rows in use.
+            scored: Groups of rows that need log-probabilities; empty with `searches_apart`.
+            remaining: Number of tokens that each row may still get (B,). The tokens of pending
+                calls are already subtracted. In a call that decodes several tokens, a row ends
+                after this number of tokens, or at EOS.
+            max_tokens: Maximum number of tokens that this call decodes per row, at least 1.
+        """
 
     def search(
         self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
@@ -148,91 +186,31 @@ class Searcher(Protocol):
         Returns:
             For each token, the best continuations of each search.
         """
-
-
-class ModelRunner(Protocol):
-    """Runs a model on its device, and holds the decoding state of all rows.
-
-    Attributes:
-        model: The model that runs.
-        pipeline_depth: Number of calls of `decode` that may still run on the device when the next
-            call starts. If the depth is above 0, the engine makes a call before it has read the
-            tokens of the previous call. Each row then continues with its most probable token.
-        tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
-        shortlist: Candidate ids of each sentence; None for the whole vocabulary.
-        forced_decoder: Decodes given targets; None if PyTorch computes the same hidden states in
-            one pass (`model.encoding.teacher_forced`).
-    """
-
-    model: EncoderDecoder
-    forced_decoder: ForcedDecoder | None
-    shortlist: Shortlist | None
-    pipeline_depth: int
-    tokens_per_call: int
-
-    @property
-    def searcher(self) -> Searcher | None:
-        """Decodes the rows of searches; None if `decode` returns the scores of these rows."""
-
-    def clear(self) -> None:
-        """Frees every row. Call it after an error in the middle of a step."""
-
-    def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes sequences and assigns `beam_size` rows to each, from `row` on.
-
-        Args:
-            row: The first free row.
-            sequences: Sequences in ascending order of the lengths of their sources.
-
-        Returns:
-            The statistics of each batch that the encoder computed.
-        """
-
-    def decode(
-        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
-    ) -> DecodeStep:
-        """Decodes the next tokens of rows 0 to `rows` - 1, at least one token per decoded row.
-
-        The engine passes a `remaining` of 0 for the rows of searches. A runner with a `searcher`
-        leaves these rows out. A runner without a `searcher` decodes all rows. If `scored` is not
-        empty, such a runner decodes only one token per row. Each row continues with the most
-        probable token of its previous step, unless `set_tokens` has replaced this token.
-
-        Args:
-            rows: Number of rows in use.
-            scored: Groups of rows that need log-probabilities; empty if there is a `searcher`.
-            remaining: Number of tokens that each row may still get (B,). The tokens of pending
-                calls are already subtracted. In a call that decodes several tokens, a row ends
-                after this number of tokens, or at EOS.
-            max_tokens: Maximum number of tokens that this call decodes per row, at least 1.
-        """
+        raise NotImplementedError  # only runners with `searches_apart` have searches
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32] | None:
         """Returns the cross-attention weights of a row's decode steps, (tokens, source tokens).
 
-        They are the weights of `aligning_head` in `aligning_layer` of the config. If
-        `aligning_head` is None, they are the mean over all heads of the layer.
-
-        Args:
-            row: A row of a sequence whose options ask for attention.
-            tokens: Number of tokens that the row has decoded.
-
-        Returns:
-            The weights; None if the runner does not record them.
+        They are the weights of `aligning_head` in `aligning_layer` of the config, or the mean over
+        all heads if `aligning_head` is None. The row has decoded `tokens` tokens, and the options
+        of its sequence ask for attention. The result is None if the runner records no weights, as
+        fused attention has none.
         """
+        return None
 
+    @abstractmethod
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         """Sets the tokens with which these rows continue, in place of the most probable tokens."""
 
+    @abstractmethod
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
         """Copies rows: row target[i] gets the state that row source[i] had before the call.
 
-        Args:
-            source: Row numbers.
-            target: Row numbers without repetition.
-            is_same_source: Whether row source[i] and row target[i] translate the same sentence,
-                as when a beam search reorders its rows. The cross-attention state is then the same.
+        No row is in `target` twice. `is_same_source` says that row source[i] and row target[i]
+        translate the same sentence, as when a beam search reorders its rows. The cross-attention
+        state is then the same.
         """
 
+    @abstractmethod
     def leave(self, first: int, end: int) -> None:
         """Frees rows `first` to `end` - 1, which are the last rows in use."""

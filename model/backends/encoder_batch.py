@@ -1,18 +1,25 @@
-"""Defines EncoderBatch, the interface to an encoder, and runs the encoder's layers in slices.
+"""Runs encoders in slices, over texts that are packed (concatenated) or padded to one length.
 
 A slice computes about half a layer, for some or all tokens of a batch. Between two slices a worker
 can do other work.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from model.inspection.captures.capture import Slices
+from model.architectures.embedding import TokenParts
+from model.architectures.encoder import EncoderStack
+from model.backends.cuda.staging import upload
+from model.inspection.captures.capture import LayerRest, ProjectedHeads, Slices
+from model.inspection.knocked_out import attend_without
+from model.inspection.query import AttentionKind, Knockout, SiteKnockout
+from model.layers.attention import Heads, attention, mask_bias
 
 Observe = Callable[[int], Slices[None]]
 """Observes the queries, keys and values of a layer, given the number of the layer."""
@@ -20,12 +27,7 @@ Observe = Callable[[int], Slices[None]]
 
 @dataclass(frozen=True, slots=True)
 class HiddenTexts:
-    """The hidden states of some texts, padded to one length.
-
-    Attributes:
-        states: Hidden states (B, S, D).
-        lengths: Number of tokens of each text.
-    """
+    """The hidden states (B, S, D) of some texts, padded to one length, and their lengths."""
 
     states: Tensor
     lengths: Sequence[int]
@@ -88,8 +90,7 @@ def run_layers(
 
     Args:
         batch: The batch.
-        slice_tokens: Largest number of tokens in one slice. It has no effect on a batch that cannot
-            be sliced.
+        slice_tokens: Largest number of tokens in one slice, if the batch can be sliced.
         last: Number of the last layer to run; of this layer, only queries, keys and values are
             computed. If `last` is None, all layers run.
         observe: Observes each layer after its queries, keys and values are computed.
@@ -122,3 +123,270 @@ def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
     count = -(-tokens // most)
     edges = [number * tokens // count for number in range(count + 1)]
     return [(first, end - first) for first, end in zip(edges, edges[1:], strict=False)]
+
+
+TOKEN_MULTIPLE = 4
+"""Packed batches are padded to a multiple of this number of tokens.
+
+On a CPU a row of a matrix product then has the same bits in every batch. Without the padding,
+other kernels would compute the rows after the last multiple of 4 in some batches. With two threads,
+this happened in batches of 5, 6, 7, 9, 10 and 11 rows.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Adjacent texts of equal length."""
+
+    first: int
+    texts: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.texts * self.length
+
+
+class PackedBatch(EncoderBatch):
+    """A packed batch of texts, of shape (1, N, ...) for all N = `num_tokens` tokens.
+
+    Attention is computed once for each group of adjacent texts of equal length. An entry of
+    `knockouts` is None if nothing is switched off in its text. `segments` has the number of tokens
+    of each text, and of a padding text at the end if there is one.
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderStack,
+        sequences: Sequence[list[int]],
+        knockouts: Sequence[Knockout | None] = (),
+    ) -> None:
+        self.encoder = encoder
+        self.knockouts = knockouts
+        self.layers = encoder.encoder_layers
+        self.num_layers = len(self.layers)
+        self.lengths = [len(ids) for ids in sequences]
+        padding = -sum(self.lengths) % TOKEN_MULTIPLE
+        self.segments = [*self.lengths, padding] if padding else self.lengths
+        self.num_tokens = sum(self.segments)
+        self.groups = list(groups(self.segments, is_single=any(knockouts)))
+        longest = max(self.segments)
+        tokens = [token for ids in sequences for token in ids] + [0] * padding
+        positions = [index for length in self.segments for index in range(length)]
+        self.tokens = upload(tokens, encoder.device)[None]  # (1, N)
+        self.positions = upload(positions, encoder.device)[None]  # (1, N)
+        self.x = encoder.parts(self.tokens, self.positions, longest - 1).embedded  # (1, N, D)
+        self.biases = encoder.biases(longest)
+        self.bias: Tensor | None = None  # of the current layer
+        self.heads: Heads | None = None  # of the current layer
+
+    def project(self, layer: int, first: int, count: int) -> None:
+        chosen = slice(first, first + count)
+        parts = self.layers[layer].project(self.x[:, chosen], self.positions[:, chosen])
+        self.bias = self.biases[layer]
+        # Each layer gets new tensors, because a capture may keep those of an earlier layer.
+        wholes = (self.heads if first else None) or (None, None, None)
+        query, key, value = (
+            put(whole, part, first, self.num_tokens, 2)
+            for whole, part in zip(wholes, parts, strict=True)
+        )
+        self.heads = query, key, value
+
+    def attend(self, layer: int, first: int, count: int) -> None:
+        end = first + count
+        attended = torch.cat([*self._attended(layer, first, end)], dim=2)
+        part = self.layers[layer].add_attention(self.x[:, first:end], attended)
+        self.x = put(self.x, part, first, self.num_tokens, 1)
+
+    def feed_forward(self, layer: int, first: int, count: int) -> None:
+        part = self.layers[layer].add_feed_forward(self.x[:, first : first + count])
+        self.x = put(self.x, part, first, self.num_tokens, 1)
+
+    def read(self) -> Tensor:
+        return self.encoder.finish(self.x)[0]
+
+    def embedded(self) -> Iterator[TokenParts]:
+        """Yields the input (1, S, D) of the first layer and its summands, for each segment."""
+        parts = self.encoder.parts(self.tokens, self.positions, max(self.segments) - 1)
+        first = 0
+        for length in self.segments:
+            text = slice(first, first + length)
+            position = None if parts.position is None else parts.position[:, text]
+            yield TokenParts(parts.token[:, text], position, parts.embedded[:, text])
+            first += length
+
+    def projected(self, layer: int) -> Iterator[ProjectedHeads]:
+        """Yields queries, keys and values of each segment in `layer`, the layer computed last."""
+        assert self.heads is not None
+        module = self.layers[layer].self_attention
+        rest = LayerRest.of_layer(self.layers[layer].self_residual, self.layers[layer])
+        parts = [torch.split(heads[0], self.segments, dim=1) for heads in self.heads]
+        streams = torch.split(self.x[0], self.segments)
+        for query, key, value, stream in zip(*parts, streams, strict=True):
+            length = query.shape[1]
+            bias = None
+            if self.bias is not None:
+                bias = self.bias[0, :, :length, :length].expand(len(query), length, length)
+            yield ProjectedHeads(query, key, value, bias, module, stream, rest)
+
+    def _attended(self, layer: int, first: int, end: int) -> Iterator[Tensor]:
+        """Yields the weighted values of tokens `first` to `end` - 1.
+
+        Each yielded tensor (1, H, n, K) belongs to the next n of these tokens.
+        """
+        for number, group in enumerate(self.groups):
+            off = None
+            if number < len(self.knockouts) and (knockout := self.knockouts[number]):
+                off = knockout.at(AttentionKind.ENCODER, layer)
+            if group.texts > 1 and first <= group.first and group.end <= end:
+                yield self._attend_group(group)
+            else:  # one text, or a group that is only partly in the range
+                for start in range(group.first, group.end, group.length):
+                    begin, stop = max(first, start), min(end, start + group.length)
+                    if begin < stop:
+                        yield self._attend_rows(start, group.length, begin, stop, off)
+
+    def _attend_group(self, group: Group) -> Tensor:
+        query, key, value = (unpack(heads, group) for heads in self._heads())
+        bias = None if self.bias is None else self.bias[..., : group.length, : group.length]
+        return pack(attention(query, key, value, bias))
+
+    def _attend_rows(
+        self, start: int, length: int, begin: int, stop: int, off: SiteKnockout | None
+    ) -> Tensor:
+        query, key, value = self._heads()
+        text, rows = slice(start, start + length), slice(begin - start, stop - start)
+        bias = None if self.bias is None else self.bias[..., rows, :length]
+        heads = query[:, :, begin:stop], key[:, :, text], value[:, :, text]
+        if off is not None:
+            return attend_without(off, *heads, bias, rows.start)
+        return attention(*heads, bias)
+
+    def _heads(self) -> Heads:
+        assert self.heads is not None
+        return self.heads
+
+
+def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
+    """Yields the groups of adjacent texts of equal length; with `is_single`, one group per text."""
+    first = 0
+    numbers = [(length, number if is_single else 0) for number, length in enumerate(lengths)]
+    for (length, _), texts in groupby(numbers):
+        group = Group(first, len(list(texts)), length)
+        first = group.end
+        yield group
+
+
+def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> Tensor:
+    """Puts a part at index `first` of dimension `dim` of a tensor, which has `size` entries there.
+
+    If `whole` is None, a new tensor receives the part. A part of the whole size itself is returned.
+    """
+    if part.shape[dim] == size:
+        return part
+    if whole is None:
+        whole = part.new_empty([*part.shape[:dim], size, *part.shape[dim + 1 :]])
+    whole.narrow(dim, first, part.shape[dim]).copy_(part)
+    return whole
+
+
+def unpack(heads: Tensor, group: Group) -> Tensor:
+    """Returns the heads (B, H, T, K) of a group, taken from packed heads (1, H, N, K)."""
+    chosen = heads[0, :, group.first : group.end]
+    return chosen.reshape(-1, group.texts, group.length, heads.shape[3]).transpose(0, 1)
+
+
+def pack(heads: Tensor) -> Tensor:
+    """Packs heads (B, H, T, K) into (1, H, B * T, K)."""
+    return heads.transpose(0, 1).flatten(1, 2)[None]
+
+
+WIDTH_MULTIPLE = 8
+"""Texts are padded to a multiple of this number of tokens.
+
+With a mask, PyTorch's fused attention needs lengths that are multiples of 8.
+"""
+
+
+class PaddedBatch(EncoderBatch):
+    """Texts that are padded to one length; every call computes all tokens.
+
+    The shapes depend only on the number of texts and on the padded length, as CUDA graphs require.
+    `source` has the ids (B, S), and `mask` (B, S) is True on tokens and False on padding.
+    `read_texts` needs the `lengths`. With them, padding tokens get no larger position than the last
+    token of the longest text, as the position table of a text encoder may end there.
+    """
+
+    can_slice = False
+
+    def __init__(
+        self, encoder: EncoderStack, source: Tensor, mask: Tensor, lengths: Sequence[int] = ()
+    ) -> None:
+        self.encoder = encoder
+        self.lengths = [*lengths]
+        self.layers = encoder.encoder_layers
+        self.num_layers = len(self.layers)
+        self.num_tokens = source.numel()
+        length = source.shape[1]
+        positions = torch.arange(length, device=source.device)
+        positions = positions.clamp_max(max(lengths, default=length) - 1)
+        self.positions = positions.expand_as(source)  # (B, S)
+        self.x = encoder.parts(source, self.positions, length - 1).embedded  # (B, S, D)
+        masked = mask_bias(mask, self.x.dtype)[:, None, None, :]  # (B, 1, 1, S)
+        biases = encoder.biases(length)  # most layers share one bias
+        sums = {id(bias): masked if bias is None else bias + masked for bias in biases}
+        self.biases = [sums[id(bias)] for bias in biases]
+        self.heads: Heads
+
+    def project(self, layer: int, first: int, count: int) -> None:
+        assert count == self.num_tokens
+        self.heads = self.layers[layer].project(self.x, self.positions)
+
+    def attend(self, layer: int, first: int, count: int) -> None:
+        attended = attention(*self.heads, self.biases[layer])
+        self.x = self.layers[layer].add_attention(self.x, attended)
+
+    def feed_forward(self, layer: int, first: int, count: int) -> None:
+        self.x = self.layers[layer].add_feed_forward(self.x)
+
+    def read(self) -> Tensor:
+        return self.encoder.finish(self.x).flatten(0, 1)
+
+    def read_texts(self) -> list[HiddenTexts]:
+        return [HiddenTexts(self.encoder.finish(self.x), self.lengths)]
+
+
+def pads_on(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+def begin_batch(encoder: EncoderStack, sequences: Sequence[list[int]]) -> EncoderBatch:
+    """Returns a batch of texts, padded on a GPU and packed on a CPU.
+
+    A packed batch computes attention in one call for each group of equally long texts. On a GPU,
+    the launches of these calls would take longer than the computation of the padding.
+    """
+    if pads_on(encoder.device):
+        return padded_batch(encoder, sequences)
+    return PackedBatch(encoder, sequences)
+
+
+def padded_batch(encoder: EncoderStack, sequences: Sequence[list[int]]) -> PaddedBatch:
+    lengths = [len(ids) for ids in sequences]
+    width = -(-max(lengths) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
+    numbers = np.zeros((len(sequences), width + 1), np.int64)
+    numbers[:, width] = lengths
+    is_token = np.arange(width) < numbers[:, width:]
+    numbers[:, :width][is_token] = np.fromiter(chain.from_iterable(sequences), np.int64)
+    uploaded = upload(numbers, encoder.device)
+    source, ends = uploaded[:, :width], uploaded[:, width:]
+    mask = torch.arange(width, device=encoder.device) < ends  # (B, S)
+    return PaddedBatch(encoder, source, mask, lengths)
+
+
+def encode_padded(encoder: EncoderStack, source: Tensor, mask: Tensor) -> Tensor:
+    """Returns the hidden states (B, S, D) of padded texts, given their ids and mask (B, S)."""
+    batch = PaddedBatch(encoder, source, mask)
+    for _ in run_layers(batch, slice_tokens=batch.num_tokens):
+        pass
+    return batch.read().view(*source.shape, -1)

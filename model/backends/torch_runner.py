@@ -1,7 +1,4 @@
-"""Implements the runner that serves every model and device, in plain PyTorch.
-
-A runner encodes and decodes the rows of a batch (`model.backends.base.ModelRunner`).
-"""
+"""Implements the runner that serves every model and device, in plain PyTorch."""
 
 from collections.abc import Sequence as SequenceOf
 
@@ -14,15 +11,14 @@ from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput,
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import (
-    CompletedStep,
     Decoded,
-    ForcedDecoder,
+    DecodeStep,
+    ModelRunner,
     Scores,
-    Searcher,
+    completed_step,
     first_token,
 )
-from model.backends.torch_encoder import encode_padded
-from model.layers.attention import mask_bias
+from model.backends.encoder_batch import encode_padded
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
@@ -43,13 +39,8 @@ MIN_ROWS = 4
 sum in another order. A sentence that is decoded alone would then get other bits than in a batch."""
 
 
-class TorchRunner:
+class TorchRunner(ModelRunner):
     """Encodes padded batches, and decodes the first rows of a preallocated cache."""
-
-    pipeline_depth = 0
-    tokens_per_call = 1
-    forced_decoder: ForcedDecoder | None = None
-    searcher: Searcher | None = None
 
     def __init__(
         self, model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
@@ -78,17 +69,16 @@ class TorchRunner:
         """
         rows = len(self.cache.positions)
         self.cache.positions.zero_()
-        self.output = self._output_layer(rows)
+        forbidden = self.config.forbidden_ids
+        self.output: OutputLayer = (
+            FullOutput(self.model.decoder, forbidden)
+            if self.shortlist is None
+            else ShortlistOutput(self.model.decoder, forbidden, self.shortlist, rows)
+        )
         self.tokens = np.full(rows, NO_TOKEN, np.int64)
         self.first_ids = np.full(rows, NO_TOKEN, np.int64)
         self.widths = np.zeros(rows, np.int64)
         self.lengths = np.zeros(rows, np.int64)
-
-    def _output_layer(self, rows: int) -> OutputLayer:
-        forbidden = self.config.forbidden_ids
-        if self.shortlist is None:
-            return FullOutput(self.model.decoder, forbidden)
-        return ShortlistOutput(self.model.decoder, forbidden, self.shortlist, rows)
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         stats = []
@@ -119,11 +109,10 @@ class TorchRunner:
         mask = (torch.arange(width) < lengths[:, None]).to(device)  # (B, S)
         memory = encode_padded(self.model.encoder, source.to(device), mask)
         projected = self.model.decoder.project_cross_kv(memory)
-        bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
         copies = [i for i, sequence in enumerate(group) for _ in range(sequence.options.beam_size)]
         if len(copies) > len(group):
             projected = [(key[copies], value[copies]) for key, value in projected]
-            bias = bias[copies]
+            mask = mask[copies]
         rows = list(range(row, row + len(copies)))
         for place, index in zip(rows, copies, strict=True):
             self.output.enter(place, group[index].source)
@@ -133,13 +122,13 @@ class TorchRunner:
             width,
             0,
         )
-        self.cache.fill_rows(torch.tensor(rows, device=device), projected, bias)
+        self.cache.fill_rows(torch.tensor(rows, device=device), projected, mask)
         tokens = int(lengths.sum())
         return BatchStats("encode", len(group), tokens, len(group) * width - tokens)
 
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
-    ) -> CompletedStep:
+    ) -> DecodeStep:
         logits = self._logits(rows)
         best = self.output.token_ids(argmax(logits))
         self.tokens[:rows] = best
@@ -147,7 +136,7 @@ class TorchRunner:
         scores = [
             Scores.of_columns(torch.log_softmax(logits[group], dim=-1), ids) for group in scored
         ]
-        return CompletedStep(Decoded(best[:, None], scores, computed_rows=max(rows, MIN_ROWS)))
+        return completed_step(Decoded(best[:, None], scores, computed_rows=max(rows, MIN_ROWS)))
 
     def _logits(self, live: int) -> Tensor:
         rows = max(live, MIN_ROWS)
@@ -155,7 +144,7 @@ class TorchRunner:
         target_width = min(round_up(last + 1), self.max_target_width)
         state = self.cache.view(rows, int(self.widths[:live].max()), 1, target_width)
         tokens = torch.from_numpy(self.tokens[:rows, None]).to(self.model.device)  # (B, 1)
-        hidden, _, _ = self.model.decoder(tokens, state, last)
+        hidden = self.model.decoder(tokens, state, last)
         logits = self.output.logits(hidden[:, 0])[:live]  # (B, U)
         if self.config.forces_first:
             first_ids = torch.from_numpy(self.first_ids[:live]).to(logits.device)
@@ -163,9 +152,6 @@ class TorchRunner:
         self.cache.advance(live)
         self.lengths[:live] += 1
         return logits
-
-    def attention(self, row: int, tokens: int) -> None:
-        """Returns None: fused attention has no weights to record."""
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         self.tokens[rows] = tokens
@@ -191,10 +177,7 @@ def round_up(tokens: int) -> int:
 
 
 def argmax(logits: Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Returns the best column of each row.
-
-    On a CPU, numpy computes the result, because its argmax is vectorised and torch's is not.
-    """
+    """Returns the best column of each row; on a CPU by numpy, whose argmax is vectorised."""
     if logits.device.type == "cpu":
         best: np.ndarray[tuple[int], np.dtype[np.int64]] = logits.numpy().argmax(axis=-1)
         return best

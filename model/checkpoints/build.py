@@ -11,8 +11,9 @@ import torch
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends.cuda.runner import CudaRunner, fitting_rows
-from model.backends.native.library import warn_without_build
-from model.backends.native.runner import NativeRunner, can_serve, is_supported
+from model.backends.encoder_batch import encode_padded
+from model.backends.native.library import can_serve, select_native_precision
+from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.families import hf_config, hf_weights, marian
 from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
@@ -26,9 +27,9 @@ from model.checkpoints.load import (
 )
 from model.checkpoints.quantize import SAMPLES, all_samples, quantize_floats
 from model.config import ModelConfig
-from model.encoding.forced_pass import forced_pass
 from model.engine.engine import Engine
 from model.errors import UnsupportedModelError
+from model.layers.cache import DecodingCache
 from model.precision import Precision, select_precision
 from model.sequence import EngineLimits, Sequence
 
@@ -64,9 +65,7 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
     vocabularies = load_vocabularies(files)
     read = _read_marian if files.is_marian else _read_hugging_face
     config, load, is_quantized = read(files, vocabularies)
-    if is_supported(config):
-        warn_without_build(dtype, device)
-    precision = select_precision(dtype, device, can_serve(config))
+    precision = select_native_precision(config, dtype, device)
     if is_quantized and precision is Precision.INT8:
         return load(is_quantized=True)
     model = load()
@@ -204,6 +203,24 @@ def log_probs(model: EncoderDecoder, source: list[int], target: list[int]) -> to
     device = model.device
     mask = torch.ones(1, len(source), dtype=torch.bool, device=device)
     tokens = torch.tensor([target], device=device)
-    logits, _ = forced_pass(model, torch.tensor([source], device=device), mask, tokens)
+    logits = forced_pass(model, torch.tensor([source], device=device), mask, tokens)
     scores = torch.log_softmax(logits[0].float(), dim=-1)  # (T, V)
     return scores.gather(1, tokens[0, :, None])[:, 0].cpu()
+
+
+def forced_pass(
+    model: EncoderDecoder, source: torch.Tensor, mask: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor:
+    """Returns the logits (B, T, V) that predict given targets (B, T).
+
+    `source` has the ids (B, S): each row ends in EOS, then padding. `mask` (B, S) is True on
+    tokens.
+    """
+    (rows, width), length = source.shape, target.shape[1]
+    memory = encode_padded(model.encoder, source, mask)
+    cache = DecodingCache(model.config, rows, width, length, model.device, model.dtype)
+    all_rows = torch.arange(rows, device=model.device)
+    cache.fill_rows(all_rows, model.decoder.project_cross_kv(memory), mask)
+    state = cache.view(rows, width, length, length)
+    hidden = model.decoder(model.decoder_inputs(target), state, length - 1)
+    return model.decoder.logits(hidden)

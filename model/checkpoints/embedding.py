@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.backends.native.library import warn_without_build
-from model.backends.native.text_runner import NativeTextEncoder, can_serve, is_supported
+from model.backends.native.library import can_serve, select_native_precision
+from model.backends.native.text_runner import NativeTextEncoder
 from model.checkpoints.families.cross_encoders import (
     CrossEncoderConfig,
     CrossEncoderFiles,
@@ -65,9 +65,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         DeviceError: The precision is unknown, or the device does not compute in it.
     """
     config = read_config(files)
-    if is_supported(config.encoder):
-        warn_without_build(dtype, device)
-    precision = select_precision(dtype, device, is_int8=can_serve(config.encoder))
+    precision = select_native_precision(config.encoder, dtype, device)
     with torch.device("meta"):
         model = EmbeddingModel(config)
     path = find_weights(files.encoder)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from model.architectures.embedding import TokenParts
+from model.architectures.encoder import EncoderStack
 from model.architectures.text_encoder import TextEncoder
-from model.backends.encoder_batch import run_layers
-from model.backends.torch_encoder import PackableEncoder, PackedBatch
+from model.backends.encoder_batch import PackedBatch, run_layers
 from model.embedding_config import TextEncoderConfig
 from model.encoding.sliced_pass import SlicedPass, batches
 from model.errors import AttentionQueryError
@@ -83,7 +83,7 @@ def last_layer(captured: Iterable[CapturedJob], kind: AttentionKind) -> int:
 
 
 def run_encoder(
-    encoder: PackableEncoder,
+    encoder: EncoderStack,
     captured: Sequence[CapturedJob],
     slice_tokens: int,
     last: int | None = None,

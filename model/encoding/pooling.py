@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.text_encoder import TextEncoder
 from model.backends.cuda.staging import upload
-from model.backends.encoder_batch import EncoderBatch, HiddenTexts
+from model.backends.encoder_batch import EncoderBatch, HiddenTexts, begin_batch, pads_on
 from model.backends.native.text_runner import NativeTextEncoder
-from model.backends.torch_encoder import begin_batch, pads_on
 from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.layers.attention import fuse_projections
 from model.precision import Precision

@@ -8,7 +8,6 @@ Between two slices a worker can do other work.
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -16,13 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from model.architectures.decoder import DecoderLayer
 from model.architectures.embedding import Embedding
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.seq2seq import DecoderLayer, EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import ForcedDecoder
 from model.backends.cuda.staging import upload
-from model.backends.torch_encoder import TOKEN_MULTIPLE
+from model.backends.encoder_batch import TOKEN_MULTIPLE
 from model.encoding.capture_pass import (
     SLICE_TOKENS,
     CapturedJob,
@@ -42,7 +40,7 @@ from model.inspection.captures.capture import (
 from model.inspection.knocked_out import attend_without
 from model.inspection.query import AttentionJob, AttentionKind, SiteKnockout, check_job
 from model.layers.attention import Heads, MultiHeadAttention, attention, mask_bias
-from model.layers.ssru import SSRU
+from model.layers.sublayers import SSRU
 
 
 class TeacherForcedPass(CapturePass):
@@ -103,7 +101,7 @@ class TeacherForcedPass(CapturePass):
                 yield from self._show_output(each, states)
         if self.forced_decoder is None or not apart:
             return
-        hidden = yield from self.forced_decoder.hidden(
+        hidden = yield from self.forced_decoder(
             [each.job.source for each in apart], [each.job.target for each in apart]
         )
         for each, states in zip(apart, hidden, strict=True):
@@ -190,21 +188,23 @@ class TeacherForcedBatch:
         """
         decoder = self.model.decoder
         x = self._embed(decoder.embedding)
-        layers = cast("list[DecoderLayer]", list(decoder.layers))
-        for number, layer in enumerate(layers):
+        for number, layer in enumerate(decoder.decoder_layers):
             x = yield from self._mix_tokens(number, layer, x, memory)
             if number == self.last_decoder > self.last[AttentionKind.CROSS]:
                 return []
             query = layer.cross_attention.project_query(layer.cross_residual.before(x))
-            key, value = decoder.project_layer_cross_kv(layer, memory)
-            heads = query, key, value
+            heads = query, *layer.cross_attention.project_key_value(memory)
             site = AttentionSite(AttentionKind.CROSS, number)
-            rests = [rest_after_cross(layer)] * len(self.captured)
+            rests = [LayerRest.of_layer(layer.cross_residual, layer)] * len(self.captured)
             y = yield from self._attend(site, layer.cross_attention, heads, x, rests)
             x = layer.cross_residual.after(x, y)
             if number == self.last_decoder:
                 return []
-            x = yield from self._feed_forward(layer, x)
+            parts = []
+            for part in torch.split(x, self.slice_tokens, dim=1):
+                parts.append(layer.add_feed_forward(part))
+                yield
+            x = torch.cat(parts, dim=1)
         hidden = decoder.norm(x)[0, : self.num_inputs]
         return list(torch.split(hidden, self.targets))
 
@@ -281,7 +281,7 @@ class TeacherForcedBatch:
             rows = slice(first, first + self.slice_tokens)
             chosen = None if bias is None else bias[rows]
             if off is None:
-                part, _ = attention(query[:, :, rows], key, value, chosen)
+                part = attention(query[:, :, rows], key, value, chosen)
             else:
                 part = attend_without(off, query[:, :, rows], key, value, chosen, first)
             attended.append(part)
@@ -297,7 +297,7 @@ class TeacherForcedBatch:
         site = AttentionSite(AttentionKind.DECODER, number)
         inner = residual.before(x)
         query = token_mixer.project_query(inner)
-        key, value = layer.project_key_value(token_mixer, residual.key_value_input(x, inner))
+        key, value = token_mixer.project_key_value(residual.key_value_input(x, inner))
         memories = torch.split(memory[:, : sum(self.sources)], self.sources, dim=1)
         rests = [self._rest_after_self(layer, each) for each in memories]
         y = yield from self._attend(site, token_mixer, (query, key, value), x, rests)
@@ -308,9 +308,9 @@ class TeacherForcedBatch:
 
         def finish(x: Tensor) -> Tensor:
             query = layer.cross_attention.project_query(layer.cross_residual.before(x[None]))
-            heads, _ = attention(query, *self.model.decoder.project_layer_cross_kv(layer, memory))
-            y = layer.cross_residual.after(x[None], layer.cross_attention.merge(heads))
-            return rest_after_cross(layer).finish(y[0])
+            heads = query, *layer.cross_attention.project_key_value(memory)
+            y = layer.cross_residual.after(x[None], layer.cross_attention(heads, None))
+            return layer.add_feed_forward(y)[0]
 
         return LayerRest(layer.token_mixer_residual.norm_after, None, finish)
 
@@ -329,29 +329,6 @@ class TeacherForcedBatch:
         lengths = enumerate(self.targets)
         cells = [whole[row : row + 1, :length] for row, length in lengths]
         return F.pad(torch.cat(cells, dim=1), (0, 0, 0, self.padding))
-
-    def _feed_forward(self, layer: DecoderLayer, x: Tensor) -> Slices[Tensor]:
-        residual = layer.feed_forward_residual
-        parts = []
-        for part in torch.split(x, self.slice_tokens, dim=1):
-            parts.append(residual.after(part, layer.feed_forward(residual.before(part))))
-            yield
-        return torch.cat(parts, dim=1)
-
-
-def rest_after_cross(layer: DecoderLayer) -> LayerRest:
-    """Returns the rest of a decoder layer's computation after cross-attention."""
-    residual = layer.feed_forward_residual
-
-    def feed_forward(x: Tensor) -> Tensor:
-        output: Tensor = layer.feed_forward(residual.before(x[None]))[0]
-        return output
-
-    return LayerRest(
-        layer.cross_residual.norm_after,
-        feed_forward,
-        lambda x: residual.after(x, feed_forward(x)),
-    )
 
 
 def causal_bias(query: Tensor) -> Tensor:

@@ -13,13 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from model.architectures.shortlist import Ids
-from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner, Searcher
+from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner
 from model.engine.beam import Search, new_search
-from model.errors import (
-    BeamSizeError,
-    FirstTokenError,
-    UnknownTokenError,
-)
+from model.errors import BeamSizeError, FirstTokenError, UnknownTokenError
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence, check_ids
 
 LOW_LATENCY_TOKENS, LOW_LATENCY_BATCH_TOKENS = 8, 16
@@ -202,7 +198,7 @@ class Engine:
     @property
     def searches_apart(self) -> bool:
         """Whether a step decodes the rows of searches apart from all other rows."""
-        return self.runner.searcher is not None
+        return self.runner.searches_apart
 
     @torch.inference_mode()
     def step(self, only_searches: bool = False) -> list[Finished]:
@@ -222,8 +218,8 @@ class Engine:
         if not self.owners:
             return []
         searching = list(self.searching.values())
-        if searching and self.runner.searcher is not None:
-            return self._step_apart(self.runner.searcher, only_searches)
+        if searching and self.searches_apart:
+            return self._step_apart(only_searches)
         depth = 0 if searching else self.runner.pipeline_depth
         finished = self._collect(depth)
         remaining = self._remaining()
@@ -241,14 +237,14 @@ class Engine:
             remaining[rows] = np.maximum(remaining[rows] - step.output.num_tokens, 0)
         return remaining
 
-    def _step_apart(self, searcher: Searcher, only_searches: bool) -> list[Finished]:
+    def _step_apart(self, only_searches: bool) -> list[Finished]:
         """Decodes the rows of searches, and then all other rows, unless `only_searches` is true."""
         finished: list[Finished] = []
         steps = 0
         while (searching := list(self.searching.values())) and steps < self._search_steps:
             left = [each.search.max_tokens - each.search.length for each in searching]
             count = min(SEARCH_TOKENS, *left)
-            finished += self._search(searcher, searching, count)
+            finished += self._search(searching, count)
             steps += count
         if only_searches:
             return finished
@@ -264,12 +260,10 @@ class Engine:
         rows = sum(len(each.rows) for each in self.searching.values())
         return max(self.tokens_per_step, SEARCH_ROW_TOKENS // rows)
 
-    def _search(
-        self, searcher: Searcher, searching: list[RunningSearch], steps: int
-    ) -> list[Finished]:
+    def _search(self, searching: list[RunningSearch], steps: int) -> list[Finished]:
         """Decodes `steps` tokens of each hypothesis, and releases the searches that end."""
         groups = [each.rows for each in searching]
-        found = searcher.search(groups, [each.search.totals for each in searching], steps)
+        found = self.runner.search(groups, [each.search.totals for each in searching], steps)
         num_rows = sum(map(len, groups))
         for step in found:
             live = 0

@@ -32,7 +32,7 @@ def attend_without(
         bias: Term added to the scores, broadcast to (1, H, T, S), or None.
         first: Position of the first of the T tokens in the sentence.
     """
-    heads, _ = attention(query, key, value, bias)
+    heads = attention(query, key, value, bias)
     if off.keys or off.edges:
         kept = kept_edges(off, query, key.shape[2], first)
         total = mask_bias(kept, torch.float32)

@@ -1,7 +1,6 @@
 """Implements scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2).
 
-Shapes: B is the number of rows, T the number of attending tokens, and S the number of attended
-tokens. H is the number of heads, K the size of a head, and D the width of the model.
+T is the number of attending tokens, and S the number of attended tokens.
 """
 
 from dataclasses import dataclass
@@ -20,10 +19,8 @@ Heads = tuple[Tensor, Tensor, Tensor]
 class RowLengths:
     """Replaces a bias if each row has a single query, which attends to the first keys of the row.
 
-    Attributes:
-        lengths: Number of keys of each row (B,).
-        kernels: Kernels that compute the attention.
-        new: Last key and value of each row, which the kernels append to the keys and values.
+    `lengths` is the number of keys of each row (B,). `kernels` compute the attention. They append
+    `new`, the last key and value of each row, to the keys and values.
     """
 
     lengths: Tensor
@@ -48,43 +45,28 @@ def attention(
     value: Tensor,
     bias: Bias | None = None,
     scale: float | None = None,
-    return_weights: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """Returns softmax(query · keyᵀ · scale + bias) · value.
+) -> Tensor:
+    """Returns softmax(query · keyᵀ · scale + bias) · value, of shape (..., T, K).
 
-    PyTorch's fused kernel does not return the weights. If they are requested, the explicit form
-    computes attention in separate steps. On a CPU, this form also computes a single query (T = 1).
-    For 64 rows of 8 heads and 32 keys, the explicit form takes 235 µs, and the fused kernel takes
-    322 µs. Also, padding of the keys does not change the bits of the explicit form's result.
-
-    On a GPU, the fused kernel computes single queries too, unless the bias is a RowLengths. The
-    fused kernel needs one launch, reads keys and values once, and keeps the scores on the chip. The
-    explicit form needs five small launches.
+    On a CPU, the explicit form computes a single query (T = 1). For 64 rows of 8 heads and 32 keys,
+    it takes 235 µs, and PyTorch's fused kernel takes 322 µs. Also, padding of the keys does not
+    change the bits of its result. On a GPU, it would need five launches, and the fused kernel one.
 
     Args:
         query: (..., T, K). Keys and values are (..., S, K).
         bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key. With
-            RowLengths, each row must have one query, `scale` must be None, and `return_weights`
-            must be False. If the RowLengths has `new`, the new keys and values are written to
-            `key` and `value`.
+            RowLengths, each row must have one query, and `scale` must be None. If the RowLengths
+            has `new`, the new keys and values are written to `key` and `value`.
         scale: Factor of the scores; None means 1 / sqrt(K).
-        return_weights: Whether to return the attention weights.
-
-    Returns:
-        The weighted values (..., T, K), and the weights (..., T, S) or None.
 
     Source: Vaswani et al. 2017, equation 1.
     """
     if isinstance(bias, RowLengths):
         assert scale is None
-        assert not return_weights
-        return bias.kernels.attend(query, key, value, bias.lengths, bias.new), None
-    is_single_query = query.shape[-2] == 1 and query.device.type == "cpu"
-    if not (return_weights or is_single_query):
-        fused = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
-        return fused, None
-    weights = attention_weights(query, key, bias, scale)
-    return weights @ value, weights if return_weights else None
+        return bias.kernels.attend(query, key, value, bias.lengths, bias.new)
+    if query.shape[-2] == 1 and query.device.type == "cpu":
+        return attention_weights(query, key, bias, scale) @ value
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
 
 
 def attention_weights(
@@ -113,12 +95,12 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(d_model, d_model, bias=has_bias)
         self.out = nn.Linear(d_model, d_model, bias=has_bias)
         self.fused: tuple[Tensor, Tensor | None] | None = None
+        self.rounds_to_half = False
 
     def fuse(self) -> None:
-        """Joins three projections, so that one product computes queries, keys and values.
+        """Joins the projections, so that one product computes queries, keys and values.
 
-        In cross-attention, one product computes keys and values. The three weights become views of
-        one tensor. Call this method when the weights are on their device and in their precision.
+        The three weights, already on their device and in their precision, become views of a tensor.
         """
         if self.fused is not None:
             return
@@ -141,39 +123,24 @@ class MultiHeadAttention(nn.Module):
         return self._split(self.query(x))
 
     def project_key_value(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns keys and values, each (B, H, S, K), for the attended memory (B, S, D)."""
+        """Returns keys and values, each (B, H, S, K), for the attended memory (B, S, D).
+
+        The decoder of an int8 model rounds them to half precision, as native code stores them so.
+        """
         if self.fused is None:
-            return self._split(self.key(memory)), self._split(self.value(memory))
+            key, value = self._split(self.key(memory)), self._split(self.value(memory))
+            if self.rounds_to_half:
+                key, value = round_to_half(key), round_to_half(value)
+            return key, value
         weight, bias = self.fused
         width = weight.shape[1]
         parts = F.linear(memory, weight[width:], None if bias is None else bias[width:])
         key, value = parts.chunk(2, dim=-1)
         return self._split(key), self._split(value)
 
-    def forward(
-        self,
-        x: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Bias | None,
-        return_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attends from x (B, T, D) to key and value (B, H, S, K).
-
-        Returns:
-            The output (B, T, D), and the weights (B, H, T, S) or None.
-        """
-        return self.attend((self.project_query(x), key, value), bias, return_weights)
-
-    def attend(
-        self, heads: Heads, bias: Bias | None, return_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Returns the output (B, T, D) for queries, keys and values.
-
-        The other arguments and results are those of `forward`.
-        """
-        weighted, weights = attention(*heads, bias, return_weights=return_weights)
-        return self.merge(weighted), weights
+    def forward(self, heads: Heads, bias: Bias | None) -> Tensor:
+        """Returns the output (B, T, D) for queries, keys and values."""
+        return self.merge(attention(*heads, bias))
 
     def merge(self, heads: Tensor) -> Tensor:
         """Returns the output projection (B, T, D) of weighted values (B, H, T, K)."""
@@ -182,6 +149,11 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)  # (B, H, T, K)
+
+
+def round_to_half(x: Tensor) -> Tensor:
+    limit = torch.finfo(torch.float16).max
+    return x.clamp(-limit, limit).half().to(x.dtype)
 
 
 def fuse_projections(model: nn.Module) -> None:

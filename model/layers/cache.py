@@ -6,16 +6,13 @@ import torch
 from torch import Tensor
 
 from model.config import DecoderKind, ModelConfig
-from model.layers.attention import Bias, RowLengths
+from model.layers.attention import Bias, RowLengths, mask_bias
 from model.layers.row_kernels import PLAIN, RowKernels
 
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
     """One decoder layer's part of the cache, as views of the first B rows.
-
-    S is the number of source positions, L the number of target positions, and T the number of
-    tokens of this call. H is the number of heads, K the size of a head, and D the model's width.
 
     Attributes:
         memory_key: Cross-attention keys (B, H, S, K).
@@ -28,7 +25,6 @@ class LayerState:
         self_bias: (B, 1, T, L), 0 up to the position of each token and -inf after that position;
             or the lengths of the targets. An SSRU decoder does not use this bias.
         positions: Target positions of the T tokens of this call (B, T).
-        kernels: Kernels that compute parts of a step.
     """
 
     memory_key: Tensor
@@ -44,10 +40,8 @@ class LayerState:
     def append(self, key: Tensor, value: Tensor) -> Bias:
         """Writes the keys and values (B, H, T, K) of this call's tokens to their positions.
 
-        If the bias is a RowLengths, the attention writes the keys and values later.
-
-        Returns:
-            The bias for the attention to all keys.
+        If the bias is a RowLengths, the attention writes them later. The returned bias is for the
+        attention to all keys.
         """
         if isinstance(self.self_bias, RowLengths):
             return replace(self.self_bias, new=(key, value))
@@ -64,14 +58,7 @@ class DecodingCache:
     copies the last rows into the free rows with `copy_rows`. An unused row does not affect other
     rows.
 
-    Args:
-        config: Config of the model.
-        max_rows: Number of rows (B).
-        max_source_tokens: Number of source positions (S).
-        max_target_tokens: Number of target positions (L). They take memory only in a
-            self-attention decoder.
-        device: Device of the tensors.
-        dtype: Number format of the tensors.
+    The `max_target_tokens` target positions (L) take memory only in a self-attention decoder.
     """
 
     def __init__(
@@ -109,23 +96,24 @@ class DecodingCache:
         for tensor in vars(self).values():
             tensor.zero_()
 
-    def fill_rows(self, rows: Tensor, memory: list[tuple[Tensor, Tensor]], bias: Tensor) -> None:
+    def fill_rows(self, rows: Tensor, memory: list[tuple[Tensor, Tensor]], mask: Tensor) -> None:
         """Starts a new sentence in each of these rows.
 
         Args:
             rows: Row numbers (B).
             memory: Cross-attention keys and values (B, H, S, K) of each layer.
-            bias: (B, 1, 1, S), 0 on source tokens and -inf on padding.
+            mask: (B, S), True on source tokens and False on padding.
         """
-        width = bias.shape[-1]
+        width = mask.shape[1]
         for layer, (key, value) in enumerate(memory):
             self.memory_key[layer, rows, :, :width] = key
             self.memory_value[layer, rows, :, :width] = value
         # `index_fill_` works on the device. Assigning a number to indexed rows would copy the
         # number from the host each time.
         self.memory_bias.index_fill_(0, rows, float("-inf"))
-        self.memory_bias[rows, :, :, :width] = bias
-        self.memory_lengths[rows] = (bias[:, 0, 0] == 0).sum(dim=1)
+        bias = mask_bias(mask, self.memory_bias.dtype)
+        self.memory_bias[rows, :, :, :width] = bias[:, None, None, :]
+        self.memory_lengths[rows] = mask.sum(dim=1)
         if self.cell.shape[1]:
             self.cell.index_fill_(1, rows, 0.0)
         self.positions.index_fill_(0, rows, 0)
@@ -160,9 +148,8 @@ class DecodingCache:
             tokens: Number of tokens of this call (T).
             target_width: Number of target positions (L), at least the longest target in use,
                 the T tokens of this call included.
-            kernels: Kernels that compute parts of a step with one token per row. They read the
-                number of keys of each row, and need no bias. If `kernels` is None, biases exclude
-                padding and later positions.
+            kernels: Kernels for steps of one token per row, which read the number of keys of each
+                row. If `kernels` is None, biases exclude padding and later positions.
         """
         start = self.positions[:rows, None]
         positions = start  # (B, T)
@@ -201,12 +188,7 @@ class DecodingCache:
 
 @dataclass(frozen=True, slots=True)
 class DecoderState:
-    """The part of the cache that one call of the decoder uses.
-
-    Attributes:
-        layers: State of the same rows in each layer.
-        positions: Target positions of the T tokens of this call (B, T).
-    """
+    """The state of the same rows in each layer, and the target positions (B, T) of a call."""
 
     layers: list[LayerState]
     positions: Tensor

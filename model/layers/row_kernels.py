@@ -1,15 +1,12 @@
-"""Defines the kernels of decode steps with one token per row, and implements them in PyTorch.
+"""Implements the kernels of decode steps with one token per row, in PyTorch.
 
 Between its matrix products, a decode step of a small model consists of many small operations. On a
 GPU, each operation takes longer to launch than to compute. A kernel joins several of these
 operations.
 
-Shapes: B is the number of rows, H the number of heads, K the size of a head, and D the width of the
-model. S is the number of positions in the tensors of keys and values, and V the number of ids. L is
-the number of positions in a table of positions.
+S is the number of positions in the tensors of keys and values, and L the number of positions in a
+table of positions.
 """
-
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +16,12 @@ KeyValue = tuple[Tensor, Tensor]
 """The key and the value of the present token of each row, (B, H, 1, K) each."""
 
 
-class RowKernels(Protocol):
-    """Computes parts of decode steps. The result for a row does not depend on other rows."""
+class RowKernels:
+    """Computes parts of decode steps. The result for a row does not depend on other rows.
+
+    Attention also reads the keys of padding. `model.backends.cuda.triton_kernels` has kernels that
+    do not.
+    """
 
     def embed(
         self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
@@ -34,6 +35,8 @@ class RowKernels(Protocol):
             table: Vectors of all positions (L, D).
             scale: Factor of the vectors of tokens.
         """
+        vectors = F.embedding(tokens.clamp_min(0), weight)
+        return scaled(vectors, tokens, scale) + F.embedding(positions, table)
 
     def attend(
         self,
@@ -54,49 +57,6 @@ class RowKernels(Protocol):
                 `key` and `value`. Without `new`, `key` and `value` already contain the last key
                 and value.
         """
-
-    def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
-        """Returns the sum of x and y (B, T, D), and the layer norm of the sum (B, T, D)."""
-
-    def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
-        """Returns the output (B, 1, D) of an SSRU for one token; updates the cell in place.
-
-        Args:
-            forget: Forget gates before the sigmoid (B, 1, D).
-            update: Product of the input x and the weight W (B, 1, D).
-            cell: Cells (B, D).
-        """
-
-    def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
-        """Writes the id of the largest logit of each row to `chosen` and to `tokens`.
-
-        If several ids have the largest logit, the smallest of these ids is written.
-
-        Args:
-            logits: Logits (B, V).
-            chosen: Receives the ids (B,).
-            tokens: Receives the same ids (B,).
-        """
-
-
-class PlainKernels:
-    """Implements RowKernels in PyTorch; attention also reads the keys of padding."""
-
-    def embed(
-        self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
-    ) -> Tensor:
-        vectors = F.embedding(tokens.clamp_min(0), weight)
-        return scaled(vectors, tokens, scale) + F.embedding(positions, table)
-
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        lengths: Tensor,
-        new: KeyValue | None = None,
-    ) -> Tensor:
-        """Computes attention with a mask. A query without keys reads position 0 (RowKernels)."""
         if new is not None:
             rows = torch.arange(len(key), device=key.device)
             for values, added in zip((key, value), new, strict=True):
@@ -106,14 +66,26 @@ class PlainKernels:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
+        """Returns the sum of x and y (B, T, D), and the layer norm of the sum (B, T, D)."""
         total = x + y
         return total, norm(total)
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
+        """Returns the output (B, 1, D) of an SSRU for one token; updates the cell in place.
+
+        Args:
+            forget: Forget gates before the sigmoid (B, 1, D).
+            update: Product of the input x and the weight W (B, 1, D).
+            cell: Cells (B, D).
+        """
         gate = torch.sigmoid(forget[:, 0])
         return next_output(gate, (1 - gate) * update[:, 0], cell)[:, None]
 
     def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
+        """Writes the id of the largest logit of each row to `chosen` and to `tokens`, (B,) each.
+
+        If several ids have the largest logit (B, V), the smallest of these ids is written.
+        """
         ids = logits.max(dim=-1).indices  # takes less time than `argmax` on a GPU
         chosen.copy_(ids)
         tokens.copy_(ids)
@@ -122,10 +94,7 @@ class PlainKernels:
 def next_output(forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
     """Returns the output (B, D) of an SSRU for one token; updates the cell (B, D) in place.
 
-    Args:
-        forget: Forget gates f (B, D).
-        update: (1 - f) * W x (B, D).
-        cell: Cells (B, D).
+    `forget` holds the forget gates f (B, D), and `update` holds (1 - f) * W x (B, D).
     """
     return cell.mul_(forget).add_(update).relu()
 
@@ -135,4 +104,4 @@ def scaled(vectors: Tensor, tokens: Tensor, scale: float) -> Tensor:
     return (vectors * scale).masked_fill((tokens < 0).unsqueeze(-1), 0.0)
 
 
-PLAIN = PlainKernels()
+PLAIN = RowKernels()

@@ -7,11 +7,10 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, load_vocabularies
-from model.encoding.forced_pass import forced_pass
 from model.precision import Precision
 from model.sequence import EngineLimits
 from service.tasks.alignment.alignment import align, in_text
-from tests.tiny import greedy_ids, torch_runner
+from tests.tiny import forced_weights, greedy_ids, torch_runner
 
 pytestmark = pytest.mark.checkpoint
 
@@ -37,9 +36,7 @@ def test_what_is_spelt_alike_is_aligned(built_in: dict[str, ModelFiles], text: s
     with torch.no_grad():
         model = torch_runner(engine).model
         mask = torch.ones_like(ids, dtype=torch.bool)
-        _, attentions = forced_pass(
-            model, ids, mask, torch.tensor([target.ids]), return_weights=True
-        )
+        _, attentions = forced_weights(model, ids, mask, torch.tensor([target.ids]))
     found = in_text(align(attentions.cross[-1][0, 0].numpy(), source, target), source, target)
     pairs = {  # "2004." may be one piece, and then is one word
         (text[slice(*found.source_words[one])].strip("."), target.text[slice(*place)].strip("."))

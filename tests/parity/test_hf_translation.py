@@ -14,16 +14,15 @@ from torch.testing import assert_close
 from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.backends.torch_encoder import encode_padded
-from model.checkpoints.build import new_engine
+from model.backends.encoder_batch import encode_padded
+from model.checkpoints.build import forced_pass, new_engine
 from model.checkpoints.families.hf_config import read_config
 from model.checkpoints.families.hf_weights import load_weights
-from model.encoding.forced_pass import forced_pass
 from model.inspection.query import AttentionKind
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.attention_jobs import assert_maps_close, maps
 from tests.hf_files import randomize
-from tests.tiny import pad, translate
+from tests.tiny import forced_weights, pad, translate
 
 LANGUAGES = [60, 61, 62]
 
@@ -120,7 +119,7 @@ def test_encoder_states_forced_logits_and_attention_are_the_same(models: Models)
     )
     memory = encode_padded(ours.encoder, source, mask)
     assert_close(memory[mask], expected.encoder_last_hidden_state[mask], **TOLERANCE)
-    logits, weights = forced_pass(ours, source, mask, target, return_weights=True)
+    logits, weights = forced_weights(ours, source, mask, target)
     assert_close(logits, expected.logits, **TOLERANCE)
     rows = mask[:, None, :, None]  # queries that are padding say nothing
     for layer, other in zip(weights.encoder, expected.encoder_attentions, strict=True):
@@ -191,7 +190,7 @@ def test_greedy_targets_their_logits_and_scores_are_the_same(models: Models) -> 
         expected, expected_logits = generate(theirs, ours, sequence)
         assert target == expected
         assert sequence.first_id in (None, target[0])
-        logits, _ = forced_pass(ours, *pad([sequence.source]), torch.tensor([target]))
+        logits = forced_pass(ours, *pad([sequence.source]), torch.tensor([target]))
         assert_close(logits[0], expected_logits, **TOLERANCE)
         expected_logits[:, ours.config.forbidden_ids] = -torch.inf
         log_probs = expected_logits.log_softmax(-1)[range(len(target)), target]

@@ -11,12 +11,11 @@ import torch
 from numpy.testing import assert_allclose
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.backends.torch_encoder import encode_padded
-from model.checkpoints.build import new_engine
+from model.backends.encoder_batch import encode_padded
+from model.checkpoints.build import forced_pass, new_engine
 from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
-from model.encoding.forced_pass import forced_pass
 from model.sequence import EngineLimits
 from tests.checkpoint_folders import mixed_item
 from tests.marian_writer import (
@@ -87,7 +86,7 @@ def assert_same_numbers(
     batch, mask = pad([source], len(source) + 5)
     with torch.no_grad():
         memory = encode_padded(ours.encoder, batch, mask)
-        logits, _ = forced_pass(ours, batch, mask, torch.tensor([target]))
+        logits = forced_pass(ours, batch, mask, torch.tensor([target]))
     tolerance = FLOAT64 if ours.dtype is torch.float64 else FLOAT32
     expected = np.stack(plain.encode(source)), plain.logits(source, target)
     for found, other in zip((memory[0, : len(source)], logits[0]), expected, strict=True):

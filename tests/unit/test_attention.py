@@ -3,7 +3,13 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from model.layers.attention import MultiHeadAttention, attention, fuse_projections, mask_bias
+from model.layers.attention import (
+    MultiHeadAttention,
+    attention,
+    attention_weights,
+    fuse_projections,
+    mask_bias,
+)
 
 A = torch.tensor([[0.5, 0.1, 0.1, 0.2], [0.1, 0.5, 0.2, 0.1], [0.5, 0.1, 0.2, 0.1]])
 
@@ -22,25 +28,22 @@ def rounded(x: Tensor) -> list[list[float]]:
     return [[round(value, 2) for value in row] for row in x.tolist()]
 
 
-@pytest.mark.parametrize("return_weights", [True, False])
-def test_the_example_worked_by_hand(return_weights: bool) -> None:
+def test_the_example_worked_by_hand() -> None:
     assert rounded(A @ A.T) == [[0.31, 0.14, 0.3], [0.14, 0.31, 0.15], [0.3, 0.15, 0.31]]
-    values, _ = attention(A, A, A, scale=1.0, return_weights=return_weights)
-    assert rounded(values) == [
-        [0.38, 0.22, 0.16, 0.14],
-        [0.35, 0.25, 0.17, 0.13],
-        [0.38, 0.22, 0.17, 0.13],
-    ]
+    for values in (attention(A, A, A, scale=1.0), attention_weights(A, A, scale=1.0) @ A):
+        assert rounded(values) == [
+            [0.38, 0.22, 0.16, 0.14],
+            [0.35, 0.25, 0.17, 0.13],
+            [0.38, 0.22, 0.17, 0.13],
+        ]
 
 
 def test_weights_are_the_softmax_of_the_scores() -> None:
     query, key, value = normal(2, 3, 4), normal(2, 5, 4, seed=1), normal(2, 5, 4, seed=2)
-    values, weights = attention(query, key, value, return_weights=True)
-    assert weights is not None
     scores = query.double() @ key.double().transpose(1, 2) / 4**0.5
     expected = scores.exp() / scores.exp().sum(-1, keepdim=True)
-    assert_close(weights, expected.float())
-    assert_close(values, (expected @ value.double()).float())
+    assert_close(attention_weights(query, key), expected.float())
+    assert_close(attention(query, key, value), (expected @ value.double()).float())
 
 
 @pytest.mark.parametrize("queries", [1, 5])
@@ -51,19 +54,15 @@ def test_fused_and_explicit_attention_agree(
 ) -> None:
     query, key, value = normal(3, 2, queries, 8), normal(3, 2, 6, 8, seed=1), normal(3, 2, 6, 8)
     bias = padded_bias(6, 4, 1) if is_masked else None
-    fused, no_weights = attention(query, key, value, bias, scale)
-    explicit, weights = attention(query, key, value, bias, scale, return_weights=True)
-    assert no_weights is None
-    assert weights is not None
+    weights = attention_weights(query, key, bias, scale)
     assert weights.shape == (3, 2, queries, 6)
-    assert_close(fused, explicit)
+    assert_close(attention(query, key, value, bias, scale), weights @ value)
 
 
 @pytest.mark.parametrize("queries", [1, 4])
 def test_masked_keys_get_exactly_nothing(queries: int) -> None:
-    query, key, value = normal(2, 2, queries, 4), normal(2, 2, 5, 4, seed=1), normal(2, 2, 5, 4)
-    _, weights = attention(query, key, value, padded_bias(5, 2), return_weights=True)
-    assert weights is not None
+    query, key = normal(2, 2, queries, 4), normal(2, 2, 5, 4, seed=1)
+    weights = attention_weights(query, key, padded_bias(5, 2))
     assert torch.all(weights[1, :, :, 2:] == 0.0)
     assert torch.all(weights[1, :, :, :2] > 0.0)
     assert torch.all(weights[0] > 0.0)
@@ -73,9 +72,9 @@ def test_masked_keys_get_exactly_nothing(queries: int) -> None:
 def test_what_a_masked_key_holds_does_not_matter() -> None:
     query, key, value = normal(2, 2, 3, 4), normal(2, 2, 5, 4, seed=1), normal(2, 2, 5, 4)
     bias = padded_bias(5, 2)
-    before, _ = attention(query, key, value, bias)
+    before = attention(query, key, value, bias)
     key[1, :, 2:], value[1, :, 2:] = 1e6, -1e6
-    after, _ = attention(query, key, value, bias)
+    after = attention(query, key, value, bias)
     assert torch.equal(before, after)
 
 
@@ -90,26 +89,13 @@ def test_heads_are_contiguous_slices() -> None:
     module = MultiHeadAttention(8, 2)
     x = normal(1, 5, 8)
     key, value = module.project_key_value(x)
-    out, weights = module(x, key, value, None, return_weights=True)
+    out = module((module.project_query(x), key, value), None)
     query = module.query(x)
     heads = []
     for head in (slice(0, 4), slice(4, 8)):
         scores = query[0, :, head] @ module.key(x)[0, :, head].T / 2.0
         heads.append(scores.softmax(-1) @ module.value(x)[0, :, head])
-        assert_close(weights[0, head.start // 4], scores.softmax(-1))
     assert_close(out[0], module.out(torch.cat(heads, dim=-1)))
-
-
-@pytest.mark.parametrize("queries", [1, 3])
-def test_multi_head_attention_is_the_same_with_and_without_weights(queries: int) -> None:
-    module = MultiHeadAttention(16, 4)
-    key, value = module.project_key_value(normal(2, 6, 16))
-    x, bias = normal(2, queries, 16, seed=3), padded_bias(6, 3)
-    fused, none = module(x, key, value, bias)
-    explicit, weights = module(x, key, value, bias, return_weights=True)
-    assert none is None
-    assert weights.shape == (2, 4, queries, 6)
-    assert_close(fused, explicit)
 
 
 @pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no bias"])

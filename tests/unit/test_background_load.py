@@ -13,7 +13,7 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.native.library import LIBRARIES
-from model.backends.native.packed_model import PackedModel, max_positions
+from model.backends.native.runner import PackedModel, max_positions
 from model.backends.native.text_runner import NativeTextEncoder
 from model.quantization.asymmetric import quantize
 from service.workers.background_load import USUAL_SWITCH_SECONDS, BackgroundLoads, Outcome

@@ -9,8 +9,7 @@ import torch
 
 from model.architectures.output import FullOutput, ShortlistOutput
 from model.backends.native import library
-from model.backends.native import runner as native
-from model.checkpoints import build, embedding
+from model.checkpoints import build
 from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
@@ -19,10 +18,11 @@ from model.errors import CheckpointError, CheckpointFormatError
 from model.precision import Precision
 from model.sequence import EngineLimits
 from tests.marian_writer import tiny_options, write_bin
-from tests.tiny import greedy_ids, torch_runner
+from tests.tiny import greedy_ids, tiny_config, torch_runner
 from tests.tiny_text import write_model as write_text_model
 
 CPU = torch.device("cpu")
+WIDE = tiny_config(d_model=64, num_heads=4, ffn_dim=128)
 
 
 def write_model(folder: Path, built_in: ModelFiles, **changes: Any) -> ModelFiles:
@@ -79,7 +79,6 @@ def test_weights_for_another_vocabulary_are_refused(tmp_path: Path, built_in: Mo
 def no_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """No build of the native code is usable, and the process has not said so yet."""
     monkeypatch.setattr(library, "LIBRARIES", [])
-    monkeypatch.setattr(native, "LIBRARIES", [])
     library.log_missing_build.cache_clear()
 
 
@@ -101,7 +100,7 @@ def test_missing_native_code_is_logged_for_embedding_models(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tiny encoder is too narrow for native code: this test says that it is not."""
-    monkeypatch.setattr(embedding, "is_supported", lambda config: True)
+    monkeypatch.setattr(library, "is_supported", lambda config: True)
     write_text_model(tmp_path / "tiny")
     load_embedding_model(find_embedding_models(str(tmp_path))[0], CPU, "int8")
     assert "make install" in caplog.text
@@ -113,7 +112,7 @@ def test_models_that_need_no_native_code_log_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, dtype: str, device: str
 ) -> None:
     monkeypatch.setattr("model.precision.fastest_float", lambda device: Precision.BFLOAT16)
-    library.warn_without_build(dtype, torch.device(device))
+    library.select_native_precision(WIDE, dtype, torch.device(device))
     assert not caplog.records
 
 
@@ -122,7 +121,7 @@ def test_native_code_that_is_there_is_not_missed(
 ) -> None:
     monkeypatch.setattr(library, "LIBRARIES", ["avx2"])
     library.log_missing_build.cache_clear()
-    library.warn_without_build("auto", CPU)
+    library.select_native_precision(WIDE, "auto", CPU)
     assert not caplog.records
 
 

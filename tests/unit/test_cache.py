@@ -26,8 +26,8 @@ def memory(rows: int, width: int, value: float) -> list[tuple[Tensor, Tensor]]:
 
 
 def fill(cache: DecodingCache, rows: list[int], width: int, value: float) -> None:
-    bias = torch.zeros(len(rows), 1, 1, width)
-    cache.fill_rows(torch.tensor(rows), memory(len(rows), width, value), bias)
+    mask = torch.ones(len(rows), width, dtype=torch.bool)
+    cache.fill_rows(torch.tensor(rows), memory(len(rows), width, value), mask)
 
 
 def scribble(cache: DecodingCache) -> None:

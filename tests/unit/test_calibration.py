@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from model.backends.native import library
 from model.checkpoints import build
 from model.checkpoints.build import MAX_CHANGE, forced_pairs, load_model, mean_change
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
@@ -78,7 +79,8 @@ def test_samples_of_a_multilingual_model_have_the_tokens_of_a_pair(
 def test_auto_keeps_float16_that_is_close(
     built_in: ModelFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "select_precision", select_like_turing)
+    for module in (build, library):
+        monkeypatch.setattr(module, "select_precision", select_like_turing)
     model = load_model(built_in, CPU, "auto")
     assert (model.precision, model.dtype) == (Precision.FLOAT16, torch.float16)
 
@@ -91,7 +93,8 @@ def test_auto_leaves_float16_that_is_not_close(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A number that is too large for float16 becomes infinite, and then not a number."""
-    monkeypatch.setattr(build, "select_precision", select_like_turing)
+    for module in (build, library):
+        monkeypatch.setattr(module, "select_precision", select_like_turing)
     monkeypatch.setattr(build, "mean_change", lambda *_: change)
     model = load_model(built_in, CPU, "auto")
     assert (model.precision, model.dtype) == (Precision.FLOAT32, torch.float32)

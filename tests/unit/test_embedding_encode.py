@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
-from model.backends.torch_encoder import padded_batch
+from model.backends.encoder_batch import EncoderBatch, HiddenTexts, padded_batch, run_layers
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,

@@ -12,8 +12,7 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends import torch_runner
 from model.backends.torch_runner import MIN_ROWS, TorchRunner, argmax
-from model.checkpoints.build import new_engine
-from model.encoding.forced_pass import forced_pass
+from model.checkpoints.build import forced_pass, new_engine
 from model.engine.engine import Engine
 from model.errors import (
     BeamSizeError,
@@ -74,7 +73,7 @@ def test_cached_logits_are_teacher_forced_logits(family: Family, options: Decodi
 def teacher_forced(model: EncoderDecoder, source: list[int], target: list[int]) -> list[float]:
     """The log-probability of each token of the target by one pass without a cache."""
     with torch.no_grad():
-        logits, _ = forced_pass(model, *pad([source]), torch.tensor([target]))
+        logits = forced_pass(model, *pad([source]), torch.tensor([target]))
     logits[..., model.config.unk_id] = -torch.inf
     chosen: list[float] = logits[0].log_softmax(-1)[range(len(target)), target].tolist()
     return chosen
@@ -150,7 +149,7 @@ def brute_force(model: EncoderDecoder, source: list[int], words: list[int]) -> l
     eos = model.config.eos_id
     targets = [[eos, eos], *([a, b] for a in words for b in [eos, *words])]
     with torch.no_grad():
-        logits, _ = forced_pass(model, *pad([source] * len(targets)), torch.tensor(targets))
+        logits = forced_pass(model, *pad([source] * len(targets)), torch.tensor(targets))
     logits[..., model.config.unk_id] = -torch.inf
     log_probs = logits.log_softmax(-1).gather(2, torch.tensor(targets)[..., None])[..., 0]
     log_probs[0, 1] = 0.0  # nothing follows EOS

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.encoding.forced_pass import forced_pass
+from model.checkpoints.build import forced_pass
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.knocked_out import attend_without
 from model.inspection.query import (
@@ -96,7 +96,7 @@ def test_source_tokens_off_are_masked_tokens(family: Family) -> None:
     mask = torch.ones(1, len(PAIR[0]), dtype=torch.bool)
     mask[0, list(off)] = False
     with torch.inference_mode():
-        logits, _ = forced_pass(model, source, mask, target)
+        logits = forced_pass(model, source, mask, target)
         logits[..., list(model.config.forbidden_ids)] = float("-inf")
         expected = logits.log_softmax(-1)[0].gather(1, target.T)[:, 0]
     (found,) = log_probs(model, Knockout(source=off))

@@ -7,13 +7,11 @@ from torch.testing import assert_close
 
 from model.architectures.embedding import NO_TOKEN, Embedding, sinusoid_table
 from model.architectures.seq2seq import EncoderDecoder
+from model.checkpoints.build import forced_pass
 from model.config import Activation, NormPosition, Sinusoids
-from model.encoding.forced_pass import forced_pass
-from model.layers.feed_forward import FeedForward, linear_relu
-from model.layers.residual import Residual
 from model.layers.row_kernels import PLAIN
-from model.layers.ssru import SSRU
-from tests.tiny import Family, pad, tiny_config, tiny_sources
+from model.layers.sublayers import SSRU, FeedForward, Residual, linear_relu
+from tests.tiny import Family, forced_weights, pad, tiny_config, tiny_sources
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -135,7 +133,7 @@ def test_every_weight_sums_to_one_over_the_source_and_is_nothing_beyond(family: 
     batch, mask = pad(sources)
     target = torch.randint(2, 64, (6, 9), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
-        _, weights = forced_pass(model, batch, mask, target, return_weights=True)
+        _, weights = forced_weights(model, batch, mask, target)
     assert len(weights.encoder) == len(weights.cross) == 2
     for layer in [*weights.encoder, *weights.cross]:
         assert_close(layer.sum(-1), torch.ones(layer.shape[:-1]))
@@ -146,9 +144,7 @@ def test_every_weight_sums_to_one_over_the_source_and_is_nothing_beyond(family: 
 def test_a_target_attends_to_its_past_alone(family: Family) -> None:
     batch, mask = pad(tiny_sources(3))
     with torch.no_grad():
-        _, weights = forced_pass(
-            family.model(), batch, mask, torch.full((3, 7), 9), return_weights=True
-        )
+        _, weights = forced_weights(family.model(), batch, mask, torch.full((3, 7), 9))
     if family.decoder == "ssru":
         assert weights.decoder == []
         return
@@ -159,14 +155,13 @@ def test_a_target_attends_to_its_past_alone(family: Family) -> None:
         assert_close(layer.sum(-1), torch.ones(3, 2, 7))
 
 
-def test_logits_are_the_same_with_and_without_weights(family: Family) -> None:
+def test_logits_are_those_of_explicit_attention(family: Family) -> None:
     model = family.model()
     batch, mask = pad(tiny_sources(5))
     target = torch.randint(2, 64, (5, 11), generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
-        fused, none = forced_pass(model, batch, mask, target)
-        explicit, _ = forced_pass(model, batch, mask, target, return_weights=True)
-    assert none.encoder == none.decoder == none.cross == []
+        fused = forced_pass(model, batch, mask, target)
+        explicit, _ = forced_weights(model, batch, mask, target)
     assert_close(fused, explicit)
 
 
@@ -174,9 +169,9 @@ def test_padding_changes_no_logit(family: Family) -> None:
     model, sources = family.model(), tiny_sources(4)
     target = torch.randint(2, 64, (4, 8), generator=torch.Generator().manual_seed(4))
     with torch.no_grad():
-        together, _ = forced_pass(model, *pad(sources, 70), target)
+        together = forced_pass(model, *pad(sources, 70), target)
         for row, source in enumerate(sources):
-            alone, _ = forced_pass(model, *pad([source]), target[row : row + 1])
+            alone = forced_pass(model, *pad([source]), target[row : row + 1])
             assert_close(together[row], alone[0])
 
 
@@ -186,7 +181,7 @@ def test_a_later_target_token_changes_no_earlier_logit(family: Family) -> None:
     first, second = torch.full((2, 6), 9), torch.full((2, 6), 9)
     second[:, 3:] = 11
     with torch.no_grad():
-        one, other = (forced_pass(model, batch, mask, each)[0] for each in (first, second))
+        one, other = (forced_pass(model, batch, mask, each) for each in (first, second))
     assert torch.equal(one[:, :4], other[:, :4])
     assert not torch.allclose(one[:, 4:], other[:, 4:])
 

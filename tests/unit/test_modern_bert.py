@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.backends.native.text_runner import is_supported
+from model.backends.native.library import is_supported
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.families.text_encoders import FAMILIES, read_config

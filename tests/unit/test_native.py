@@ -13,10 +13,18 @@ from torch import nn
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import CompletedStep
-from model.backends.native import runner as native
-from model.backends.native.library import LIBRARIES, Library, address, check, int32, load_libraries
-from model.backends.native.runner import NativeRunner, can_serve
+from model.backends.base import DecodeStep, completed_step
+from model.backends.native import library as native
+from model.backends.native.library import (
+    LIBRARIES,
+    Library,
+    address,
+    can_serve,
+    check,
+    int32,
+    load_libraries,
+)
+from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
@@ -152,16 +160,14 @@ class SteppingRunner(NativeRunner):
 
     tokens_per_call = 1
 
-    @property
-    def searcher(self) -> None:  # type: ignore[override]
-        return None
+    searches_apart = False
 
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
-    ) -> CompletedStep:
+    ) -> DecodeStep:
         step = super().decode(rows, [], np.ones(rows, np.int64), 1).wait()
         scores = [native_scores(self, group, self.sources[group[0]]) for group in scored]
-        return CompletedStep(replace(step, scores=scores))
+        return completed_step(replace(step, scores=scores))
 
 
 @each_library

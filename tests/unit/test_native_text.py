@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from model.architectures.encoder import EncoderLayer
 from model.backends.encoder_batch import equal_parts
-from model.backends.native.library import LIBRARIES, Library
-from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder, can_serve
+from model.backends.native.library import LIBRARIES, Library, can_serve
+from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder
 from model.checkpoints import embedding as loading
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.config import Activation
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, Vectors, embed
 from model.encoding.pooling import EmbeddingModel
-from model.layers.feed_forward import ACTIVATIONS
+from model.layers.sublayers import ACTIVATIONS
 from model.precision import Precision
 from model.quantization.asymmetric import quantize
 from tests.text_models import SIZES, WIDE, int8_model, jobs, new_model
@@ -240,7 +240,7 @@ def test_auto_takes_float16_only_where_vectors_hardly_change(
 ) -> None:
     """On a GPU with matrix units for float16 alone; the CPU computes here."""
     files = find_embedding_models(str(write_model(tmp_path / "tiny", **ON_DISK)))[0]
-    monkeypatch.setattr(loading, "select_precision", lambda *_, **__: Precision.FLOAT16)
+    monkeypatch.setattr(loading, "select_native_precision", lambda *_, **__: Precision.FLOAT16)
     job = EmbeddingJob([1, 7, 8, 2])
     model = load_embedding_model(files, CPU, "auto")
     assert model.precision is Precision.FLOAT16

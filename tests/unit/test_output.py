@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from model.architectures.decoder import Decoder
 from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput
+from model.architectures.seq2seq import Decoder
 from model.architectures.shortlist import Shortlist
 from tests.tiny import tiny_config, tiny_model
 

@@ -34,7 +34,7 @@ def token(name: int, place: int, length: int) -> int:
     return 0 if place == length - 1 else 2 + (name * 37 + place) % (VOCAB - 2)
 
 
-class AheadRunner:
+class AheadRunner(ModelRunner):
     """Computes at once and tells late. It is enough to have each row say who it is and how far.
 
     Rows that have ended go on, as on a GPU, until they are told to leave.
@@ -43,14 +43,14 @@ class AheadRunner:
     def __init__(self, pipeline_depth: int, tokens_per_call: int = 1) -> None:
         self.pipeline_depth = pipeline_depth
         self.tokens_per_call = tokens_per_call
-        self.searcher = self if tokens_per_call > 1 and not pipeline_depth else None
+        self.searches_apart = tokens_per_call > 1 and not pipeline_depth
         self.model = cast("EncoderDecoder", type("Model", (), {"config": CONFIG}))
         self.launches = 0
         self.clear()
 
     def clear(self) -> None:
         self.rows = [FREE_ROW] * LIMITS.max_rows
-        self.under_way: list[DecodeStep] = []
+        self.under_way: list[int] = []
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         for sequence in sequences:
@@ -65,8 +65,8 @@ class AheadRunner:
     ) -> DecodeStep:
         assert FREE_ROW not in self.rows[:rows]
         assert set(self.rows[rows:]) <= {FREE_ROW}
-        assert not self.searcher or remaining.max() >= 1
-        assert not (scored and self.searcher)
+        assert not self.searches_apart or remaining.max() >= 1
+        assert not (scored and self.searches_apart)
         steps = 1 if scored else min(self.tokens_per_call, max_tokens)
         best = np.full((rows, steps), -1)
         for row, left in enumerate(remaining.tolist()):
@@ -74,9 +74,15 @@ class AheadRunner:
         ids = np.arange(VOCAB)
         scores = [Scores.of_columns(self.log_probs(best[group, 0]), ids) for group in scored]
         self.launches += 1
-        pending = PendingStep(self, Decoded(best, scores))
-        self.under_way.append(pending)
-        return pending
+        number, decoded = self.launches, Decoded(best, scores)
+        self.under_way.append(number)
+
+        def wait() -> Decoded:
+            """Waited for once at most, in the order of the steps; some concern nobody by then."""
+            del self.under_way[: self.under_way.index(number) + 1]
+            return decoded
+
+        return DecodeStep(steps, wait)
 
     def search(
         self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
@@ -102,7 +108,7 @@ class AheadRunner:
 
     def _tokens(self, row: int, left: int, steps: int) -> list[int]:
         """Returns up to `steps` tokens, and -1 once the row has ended or is left out."""
-        if left <= 0 and (self.searcher or steps > 1):
+        if left <= 0 and (self.searches_apart or steps > 1):
             return [-1] * steps
         tokens: list[int] = []
         while len(tokens) < steps:
@@ -117,9 +123,6 @@ class AheadRunner:
         certain[range(len(best)), best] = -0.1
         return certain
 
-    def attention(self, row: int, tokens: int) -> None:
-        """Returns None: fused attention has no weights to record."""
-
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         assert len(rows) == len(tokens)
 
@@ -131,20 +134,6 @@ class AheadRunner:
 
     def leave(self, first: int, end: int) -> None:
         self.rows[first:end] = [FREE_ROW] * (end - first)
-
-
-class PendingStep:
-    """Waited for once at most, and in the order of the steps; some concern nobody by then."""
-
-    def __init__(self, runner: AheadRunner, decoded: Decoded) -> None:
-        self.runner = runner
-        self.decoded = decoded
-        self.num_tokens = decoded.best.shape[1]
-
-    def wait(self) -> Decoded:
-        index = self.runner.under_way.index(self)
-        del self.runner.under_way[: index + 1]
-        return self.decoded
 
 
 def new_source(chance: random.Random, name: int) -> list[int]:
@@ -166,7 +155,7 @@ def test_no_token_reaches_another_sequence(
     pipeline_depth: int, tokens_per_call: int, has_searches: bool, seed: int
 ) -> None:
     chance = random.Random(seed)
-    engine = Engine(cast("ModelRunner", AheadRunner(pipeline_depth, tokens_per_call)), LIMITS)
+    engine = Engine(AheadRunner(pipeline_depth, tokens_per_call), LIMITS)
     sources: dict[int, list[int]] = {}
     ended: set[int] = set()
     most_under_way = 0
@@ -201,7 +190,7 @@ def test_no_token_reaches_another_sequence(
 
 @pytest.mark.parametrize("pipeline_depth", [0, 1, 2])
 def test_a_target_is_known_after_its_tokens_and_the_pipeline_depth(pipeline_depth: int) -> None:
-    engine = Engine(cast("ModelRunner", AheadRunner(pipeline_depth)), LIMITS)
+    engine = Engine(AheadRunner(pipeline_depth), LIMITS)
     engine.admit([Sequence(0, [7, 4, 5, 0])])
     results = [engine.step() for _ in range(4 + pipeline_depth)]
     assert [len(result) for result in results] == [0] * (3 + pipeline_depth) + [1]
@@ -211,7 +200,7 @@ def test_a_target_is_known_after_its_tokens_and_the_pipeline_depth(pipeline_dept
 
 def test_nothing_is_launched_after_the_last_token_of_every_row() -> None:
     """Both targets end at the limit of 8 tokens, which four launches of two tokens reach."""
-    engine = Engine(cast("ModelRunner", AheadRunner(1, tokens_per_call=2)), LIMITS)
+    engine = Engine(AheadRunner(1, tokens_per_call=2), LIMITS)
     engine.admit([Sequence(0, [7, 24, 5, 0]), Sequence(1, [8, 24, 5, 0])])
     results = [engine.step() for _ in range(5)]
     assert [len(result) for result in results] == [0, 0, 0, 0, 2]
@@ -221,7 +210,7 @@ def test_nothing_is_launched_after_the_last_token_of_every_row() -> None:
 
 def test_steps_in_one_go_are_counted_one_by_one() -> None:
     """Two targets of two and of four tokens, three a call."""
-    engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=3)), LIMITS)
+    engine = Engine(AheadRunner(0, tokens_per_call=3), LIMITS)
     engine.admit([Sequence(0, [7, 2, 5, 0]), Sequence(1, [8, 4, 5, 0])])
     assert [result.id for result in engine.step()] == [0]
     assert [result.id for result in engine.step()] == [1]
@@ -234,7 +223,7 @@ def test_steps_in_one_go_are_counted_one_by_one() -> None:
 )
 def test_a_low_latency_step_decodes_more_tokens_of_fewer_rows(rows: int, tokens: int) -> None:
     limits = EngineLimits(max_rows=64, max_source_tokens=10)
-    engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=48)), limits)
+    engine = Engine(AheadRunner(0, tokens_per_call=48), limits)
     engine.admit([Sequence(row, [7, 2, 5, 0]) for row in range(min(rows, LIMITS.max_rows))])
     engine.owners += engine.owners[:1] * (rows - engine.num_rows)
     assert engine.tokens_per_step == 48
@@ -244,13 +233,13 @@ def test_a_low_latency_step_decodes_more_tokens_of_fewer_rows(rows: int, tokens:
 
 @pytest.mark.parametrize("tokens", [1, 4, 10])
 def test_a_low_latency_step_is_no_longer_than_a_call_of_the_runner(tokens: int) -> None:
-    engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=tokens)), LIMITS)
+    engine = Engine(AheadRunner(0, tokens_per_call=tokens), LIMITS)
     engine.low_latency = True
     assert engine.tokens_per_step == tokens
 
 
 def test_a_search_does_not_shorten_the_calls_of_other_sequences() -> None:
-    engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=3)), LIMITS)
+    engine = Engine(AheadRunner(0, tokens_per_call=3), LIMITS)
     search = DecodingOptions(return_scores=True)
     engine.admit([Sequence(0, [7, 5, 5, 0]), Sequence(1, [8, 5, 5, 0], search)])
     engine.step()
@@ -261,7 +250,7 @@ def test_a_search_does_not_shorten_the_calls_of_other_sequences() -> None:
 
 def test_a_search_sees_every_step_before_the_next() -> None:
     """While one is in the batch the engine waits for each step; before and after it does not."""
-    engine = Engine(cast("ModelRunner", AheadRunner(1)), LIMITS)
+    engine = Engine(AheadRunner(1), LIMITS)
     engine.admit([Sequence(0, [7, 9, 5, 5, 5, 0])])
     engine.step()
     assert len(engine.launched) == 1

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.text_encoder import TextEncoder
-from model.encoding.forced_pass import encode
+from model.backends.encoder_batch import encode_padded
 from model.inspection.query import AttentionJob, AttentionKind, StatesQuery
 from model.inspection.results import Array, TokenStates
 from tests.attention_jobs import CHANGES, kinds_of, random_pairs, results, text_results
@@ -62,7 +62,7 @@ def test_output_of_the_last_layer_is_the_memory(family: Family) -> None:
     model = family.model()
     last = states(model, ENCODER, 1)
     with torch.inference_mode():
-        memory, _ = encode(model.encoder, *pad([PAIR[0]]))
+        memory = encode_padded(model.encoder, *pad([PAIR[0]]))
         finished = model.encoder.finish(torch.from_numpy(last.output)[None, None])
     assert_allclose(finished[0, 0], memory[0, TOKEN], rtol=0, atol=1e-4)
 

@@ -8,13 +8,11 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor, nn
 
-from model.architectures.decoder import Decoder
-from model.architectures.seq2seq import EncoderDecoder
-from model.backends import torch_encoder
-from model.backends.torch_encoder import PackedBatch
+from model.architectures.seq2seq import Decoder, EncoderDecoder
+from model.backends import encoder_batch
+from model.backends.encoder_batch import PackedBatch, encode_padded
 from model.encoding import teacher_forced
 from model.encoding.capture_pass import CapturedJob, run_encoder
-from model.encoding.forced_pass import encode, forced_pass
 from model.encoding.sliced_pass import batches
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError
@@ -31,7 +29,7 @@ from model.inspection.query import (
 )
 from model.inspection.resolve import resolve_query
 from model.inspection.results import AttentionTrace
-from model.layers.ssru import SSRU
+from model.layers.sublayers import SSRU
 from tests.attention_jobs import (
     NORMS_OF_HEADS,
     Array,
@@ -45,7 +43,7 @@ from tests.attention_jobs import (
     results,
     steps,
 )
-from tests.tiny import Family, pad, quantized
+from tests.tiny import Family, explicit_attention, forced_weights, pad, quantized
 
 ENCODER, DECODER, CROSS = AttentionKind
 PAIRS = random_pairs(9)
@@ -86,7 +84,7 @@ def test_weights_are_those_of_the_padded_explicit_pass(family: Family) -> None:
     source, mask = pad([source for source, _ in pairs])
     target, _ = pad([target for _, target in pairs])
     with torch.no_grad():
-        _, expected = forced_pass(model, source, mask, target, return_weights=True)
+        _, expected = forced_weights(model, source, mask, target)
     layers = {ENCODER: expected.encoder, DECODER: expected.decoder, CROSS: expected.cross}
     for row, found in enumerate(shown):
         for kind, values in found.items():
@@ -104,7 +102,8 @@ def test_hidden_states_are_those_of_explicit_attention(family: Family, precision
     with torch.inference_mode():
         batch = last(run_encoder(model.encoder, [recorded], 128))
         memory = batch.read()[None, : len(job.source)]
-        expected, _ = encode(model.encoder, *pad([job.source]), return_weights=True)
+        with explicit_attention():
+            expected = encode_padded(model.encoder, *pad([job.source]))
     tolerance = 0.1 if precision == "bfloat16" else 1e-4
     torch.testing.assert_close(memory, expected, rtol=0, atol=tolerance)
 
@@ -157,7 +156,7 @@ def test_no_slice_works_on_more_than_its_tokens(
     monkeypatch.setattr(SSRU, "recur", counted)
     for module, name in (
         (teacher_forced, "attention"),
-        (torch_encoder, "attention"),
+        (encoder_batch, "attention"),
         (map_capture, "attention_weights"),
     ):
         monkeypatch.setattr(module, name, partial(rows, whole=getattr(module, name)))

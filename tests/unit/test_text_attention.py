@@ -9,10 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.architectures.encoder import EncoderLayer
 from model.architectures.text_encoder import TextEncoder
-from model.backends.encoder_batch import run_layers
-from model.backends.torch_encoder import PackedBatch, encode_padded
+from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
 from model.embedding_config import TextEncoderConfig
 from model.encoding.capture_pass import TextCapturePass
 from model.errors import (
@@ -32,7 +30,7 @@ from model.inspection.query import (
     attention_layers,
 )
 from model.inspection.resolve import resolve_query, resolve_trace
-from model.layers.attention import attention
+from model.layers.attention import attention_weights
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_results, text_steps
 from tests.tiny import pad
 
@@ -67,15 +65,15 @@ def texts() -> list[list[int]]:
 @torch.no_grad()
 def explicit(encoder: TextEncoder, ids: list[int]) -> tuple[NDArray[np.float32], list[Tensor]]:
     """All weights (L, H, T, T) by the layers' own forward, and what goes into each layer."""
-    x = encoder.embedding(torch.tensor([ids]), torch.arange(len(ids))[None])
+    positions = torch.arange(len(ids))[None]
+    x = encoder.parts(torch.tensor([ids]), positions, len(ids) - 1).embedded
     bias = None if encoder.relative_bias is None else encoder.relative_bias(len(ids))
     states, weights = [], []
     for layer in encoder.encoder_layers:
         states.append(x[0])
-        assert isinstance(layer, EncoderLayer)
-        heads, found = attention(*layer.project(x), bias, return_weights=True)
-        assert found is not None
-        x = layer.add_feed_forward(layer.add_attention(x, heads))
+        query, key, value = layer.project(x, positions)
+        found = attention_weights(query, key, bias)
+        x = layer.add_feed_forward(layer.add_attention(x, found @ value))
         weights.append(found[0].numpy())
     return np.stack(weights), states
 

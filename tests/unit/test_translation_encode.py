@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.backends.encoder_batch import run_layers
-from model.backends.torch_encoder import PackedBatch, encode_padded
+from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
 from model.config import NormPosition
 from model.encoding import embedding as encoding
 from model.encoding.embedding import EmbeddingJob, Vectors

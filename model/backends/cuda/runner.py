@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain, product
 from operator import attrgetter
@@ -19,25 +20,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.architectures.decoder import Decoder
 from model.architectures.embedding import NO_TOKEN, start_token
-from model.architectures.encoder import Encoder
 from model.architectures.output import FullOutput, force_first
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Ids, Shortlist
+from model.architectures.seq2seq import Decoder, Encoder, EncoderDecoder
+from model.architectures.shortlist import Ids
 from model.backends.base import (
-    CompletedStep,
     Decoded,
     DecodeStep,
-    ForcedDecoder,
+    ModelRunner,
     Scores,
-    Searcher,
+    completed_step,
     first_token,
 )
 from model.backends.cuda.graphs import Function, Graphs, Shape
 from model.backends.cuda.staging import Downloads, Slot, Uploads, upload
-from model.backends.torch_encoder import encode_padded
-from model.layers.attention import fuse_projections, mask_bias
+from model.backends.encoder_batch import encode_padded
+from model.layers.attention import fuse_projections
 from model.layers.cache import DecodingCache
 from model.layers.row_kernels import PLAIN, RowKernels
 from model.sequence import BatchStats, EngineLimits, Sequence
@@ -96,38 +94,7 @@ class WaitingSequence:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class PendingStep:
-    """Tokens of one launch, which are being copied to the host.
-
-    Attributes:
-        slot: Receives the tokens (T, size).
-        num_tokens: Number of tokens of each row (T).
-        size: Number of computed rows.
-        remaining: Number of tokens that each row in use may still get (B,).
-        eos_id: Id that ends a row.
-    """
-
-    slot: Slot
-    num_tokens: int
-    size: int
-    remaining: Ids
-    eos_id: int
-
-    def wait(self) -> Decoded:
-        """Returns the output; waits for the copy."""
-        self.slot.wait()
-        rows, count = len(self.remaining), self.num_tokens * self.size
-        best = self.slot.numbers[:count].reshape(self.num_tokens, self.size)[:, :rows].T.copy()
-        if self.num_tokens > 1:
-            is_end = best == self.eos_id
-            is_after_end = is_end.cumsum(axis=1) > is_end
-            is_after_limit = np.arange(self.num_tokens) >= self.remaining[:, None]
-            best[is_after_end | is_after_limit] = -1
-        return Decoded(best, computed_rows=self.size)
-
-
-class CudaRunner:
+class CudaRunner(ModelRunner):
     """Decodes over the whole vocabulary on a GPU, one launch ahead of the engine.
 
     The runner also works on a CPU, with the same results. Graphs and asynchronous copies are not
@@ -136,9 +103,6 @@ class CudaRunner:
 
     pipeline_depth = 1
     tokens_per_call = TOKENS_PER_CALL
-    forced_decoder: ForcedDecoder | None = None
-    searcher: Searcher | None = None
-    shortlist: Shortlist | None = None
 
     def __init__(self, model: EncoderDecoder, limits: EngineLimits) -> None:
         config, device = model.config, model.device
@@ -192,7 +156,6 @@ class CudaRunner:
         return sizes(1, max(1, self.limits.max_batch_tokens // width), halves_from=16)
 
     def clear(self) -> None:
-        """Clears every row in place, because graphs read the tensors at fixed addresses."""
         self.cache.clear()
         self.tokens.fill_(NO_TOKEN)
         self.first_ids.fill_(NO_TOKEN)
@@ -251,8 +214,7 @@ class CudaRunner:
         mask = torch.arange(width, device=rows.device) < lengths[:, None]  # (B, S)
         memory = encode_padded(self.model.encoder, source, mask)
         projected = self.model.decoder.project_cross_kv(memory)
-        bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
-        self.cache.fill_rows(rows, projected, bias)
+        self.cache.fill_rows(rows, projected, mask)
         self.tokens.index_fill_(0, rows, start_token(self.config))
         self.first_ids.index_copy_(0, rows, first_ids)
 
@@ -268,10 +230,22 @@ class CudaRunner:
         tokens = 1 if scored or is_short else self.tokens_per_call
         self.graphs.run(self._decode, size, tokens)
         slot = self.downloads.fetch(self.chosen[: tokens * size])
-        step = PendingStep(slot, tokens, size, remaining, self.config.eos_id)
+        step = DecodeStep(tokens, partial(self._wait, slot, tokens, size, remaining))
         if not scored:
             return step
-        return CompletedStep(replace(step.wait(), scores=self._scores(scored)))
+        return completed_step(replace(step.wait(), scores=self._scores(scored)))
+
+    def _wait(self, slot: Slot, num_tokens: int, size: int, remaining: Ids) -> Decoded:
+        """Waits until `slot` has received the tokens (T, size) of a launch."""
+        slot.wait()
+        rows, count = len(remaining), num_tokens * size
+        best = slot.numbers[:count].reshape(num_tokens, size)[:, :rows].T.copy()
+        if num_tokens > 1:
+            is_end = best == self.config.eos_id
+            is_after_end = is_end.cumsum(axis=1) > is_end
+            is_after_limit = np.arange(num_tokens) >= remaining[:, None]
+            best[is_after_end | is_after_limit] = -1
+        return Decoded(best, computed_rows=size)
 
     def _decode(self, rows: int, tokens: int) -> None:
         for chosen in self.chosen[: tokens * rows].view(tokens, rows):
@@ -282,7 +256,7 @@ class CudaRunner:
         last = self.max_target_tokens - 1
         self.cache.positions[:rows].clamp_(max=last)  # the positions of free rows also advance
         state = self.cache.view(rows, self.source_widths[-1], 1, last + 1, self.kernels)
-        hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, last)
+        hidden = self.model.decoder(self.tokens[:rows, None], state, last)
         logits = self.logits[:rows]
         self.output.write_logits(hidden[:, 0], logits)
         if self.config.forces_first:
@@ -300,9 +274,6 @@ class CudaRunner:
         parts = log_probs.split_with_sizes(lengths)
         ids = largest.indices.cpu().split_with_sizes(lengths)
         return [Scores(part, columns.numpy()) for part, columns in zip(parts, ids, strict=True)]
-
-    def attention(self, row: int, tokens: int) -> None:
-        """Returns None: fused attention has no weights to record."""
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         self.uploads.send(np.array([rows, tokens]))

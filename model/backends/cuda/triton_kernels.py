@@ -1,5 +1,7 @@
 """Implements the kernels of decode steps by programs in Triton's language."""
 
+from typing import Any
+
 import torch
 import triton
 from torch import Tensor, nn
@@ -12,7 +14,7 @@ from model.backends.cuda.triton_programs import (
     part_maximum_kernel,
     recur_kernel,
 )
-from model.layers.row_kernels import KeyValue
+from model.layers.row_kernels import KeyValue, RowKernels
 
 BLOCK = 32
 """Number of keys that a program reads at once."""
@@ -38,8 +40,11 @@ An H200 chooses the tokens of 1,024 rows of 32,000 ids in 23 µs, and in 25 µs 
 """
 
 
-class TritonKernels:
-    """Implements RowKernels by Triton's programs."""
+class TritonKernels(RowKernels):
+    """Implements the kernels by Triton's programs.
+
+    In the tensors of `attend`, the K elements of a head must be adjacent in memory.
+    """
 
     def embed(
         self, tokens: Tensor, positions: Tensor, weight: Tensor, table: Tensor, scale: float
@@ -47,20 +52,9 @@ class TritonKernels:
         rows, width = len(tokens), weight.shape[1]
         assert tokens.shape[1] == 1
         out = weight.new_empty(rows, 1, width)
-        with torch.cuda.device_of(weight):  # type: ignore[no-untyped-call]
-            embed_kernel[(rows,)](
-                tokens,
-                positions,
-                weight,
-                table,
-                out,
-                tokens.stride(0),
-                positions.stride(0),
-                scale,
-                width=width,
-                padded_width=triton.next_power_of_2(width),
-                num_warps=ROW_WARPS,
-            )
+        strides = tokens.stride(0), positions.stride(0)
+        vectors = tokens, positions, weight, table, out
+        launch_rows(embed_kernel, rows, width, *vectors, *strides, scale)
         return out
 
     def attend(
@@ -71,23 +65,13 @@ class TritonKernels:
         lengths: Tensor,
         new: KeyValue | None = None,
     ) -> Tensor:
-        """Returns the attention (B, H, 1, K); zeros for a row without keys (RowKernels).
-
-        In all tensors, the K elements of a head must be adjacent in memory.
-        """
         rows, heads, _, head_dim = query.shape
         out = query.new_empty(rows, 1, heads, head_dim)
         new_key, new_value = (query, query) if new is None else new
         # Triton launches on PyTorch's current device, so this must be the device of the tensors.
         with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
             attend_kernel[(rows, heads)](
-                query,
-                key,
-                value,
-                lengths,
-                new_key,
-                new_value,
-                out,
+                *(query, key, value, lengths, new_key, new_value, out),
                 *query.stride()[:2],
                 *key.stride()[:3],
                 *value.stride()[:3],
@@ -109,37 +93,14 @@ class TritonKernels:
         assert x.is_contiguous()
         assert y.is_contiguous()
         total, normed = torch.empty_like(y), torch.empty_like(y)
-        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
-            add_norm_kernel[(x.numel() // width,)](
-                x,
-                y,
-                norm.weight,
-                norm.bias,
-                total,
-                normed,
-                norm.eps,
-                width=width,
-                padded_width=triton.next_power_of_2(width),
-                num_warps=ROW_WARPS,
-            )
+        arguments = x, y, norm.weight, norm.bias, total, normed, norm.eps
+        launch_rows(add_norm_kernel, x.numel() // width, width, *arguments)
         return total, normed
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
-        rows, width = cell.shape
-        assert forget.is_contiguous()
-        assert update.is_contiguous()
-        assert cell.is_contiguous()
+        assert all(each.is_contiguous() for each in (forget, update, cell))
         out = torch.empty_like(forget)
-        with torch.cuda.device_of(cell):  # type: ignore[no-untyped-call]
-            recur_kernel[(rows,)](
-                forget,
-                update,
-                cell,
-                out,
-                width=width,
-                padded_width=triton.next_power_of_2(width),
-                num_warps=ROW_WARPS,
-            )
+        launch_rows(recur_kernel, *cell.shape, forget, update, cell, out)
         return out
 
     def choose(self, logits: Tensor, chosen: Tensor, tokens: Tensor) -> None:
@@ -149,23 +110,17 @@ class TritonKernels:
         assert tokens.is_contiguous()
         largest = torch.empty(rows, parts, device=logits.device)
         ids = torch.empty(rows, parts, dtype=torch.int32, device=logits.device)
+        found = logits, largest, ids, columns, parts, logits.stride(0)
+        padded_parts = triton.next_power_of_2(parts)
         with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-            part_maximum_kernel[(rows, parts)](
-                logits,
-                largest,
-                ids,
-                columns,
-                parts,
-                logits.stride(0),
-                part=PART,
-                num_warps=PART_WARPS,
-            )
+            part_maximum_kernel[(rows, parts)](*found, part=PART, num_warps=PART_WARPS)
             choice_kernel[(rows,)](
-                largest,
-                ids,
-                chosen,
-                tokens,
-                parts,
-                padded_parts=triton.next_power_of_2(parts),
-                num_warps=1,
+                largest, ids, chosen, tokens, parts, padded_parts=padded_parts, num_warps=1
             )
+
+
+def launch_rows(kernel: Any, rows: int, width: int, x: Tensor, *others: Any) -> None:
+    """Launches a kernel that computes vectors of `width` numbers, one program for each row."""
+    padded_width = triton.next_power_of_2(width)
+    with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+        kernel[(rows,)](x, *others, width=width, padded_width=padded_width, num_warps=ROW_WARPS)

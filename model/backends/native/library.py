@@ -8,8 +8,9 @@ differently.
 
 import ctypes
 import logging
+import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
 from functools import cache
 from importlib.util import find_spec
@@ -19,11 +20,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from model.config import Activation
+from model.config import Activation, ModelConfig, NormPosition
+from model.embedding_config import LayerConfig
 from model.precision import Precision, select_precision
+from model.quantization.asymmetric import AsymmetricInt8Linear
+from model.quantization.int8 import PANEL, Int8Linear, shape_of
 
 logger = logging.getLogger("regard.native")
+
+LANES = 16
+"""Number of floats in a vector of the native code (LANES in csrc/simd/vectors.h)."""
 
 INSTRUCTION_SETS = ("amx", "avx512vnni", "avx2", "neon")
 """Instruction sets, best first. The build for a set is the extension module `_<name>`."""
@@ -39,17 +47,15 @@ ACTIVATIONS = {
 """Mirrors Activation in linear.h."""
 
 
+def fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
+    """Returns the fields of a structure, given the types and the names of adjacent fields."""
+    return [(name, kind) for kind, names in groups for name in names.split()]
+
+
 class MatrixSpec(Structure):
     """Mirrors MatrixSpec in matrix.h."""
 
-    _fields_ = [
-        ("values", c_void_p),
-        ("scales", c_void_p),
-        ("bias", c_void_p),
-        ("out", c_int32),
-        ("in", c_int32),
-        ("is_packed", c_int32),
-    ]
+    _fields_ = fields((c_void_p, "values scales bias"), (c_int32, "out in is_packed"))
 
 
 class WeightList(Structure):
@@ -58,8 +64,7 @@ class WeightList(Structure):
     _fields_ = [
         ("matrices", POINTER(MatrixSpec)),
         ("norms", POINTER(c_void_p)),
-        ("num_matrices", c_int32),
-        ("num_norms", c_int32),
+        *fields((c_int32, "num_matrices num_norms")),
     ]
 
     def __init__(self, matrices: Sequence[MatrixSpec], norms: Sequence[int]) -> None:
@@ -74,93 +79,53 @@ class WeightList(Structure):
 class Sizes(Structure):
     """Mirrors Sizes in transformer.h."""
 
-    _fields_ = [
-        ("d_model", c_int32),
-        ("heads", c_int32),
-        ("ffn", c_int32),
-        ("encoder_layers", c_int32),
-        ("decoder_layers", c_int32),
-        ("source_vocab", c_int32),
-        ("target_vocab", c_int32),
-        ("decoder", c_int32),
-        ("activation", c_int32),
-        ("is_pre_norm", c_int32),
-        ("norms_keys", c_int32),
-        ("positions", c_int32),
-        ("eos", c_int32),
-        ("recorded_layer", c_int32),
-        ("recorded_head", c_int32),
-        ("embedding_scale", c_float),
-        ("epsilon", c_float),
-    ]
+    _fields_ = fields(
+        (c_int32, "d_model heads ffn encoder_layers decoder_layers source_vocab target_vocab"),
+        (c_int32, "decoder activation is_pre_norm norms_keys positions eos"),
+        (c_int32, "recorded_layer recorded_head"),
+        (c_float, "embedding_scale epsilon"),
+    )
 
 
 class Weights(Structure):
     """Mirrors Weights in transformer.h."""
 
-    _fields_ = [
-        ("layers", WeightList),
-        ("source", MatrixSpec),
-        ("target", MatrixSpec),
-        ("output", MatrixSpec),
-        ("positions", c_void_p),
-    ]
+    _fields_ = fields(
+        (WeightList, "layers"), (MatrixSpec, "source target output"), (c_void_p, "positions")
+    )
 
 
 class ShortlistSpec(Structure):
     """Mirrors Shortlist in output.h."""
 
-    _fields_ = [
-        ("offsets", c_void_p),
-        ("candidates", c_void_p),
-        ("frequent", c_int32),
-        ("is_shared", c_int32),
-    ]
+    _fields_ = fields((c_void_p, "offsets candidates"), (c_int32, "frequent is_shared"))
 
 
 class TextSizes(Structure):
     """Mirrors TextSizes in text_encoder.h."""
 
-    _fields_ = [
-        ("d_model", c_int32),
-        ("heads", c_int32),
-        ("ffn", c_int32),
-        ("layers", c_int32),
-        ("vocab", c_int32),
-        ("positions", c_int32),
-        ("position_offset", c_int32),
-        ("relative_length", c_int32),
-        ("activation", c_int32),
-        ("epsilon", c_float),
-    ]
+    _fields_ = fields(
+        (c_int32, "d_model heads ffn layers vocab positions position_offset"),
+        (c_int32, "relative_length activation"),
+        (c_float, "epsilon"),
+    )
 
 
 class TextWeights(Structure):
     """Mirrors TextWeights in text_encoder.h."""
 
-    _fields_ = [
-        ("layers", WeightList),
-        ("tokens", c_void_p),
-        ("positions", c_void_p),
-        ("type", c_void_p),
-        ("relative", c_void_p),
-    ]
+    _fields_ = fields((WeightList, "layers"), (c_void_p, "tokens positions type relative"))
 
 
 class Searches(Structure):
     """Mirrors Searches in beams.h."""
 
-    _fields_ = [
-        ("count", c_int32),
-        ("beams", c_void_p),
-        ("rows", c_void_p),
-        ("steps", c_int32),
-        ("tokens", c_void_p),
-        ("totals", c_void_p),
-        ("best_totals", c_void_p),
-        ("parents", c_void_p),
-        ("ids", c_void_p),
-    ]
+    _fields_ = fields(
+        (c_int32, "count"),
+        (c_void_p, "beams rows"),
+        (c_int32, "steps"),
+        (c_void_p, "tokens totals best_totals parents ids"),
+    )
 
 
 STRUCTURES = (
@@ -281,10 +246,28 @@ def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Librar
 LIBRARIES = load_libraries()
 
 
-def warn_without_build(dtype: str, device: torch.device) -> None:
-    """Warns if native int8 code would compute a model, but no build of that code is usable."""
-    if not LIBRARIES and select_precision(dtype, device, is_int8=True) is Precision.INT8:
-        log_missing_build()
+def is_supported(config: LayerConfig) -> bool:
+    """Returns whether the native code supports this config, even if no build exists here."""
+    is_post = config.norm is NormPosition.POST or isinstance(config, ModelConfig)
+    wide = config.d_model % PANEL == 0 and config.ffn_dim % PANEL == 0
+    return is_post and wide and config.head_dim % LANES == 0
+
+
+def can_serve(config: LayerConfig) -> bool:
+    """Returns whether this machine has native code for an int8 model with this config."""
+    return bool(LIBRARIES) and is_supported(config)
+
+
+def select_native_precision(config: LayerConfig, dtype: str, device: torch.device) -> Precision:
+    """Returns what `select_precision` returns; warns if native code would compute the model.
+
+    The warning is for a machine without a usable build of that code.
+    """
+    precision = select_precision(dtype, device, is_int8=can_serve(config))
+    if is_supported(config) and not LIBRARIES:
+        if select_precision(dtype, device, is_int8=True) is Precision.INT8:
+            log_missing_build()
+    return precision
 
 
 @cache
@@ -305,3 +288,49 @@ def log_missing_build() -> None:
 
 def int32(values: Any) -> NDArray[np.int32]:
     return np.ascontiguousarray(values, dtype=np.int32)
+
+
+class NativeModel:
+    """A native model that reads the weights of a PyTorch model in place."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.kept: list[NDArray[np.generic]] = []  # arrays that the native model reads
+        self.handle = c_void_p()
+        self.native_bytes = 0
+
+    def keep(self, tensor: torch.Tensor) -> int:
+        """Keeps a tensor alive, and returns its address."""
+        array = tensor.detach().contiguous().numpy()
+        self.kept.append(array)
+        return address(array)
+
+    def matrix(
+        self,
+        values: torch.Tensor,
+        shape: Sequence[int],
+        scales: torch.Tensor,
+        bias: torch.Tensor | None,
+    ) -> MatrixSpec:
+        places = self.keep(values), self.keep(scales), None if bias is None else self.keep(bias)
+        return MatrixSpec(*places, *shape, values.dim() == 4)
+
+    def linears_and_norms(
+        self, modules: Iterable[nn.Module], kind: type[Int8Linear] | type[AsymmetricInt8Linear]
+    ) -> WeightList:
+        """Returns matrices and norms in the order of computation, which is that of the modules."""
+        matrices, norms = [], []
+        for module in modules:
+            if isinstance(module, kind):
+                packed = module.pack()
+                matrices.append(self.matrix(packed, shape_of(packed), module.scales, module.bias))
+            elif isinstance(module, nn.LayerNorm):
+                norms += [self.keep(module.weight), self.keep(module.bias)]
+        return WeightList(matrices, norms)
+
+    def create(self, kind: str, *arguments: Structure) -> None:
+        """Creates the native model, which is deleted together with this object."""
+        new, delete = (getattr(self.library, f"{kind}_{verb}") for verb in ("new", "delete"))
+        check(new(*map(ctypes.byref, (*arguments, self.handle))))
+        weakref.finalize(self, delete, self.handle)
+        self.native_bytes = getattr(self.library, f"{kind}_bytes")(self.handle)

@@ -17,33 +17,35 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.architectures.embedding import NO_TOKEN, start_token
+from model.architectures.embedding import NO_TOKEN, Embedding, sinusoid_table, start_token
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import (
-    CompletedStep,
     Continuations,
     Decoded,
-    ForcedDecoder,
-    Searcher,
+    DecodeStep,
+    ModelRunner,
+    completed_step,
     first_token,
 )
 from model.backends.native.library import (
+    ACTIVATIONS,
     LIBRARIES,
     Library,
+    MatrixSpec,
+    NativeModel,
     Searches,
+    ShortlistSpec,
+    Sizes,
+    Weights,
     address,
     check,
     int32,
 )
-from model.backends.native.packed_model import PackedModel
-from model.config import ModelConfig
+from model.config import DecoderKind, ModelConfig, NormPosition
 from model.inspection.captures.capture import Slices
-from model.quantization.int8 import PANEL
+from model.quantization.int8 import Int8Linear
 from model.sequence import BatchStats, EngineLimits, Sequence
-
-LANES = 16
-"""Number of floats in a vector of the native code (LANES in csrc/simd/vectors.h)."""
 
 TOKENS_PER_CALL = 52
 """Maximum number of tokens per row in one call.
@@ -59,19 +61,103 @@ ENCODE_TOKENS = 512
 6 kB of memory. Longer calls would not be faster per token."""
 
 
-def can_serve(config: ModelConfig) -> bool:
-    """Returns whether this machine has native code for an int8 model with this config."""
-    return bool(LIBRARIES) and is_supported(config)
+DECODERS = {DecoderKind.SSRU: 0, DecoderKind.SELF_ATTENTION: 1}
+EVERY_HEAD = -1
+"""Value of `recorded_head` that selects the mean over all heads. attention.h has the same value."""
 
 
-def is_supported(config: ModelConfig) -> bool:
-    """Returns whether the native code supports this config, even if no build exists here."""
-    return (
-        config.d_model % PANEL == 0 and config.ffn_dim % PANEL == 0 and config.head_dim % LANES == 0
+class PackedModel(NativeModel):
+    """A native translation model.
+
+    The matrices of the PyTorch model are replaced by packed ones, but not the matrix of the output
+    layer if there is a shortlist.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        limits: EngineLimits,
+        library: Library,
+        shortlist: Shortlist | None = None,
+    ) -> None:
+        super().__init__(library)
+        parts = model.encoder.layers, model.encoder.norm, model.decoder.layers, model.decoder.norm
+        modules = (module for part in parts for module in part.modules())
+        layers = self.linears_and_norms(modules, Int8Linear)
+        output = self._output(model, shortlist is not None)
+        weights = Weights(
+            layers,
+            self._table(model.encoder.embedding),
+            self._table(model.decoder.embedding),
+            output,
+            self._positions(model.config, limits),
+        )
+        self.shortlist = shortlist  # the native model reads the arrays of the shortlist
+        sizes = native_sizes(model.config, limits)
+        self.create("model", sizes, weights, native_shortlist(shortlist))
+
+    def _output(self, model: EncoderDecoder, has_shortlist: bool) -> MatrixSpec:
+        """Returns the output layer's matrix, packed if there is no shortlist.
+
+        If an embedding table shares memory with this matrix, the table is switched to the returned
+        matrix, so that the two still share memory.
+        """
+        output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
+        assert output is not None
+        bias[model.config.forbidden_ids] = float("-inf")
+        place = output.stored.data_ptr()
+        output.stored = output.integers if has_shortlist else output.pack()
+        for table in (model.encoder.embedding.quantized, model.decoder.embedding.quantized):
+            if table is not None and table.stored.data_ptr() == place:
+                table.stored = output.stored
+        return self.matrix(output.stored, (output.out, output.width), output.scales, bias)
+
+    def _table(self, embedding: Embedding) -> MatrixSpec:
+        table = embedding.quantized
+        assert table is not None
+        return self.matrix(table.stored, (table.out, table.width), embedding.scales, None)
+
+    def _positions(self, config: ModelConfig, limits: EngineLimits) -> int:
+        length = max_positions(config, limits)
+        start = config.position_offset
+        table = sinusoid_table(start + length, config.d_model, config.sinusoids)
+        return self.keep(table[start:])
+
+
+def max_positions(config: ModelConfig, limits: EngineLimits) -> int:
+    return max(limits.max_source_tokens, config.max_target_tokens(limits.max_source_tokens)) + 1
+
+
+def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
+    return Sizes(
+        config.d_model,
+        config.num_heads,
+        config.ffn_dim,
+        config.encoder_layers,
+        config.decoder_layers,
+        config.source_vocab_size,
+        config.target_vocab_size,
+        DECODERS[config.decoder],
+        ACTIVATIONS[config.activation],
+        config.norm is NormPosition.PRE,
+        config.norms_keys,
+        max_positions(config, limits),
+        config.eos_id,
+        config.aligning_layer,
+        EVERY_HEAD if config.aligning_head is None else config.aligning_head,
+        config.d_model**0.5 if config.scales_embeddings else 1.0,
+        config.layer_norm_eps,
     )
 
 
-class NativeRunner:
+def native_shortlist(shortlist: Shortlist | None) -> ShortlistSpec:
+    if shortlist is None:
+        return ShortlistSpec(None, None, 0, 0)
+    places = address(shortlist.offsets), address(shortlist.candidates)
+    return ShortlistSpec(*places, shortlist.num_frequent, shortlist.is_shared)
+
+
+class NativeRunner(ModelRunner):
     """Encodes sequences without padding, and decodes several tokens per row in one call.
 
     Args:
@@ -81,8 +167,8 @@ class NativeRunner:
         library: Build of the native code; None for the best build that this processor can run.
     """
 
-    pipeline_depth = 0
     tokens_per_call = TOKENS_PER_CALL
+    searches_apart = True
 
     def __init__(
         self,
@@ -97,13 +183,9 @@ class NativeRunner:
         self.shortlist = shortlist
         self.library = library or LIBRARIES[0]
         self.packed = PackedModel(model, limits, self.library, shortlist)
-        self.forced_decoder: ForcedDecoder | None = NativeForcedDecoder(model.config, self.packed)
+        self.forced_decoder = NativeForcedDecoder(model.config, self.packed)
         self.finalizer: weakref.finalize[..., NativeRunner] | None = None
         self.clear()
-
-    @property
-    def searcher(self) -> Searcher:
-        return self
 
     def clear(self) -> None:
         if self.finalizer is not None:
@@ -160,13 +242,12 @@ class NativeRunner:
 
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
-    ) -> CompletedStep:
-        """Decodes several tokens of each row, except the rows of searches."""
+    ) -> DecodeStep:
         tokens = min(self.tokens_per_call, max_tokens)
         best, left = np.empty((rows, tokens), np.int32), int32(remaining)
         places = address(left), address(self.tokens), address(best)
         check(self.library.batch_decode(self.batch, rows, tokens, *places))
-        return CompletedStep(Decoded(best))
+        return completed_step(Decoded(best))
 
     def search(
         self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
@@ -197,9 +278,8 @@ class NativeRunner:
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
         from_rows, to_rows = int32(source), int32(target)
-        check(
-            self.library.batch_copy(self.batch, len(source), address(from_rows), address(to_rows))
-        )
+        places = address(from_rows), address(to_rows)
+        check(self.library.batch_copy(self.batch, len(source), *places))
         self.tokens[target] = self.tokens[source]
         moved = [self.sources[row] for row in source]
         for row, tokens in zip(target, moved, strict=True):
@@ -222,10 +302,6 @@ class NativeForcedDecoder:
     """Computes hidden states of given targets, with the same bits as the native decode steps.
 
     One native call decodes one token of each of at most ROWS targets.
-
-    Args:
-        config: Config of the model.
-        packed: Weights of the model.
     """
 
     def __init__(self, config: ModelConfig, packed: PackedModel) -> None:
@@ -233,7 +309,7 @@ class NativeForcedDecoder:
         self.width = config.d_model
         self.start = start_token(config)
 
-    def hidden(
+    def __call__(
         self, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
     ) -> Slices[list[Tensor]]:
         found: list[Tensor] = []

@@ -7,28 +7,24 @@ from collections.abc import Sequence as SequenceOf
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from model.architectures.text_encoder import TextEmbedding, TextEncoder
+from model.architectures.text_encoder import TextEncoder
 from model.backends.encoder_batch import EncoderBatch
 from model.backends.native.library import (
     ACTIVATIONS,
+    LANES,
     LIBRARIES,
     Library,
-    MatrixSpec,
+    NativeModel,
     TextSizes,
     TextWeights,
-    WeightList,
     address,
     check,
     int32,
 )
-from model.backends.native.runner import LANES
-from model.config import NormPosition
 from model.embedding_config import TextEncoderConfig
 from model.quantization.asymmetric import AsymmetricInt8Linear
-from model.quantization.int8 import PANEL, shape_of
 
 KEPT_TOKENS = 1024
 """Largest batch, in tokens, whose scratch memory is kept for later batches.
@@ -37,22 +33,7 @@ In all-MiniLM-L6-v2 this memory is 20 kB per token.
 """
 
 
-def can_serve(config: TextEncoderConfig) -> bool:
-    """Returns whether this machine has native code for an int8 encoder with this config."""
-    return bool(LIBRARIES) and is_supported(config)
-
-
-def is_supported(config: TextEncoderConfig) -> bool:
-    """Returns whether the native code supports this config, even if no build exists here."""
-    return (
-        config.norm is NormPosition.POST
-        and config.d_model % PANEL == 0
-        and config.ffn_dim % PANEL == 0
-        and (config.d_model // config.num_heads) % LANES == 0
-    )
-
-
-class NativeTextEncoder:
+class NativeTextEncoder(NativeModel):
     """A native encoder that reads the weights of a PyTorch encoder in place.
 
     Args:
@@ -62,35 +43,20 @@ class NativeTextEncoder:
     """
 
     def __init__(self, encoder: TextEncoder, library: Library | None = None) -> None:
-        self.library = library or LIBRARIES[0]
+        super().__init__(library or LIBRARIES[0])
         self.config = encoder.config
-        self.kept: list[NDArray[np.generic]] = []  # arrays that the native model reads
-        weights, sizes = self._weights(encoder), native_sizes(encoder.config)
-        self.handle = ctypes.c_void_p()
-        places = (ctypes.byref(place) for place in (sizes, weights, self.handle))
-        check(self.library.text_model_new(*places))
-        weakref.finalize(self, self.library.text_model_delete, self.handle)
-        self.native_bytes: int = self.library.text_model_bytes(self.handle)
-        self.spare: list[TextBatch] = []
-
-    def _weights(self, encoder: TextEncoder) -> TextWeights:
-        """Returns the weights in the order of computation, which is the order of modules."""
         embedding = encoder.embedding
-        assert isinstance(embedding, TextEmbedding)
-        matrices, norms = [], [embedding.norm]
-        for module in encoder.layers.modules():
-            if isinstance(module, AsymmetricInt8Linear):
-                matrices.append(self._matrix(module))
-            elif isinstance(module, nn.LayerNorm):
-                norms.append(module)
-        places = [self._keep(part) for norm in norms for part in (norm.weight, norm.bias)]
-        return TextWeights(
-            WeightList(matrices, places),
-            self._keep(embedding.tokens),
-            self._keep(embedding.positions),
-            None if embedding.types is None else self._keep(embedding.types[0]),
+        assert embedding.positions is not None
+        modules = [embedding.norm, *encoder.layers.modules()]
+        weights = TextWeights(
+            self.linears_and_norms(modules, AsymmetricInt8Linear),
+            self.keep(embedding.tokens),
+            self.keep(embedding.positions),
+            None if embedding.types is None else self.keep(embedding.types[0]),
             self._relative(encoder),
         )
+        self.create("text_model", native_sizes(encoder.config), weights)
+        self.spare: list[TextBatch] = []
 
     def _relative(self, encoder: TextEncoder) -> int | None:
         """Returns the address of the relative position bias; None if the encoder has none.
@@ -100,17 +66,7 @@ class NativeTextEncoder:
         if encoder.relative_bias is None:
             return None
         bias = encoder.relative_bias.of_distances(relative_length(self.config))
-        return self._keep(F.pad(bias, (0, LANES)))
-
-    def _matrix(self, product: AsymmetricInt8Linear) -> MatrixSpec:
-        packed = product.pack()
-        parts = packed, product.scales, product.bias
-        return MatrixSpec(*map(self._keep, parts), *shape_of(packed), True)
-
-    def _keep(self, tensor: Tensor) -> int:
-        array = tensor.detach().contiguous().numpy()
-        self.kept.append(array)
-        return address(array)
+        return self.keep(F.pad(bias, (0, LANES)))
 
     def begin(self, sequences: SequenceOf[list[int]]) -> "TextBatch":
         batch = self.spare.pop() if self.spare else TextBatch(self)

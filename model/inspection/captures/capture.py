@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from model.architectures.embedding import TokenParts
+from model.architectures.encoder import FeedForwardEnd
 from model.inspection.query import AttentionKind, AttentionMaps
 from model.inspection.results import AttentionTrace, TokenProbabilities, TokenStates
 from model.layers.attention import MultiHeadAttention
+from model.layers.sublayers import Residual
 from model.quantization.int8 import Int8Linear
 
 Result = AttentionMaps | AttentionTrace | TokenStates | TokenProbabilities
@@ -51,6 +53,15 @@ class LayerRest:
     norm: nn.Module | None
     feed_forward: Callable[[Tensor], Tensor] | None
     finish: Callable[[Tensor], Tensor]
+
+    @classmethod
+    def of_layer(cls, residual: Residual, layer: FeedForwardEnd) -> "LayerRest":
+        """Returns the rest after the last attention sublayer, whose residual sum is given."""
+        return cls(
+            residual.norm_after,
+            lambda x: layer.run_feed_forward(x[None])[0],
+            lambda x: layer.add_feed_forward(x[None])[0],
+        )
 
     def add(self, stream: Tensor, output: Tensor) -> Tensor:
         if self.norm is None:
