@@ -45,8 +45,8 @@ from benchmarks.random_weights import (
 )
 from benchmarks.report import OURS, Result
 from model.checkpoints.load import load_vocabularies
-from model.device import select_device
 from model.errors import CheckpointError, DeviceError
+from model.precision import select_device
 from service.ipc.machine import freeze_heap
 
 THEIRS = "transformers"

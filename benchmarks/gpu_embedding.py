@@ -17,9 +17,8 @@ import torch.nn.functional as F
 from benchmarks import report
 from benchmarks.random_weights import synchronize
 from benchmarks.report import OURS, Result
-from model.embedding_config import EmbeddingConfig, NormalizeConfig, TextEncoderConfig
-from model.encoding.embedding import EmbeddingJob, embed
-from model.encoding.pooling import EmbeddingModel, on_device
+from model.config import EmbeddingConfig, NormalizeConfig, TextEncoderConfig
+from model.encoding.embedding import EmbeddingJob, EmbeddingModel, embed, on_device
 from service.ipc.machine import freeze_heap
 from service.items import batch_tokens
 

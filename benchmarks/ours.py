@@ -34,9 +34,9 @@ from model.checkpoints.families.sentence_transformers import (
 )
 from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
 from model.checkpoints.quantize import quantize_floats
-from model.device import select_device
 from model.encoding.embedding import EmbeddingJob, embed
 from model.engine.engine import Engine
+from model.precision import select_device
 from model.sequence import EngineLimits, Sequence
 
 Load = Callable[[], protocol.Translate]

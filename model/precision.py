@@ -1,4 +1,4 @@
-"""Selects the precision of a model: float32, bfloat16, float16 or int8."""
+"""Selects the device of a model and its precision: float32, bfloat16, float16 or int8."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -65,3 +65,33 @@ def fastest_float(device: torch.device) -> Precision:
     except OSError:
         return Precision.FLOAT32
     return Precision.BFLOAT16 if "amx_bf16" in flags else Precision.FLOAT32
+
+
+def select_device(name: str) -> torch.device:
+    """Returns the device of that name; `auto` selects a CUDA device if there is one, else the CPU.
+
+    A CUDA device with an index, such as `cuda:1`, becomes the current device of the thread.
+
+    Raises:
+        DeviceError: The name is unknown, or the machine has no such device.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise DeviceError(f"device {name!r} is unknown; use auto, cpu, cuda or cuda:N") from error
+    if device.type not in ("cpu", "cuda"):
+        raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        usable = " or ".join([*(f"cuda:{number}" for number in range(count)), "cpu"])
+        raise DeviceError(
+            f"device {name!r} does not exist: {count} CUDA devices found; use {usable}"
+        )
+    if device.type == "cuda":
+        # For the whole process: cuDNN's attention would compile a kernel for every shape.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        # Without `set_device`, CUDA events and memory sizes would be those of GPU 0.
+        if device.index is not None:
+            torch.cuda.set_device(device)
+    return device

@@ -39,17 +39,13 @@ class DecodingOptions:
 class Hypothesis:
     """One translation.
 
-    Attributes:
-        tokens: Ids; the last is EOS unless the length limit ended the translation.
-        log_probs: Natural log-probability of each token; empty without scores.
-        score: Sum of log_probs divided by length ** length_penalty; None without scores.
-        attention: Cross-attention (tokens, source tokens), as `attention` of
-            `model.backends.base.ModelRunner` returns it; None if it was not recorded.
+    The last id is EOS unless the length limit ended the translation. `attention` is that of
+    `model.backends.base.ModelRunner` (tokens, source tokens).
     """
 
     tokens: list[int]
-    log_probs: list[float] = field(default_factory=list)
-    score: float | None = None
+    log_probs: list[float] = field(default_factory=list)  # natural; empty without scores
+    score: float | None = None  # sum of log_probs / length ** length_penalty
     attention: "NDArray[np.float32] | None" = None
 
 

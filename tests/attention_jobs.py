@@ -20,8 +20,8 @@ from model.inspection.query import (
     Query,
     Reduction,
     TraceQuery,
+    resolve_query,
 )
-from model.inspection.resolve import resolve_query
 from model.inspection.results import AttentionTrace
 from tests.tiny import VOCAB_SIZE, quantized
 

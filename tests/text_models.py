@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.embedding_config import EmbeddingConfig, TextEncoderConfig
-from model.encoding.embedding import EmbeddingJob
-from model.encoding.pooling import EmbeddingModel
+from model.config import EmbeddingConfig, TextEncoderConfig
+from model.encoding.embedding import EmbeddingJob, EmbeddingModel
 from model.quantization.asymmetric import quantize
 
 SIZES: dict[str, Any] = {

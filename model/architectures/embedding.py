@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.config import ModelConfig, Sinusoids
-from model.embedding_config import TextEncoderConfig
+from model.config import ModelConfig, Sinusoids, TextEncoderConfig
 from model.layers.row_kernels import PLAIN, RowKernels, scaled
 from model.layers.sublayers import new_norm
 from model.quantization.int8 import Int8Matrix, QuantizedMatrix
@@ -15,17 +14,11 @@ from model.quantization.int8 import Int8Matrix, QuantizedMatrix
 
 @dataclass(frozen=True, slots=True)
 class TokenParts:
-    """The summands of the embeddings, and the sum, which some models normalise.
+    """The scaled vectors of tokens, those of positions if there are any, and the first input."""
 
-    Attributes:
-        token: Vectors of the tokens (B, T, D), scaled as the model scales them.
-        position: Vectors of the positions (B, T, D); None if the model does not add any.
-        embedded: Input (B, T, D) of the first layer.
-    """
-
-    token: Tensor
-    position: Tensor | None
-    embedded: Tensor
+    token: Tensor  # (B, T, D)
+    position: Tensor | None  # (B, T, D)
+    embedded: Tensor  # (B, T, D), the sum, which some models normalise
 
 
 NO_TOKEN = -1

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, TextEmbedding, TokenParts
-from model.embedding_config import LayerConfig
+from model.config import LayerConfig
 from model.layers.attention import Heads, MultiHeadAttention
 from model.layers.sublayers import FeedForward, GatedFeedForward, Residual
 

@@ -3,8 +3,6 @@
 Sentences enter and leave an in-flight batch while its other sentences are decoded.
 """
 
-from typing import Protocol
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,25 +11,6 @@ from model.architectures.seq2seq import Decoder
 from model.architectures.shortlist import Ids, Shortlist
 
 NEVER = float("-inf")
-
-
-class OutputLayer(Protocol):
-    """Maps hidden states to logits, for a batch whose rows enter, move and leave."""
-
-    def enter(self, row: int, source: list[int]) -> None:
-        """Assigns a new source sentence to this row."""
-
-    def move(self, source: list[int], target: list[int]) -> None:
-        """Moves the state of row source[i] to row target[i]."""
-
-    def leave(self, row: int) -> None:
-        """Frees the row."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Returns float32 logits (B, U), for hidden states (B, D) of the first B rows."""
-
-    def token_ids(self, columns: Ids) -> Ids:
-        """Returns the vocabulary ids of these columns of the logits."""
 
 
 class FullOutput:
@@ -51,25 +30,24 @@ class FullOutput:
         return len(self.bias)
 
     def enter(self, row: int, source: list[int]) -> None:
-        """Keeps nothing: the full vocabulary does not depend on the source."""
+        """Assigns a new source sentence to this row."""
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """Moves nothing: the rows have no state."""
+        """Moves the state of row source[i], if rows have any, to row target[i]."""
 
     def leave(self, row: int) -> None:
-        """Frees nothing: the rows have no state."""
+        """Frees the row."""
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Returns float32 logits (B, U), for hidden states (B, D) of the first B rows."""
         return self.multiply(hidden, self.weight, self.scales, self.bias)
 
     def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
-        """Writes logits (B, columns), in the precision of the weights, for hidden states (B, D).
-
-        The weights must be floats, because int8 weights need their scales.
-        """
+        """Writes logits (B, columns) of hidden states (B, D), in the precision of float weights."""
         torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
 
     def token_ids(self, columns: Ids) -> Ids:
+        """Returns the vocabulary ids of these columns of the logits."""
         return columns
 
 
@@ -84,14 +62,13 @@ def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
     logits.scatter_(1, columns, kept)
 
 
-class ShortlistOutput:
+class ShortlistOutput(FullOutput):
     """Computes logits for the union of the rows' shortlists; masks ids outside a row's shortlist.
 
-    When a sentence enters, only the weights of ids that are not yet in the union are copied. If the
-    union becomes too large, it is rebuilt from the shortlists in use. The union is too large if it
-    exceeds the allocated memory. Two more limits hold for a union of more than 1,024 ids. Its size
-    may not exceed twice its size after the last rebuild. Its size may not exceed twice the summed
-    sizes of the shortlists in use.
+    When a sentence enters, only the weights of ids that are not yet in the union are copied. A
+    union that exceeds the allocated memory is rebuilt from the shortlists in use. A union
+    of more than 1,024 ids may not exceed twice its size after the last rebuild. It may also not
+    exceed twice the summed sizes of the shortlists in use.
 
     Each logit is a sum over D for one id, so it does not depend on the other ids of the union.
     """
@@ -99,11 +76,7 @@ class ShortlistOutput:
     def __init__(
         self, decoder: Decoder, forbidden: list[int], shortlist: Shortlist, max_rows: int
     ) -> None:
-        self.multiply = decoder.multiply
-        self.weight = decoder.output_weight.detach()
-        self.scales = decoder.output_scales
-        self.bias = decoder.output_bias.detach().clone()
-        self.bias[forbidden] = NEVER
+        super().__init__(decoder, forbidden)
         self.shortlist = shortlist
         self.row_ids: list[Ids] = [np.empty(0, np.int64)] * max_rows
         self.column_of = np.full(self.weight.shape[0], -1, np.int64)
@@ -120,7 +93,6 @@ class ShortlistOutput:
         self.mask = torch.full((rows, self.capacity), NEVER, device=self.weight.device)
 
     def enter(self, row: int, source: list[int]) -> None:
-        """Adds the ids of a new source's shortlist to the union, and unmasks them for this row."""
         self.row_ids[row] = self.shortlist.ids(source)
         new = self.row_ids[row][self.column_of[self.row_ids[row]] < 0]
         size = len(self.ids) + len(new)
@@ -140,7 +112,6 @@ class ShortlistOutput:
         self.mask[target] = self.mask[source]
 
     def leave(self, row: int) -> None:
-        """Frees the row; the next rebuild drops its ids."""
         self.row_ids[row] = np.empty(0, np.int64)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -105,22 +105,16 @@ class Decoder(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """Returns the weight (V, D) of the output layer: floats, or integers after `quantize`.
-
-        A float weight may be the embedding table.
-        """
+        """Returns the weight (V, D) of the output layer: floats, or integers after `quantize`."""
         if self.int8_output is not None:
             return self.int8_output.weight
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
 
     def pad_output(self, multiple: int) -> Tensor:
-        """Returns the output weight (W, D): V rows, and then W - V rows of zeros.
+        """Returns the output weight (W, D): V rows, and rows of zeros up to W, a multiple.
 
         If W is larger than V, the first call copies the weight. `output_weight` is then a view of
         the copy, so that the model does not hold the weight twice.
-
-        Args:
-            multiple: W is V rounded up to a multiple of this number.
         """
         weight = self.output_weight
         size, width = weight.shape
@@ -135,7 +129,6 @@ class Decoder(nn.Module):
 
     @property
     def output_scales(self) -> Tensor | None:
-        """Returns the scale of each row of an int8 output weight (V); None for a float weight."""
         return None if self.int8_output is None else self.int8_output.scales
 
     def quantize(self, matrix: QuantizedMatrix) -> None:
@@ -149,13 +142,10 @@ class Decoder(nn.Module):
     def multiply(
         self, hidden: Tensor, weight: Tensor, scales: Tensor | None, bias: Tensor
     ) -> Tensor:
-        """Returns float32 logits (..., U) of hidden states (..., D).
+        """Returns float32 logits (..., U) of hidden states (..., D), for all or some ids.
 
-        Args:
-            hidden: Hidden states.
-            weight: All or some rows of `output_weight`, or the result of `pad_output` (U, D).
-            scales: Scales of these rows (U), from `output_scales`; None for a float weight.
-            bias: Bias of these rows (U).
+        `weight` (U, D) has these rows of `output_weight` or `pad_output`. An int8 weight has one
+        scale for each row (U).
         """
         if self.int8_output is not None and scales is not None:
             return self.int8_output.multiply(hidden, weight, scales, bias)

@@ -53,10 +53,6 @@ class Shortlist:
         numbers are little-endian.
 
         Source: marian-dev, src/data/shortlist.h, BinaryShortlistGenerator.
-
-        Raises:
-            CheckpointFormatError: The file is too large, truncated, damaged or for another
-                vocabulary, or it lists no frequent ids.
         """
         check_file(path, MAX_WEIGHT_BYTES)
         data = path.read_bytes()

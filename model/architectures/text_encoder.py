@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from model.architectures.embedding import TextEmbedding
 from model.architectures.encoder import EncoderLayer, EncoderStack
-from model.embedding_config import TextEncoderConfig
+from model.config import TextEncoderConfig
 from model.layers.attention import Heads
 from model.layers.sublayers import GatedFeedForward, final_norm
 
@@ -22,10 +22,7 @@ from model.layers.sublayers import GatedFeedForward, final_norm
 class RotaryLayer(EncoderLayer):
     """A layer of ModernBERT: pre-norm, without biases, with rotated queries and keys.
 
-    Args:
-        config: Config of the encoder.
-        number: Number of the layer, from 0. The first layer has no norm before attention, because
-            the embedding ends with a norm.
+    The first layer has no norm before attention, because the embedding ends with a norm.
     """
 
     def __init__(self, config: TextEncoderConfig, number: int) -> None:

@@ -24,15 +24,10 @@ from model.sequence import BatchStats, Sequence
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Log-probabilities of the next tokens, for the k rows of one search.
+    """Log-probabilities of the next tokens, at least the 2k largest for each of k rows."""
 
-    Attributes:
-        log_probs: Log-probabilities (k, U), which contain at least the 2k largest of each row.
-        ids: Ids of these tokens (k, U).
-    """
-
-    log_probs: Tensor
-    ids: Ids
+    log_probs: Tensor  # (k, U)
+    ids: Ids  # (k, U)
 
     @classmethod
     def of_columns(cls, log_probs: Tensor, ids: Ids) -> "Scores":
@@ -44,12 +39,8 @@ class Scores:
 class Continuations:
     """The best continuations of one search: at most 2k for k live hypotheses, best first.
 
-    A live hypothesis can still get tokens. A continuation is a live hypothesis plus one token.
-
-    Attributes:
-        totals: Sum of the log-probabilities of each continuation; -inf in an unused entry.
-        parents: Index of each continuation's hypothesis among the rows of its search.
-        ids: Last token of each continuation.
+    A continuation is a live hypothesis, which can still get tokens, plus one token. `totals` are
+    sums of log-probabilities, -inf in an unused entry. `parents` are rows of the search.
     """
 
     totals: list[float]
@@ -71,16 +62,13 @@ class Continuations:
 class Decoded:
     """The output of one call of `ModelRunner.decode`.
 
-    Attributes:
-        best: Most probable id of each row at each decode step (B, steps). If a row ends within the
-            call, its later steps have -1. A row that the call leaves out has -1 in all steps.
-        scores: Scores of each group of rows in the argument `scored`, in the same order.
-        computed_rows: Number of rows that the device computed at each step, padding rows included.
-            The number is 0 if the device computed only the rows that get a token.
+    If a row ends within the call, its later steps have -1 in `best`. A row that the call leaves out
+    has -1 in all steps. `computed_rows` is the number of rows that the device computed at each
+    step, or 0 if it computed only the rows that get a token.
     """
 
-    best: NDArray[np.integer]
-    scores: list[Scores] = field(default_factory=list)
+    best: NDArray[np.integer]  # most probable ids (B, steps)
+    scores: list[Scores] = field(default_factory=list)  # of each group in `scored`
     computed_rows: int = 0
 
 
@@ -101,7 +89,6 @@ def completed_step(decoded: Decoded) -> DecodeStep:
 
 
 def first_token(sequence: Sequence) -> int:
-    """Returns the given first token of the target; NO_TOKEN if there is none."""
     return NO_TOKEN if sequence.first_id is None else sequence.first_id
 
 

@@ -17,9 +17,8 @@ from model.architectures.embedding import TokenParts
 from model.architectures.encoder import EncoderStack
 from model.backends.cuda.staging import upload
 from model.inspection.captures.capture import LayerRest, ProjectedHeads, Slices
-from model.inspection.knocked_out import attend_without
 from model.inspection.query import AttentionKind, Knockout, SiteKnockout
-from model.layers.attention import Heads, attention, mask_bias
+from model.layers.attention import Heads, attention, attention_weights, mask_bias
 
 Observe = Callable[[int], Slices[None]]
 """Observes the queries, keys and values of a layer, given the number of the layer."""
@@ -178,14 +177,14 @@ class PackedBatch(EncoderBatch):
         self.x = encoder.parts(self.tokens, self.positions, longest - 1).embedded  # (1, N, D)
         self.biases = encoder.biases(longest)
         self.bias: Tensor | None = None  # of the current layer
-        self.heads: Heads | None = None  # of the current layer
+        self.heads: Heads  # of the current layer
 
     def project(self, layer: int, first: int, count: int) -> None:
         chosen = slice(first, first + count)
         parts = self.layers[layer].project(self.x[:, chosen], self.positions[:, chosen])
         self.bias = self.biases[layer]
         # Each layer gets new tensors, because a capture may keep those of an earlier layer.
-        wholes = (self.heads if first else None) or (None, None, None)
+        wholes = self.heads if first else (None, None, None)
         query, key, value = (
             put(whole, part, first, self.num_tokens, 2)
             for whole, part in zip(wholes, parts, strict=True)
@@ -217,7 +216,6 @@ class PackedBatch(EncoderBatch):
 
     def projected(self, layer: int) -> Iterator[ProjectedHeads]:
         """Yields queries, keys and values of each segment in `layer`, the layer computed last."""
-        assert self.heads is not None
         module = self.layers[layer].self_attention
         rest = LayerRest.of_layer(self.layers[layer].self_residual, self.layers[layer])
         parts = [torch.split(heads[0], self.segments, dim=1) for heads in self.heads]
@@ -230,10 +228,7 @@ class PackedBatch(EncoderBatch):
             yield ProjectedHeads(query, key, value, bias, module, stream, rest)
 
     def _attended(self, layer: int, first: int, end: int) -> Iterator[Tensor]:
-        """Yields the weighted values of tokens `first` to `end` - 1.
-
-        Each yielded tensor (1, H, n, K) belongs to the next n of these tokens.
-        """
+        """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, n at a time."""
         for number, group in enumerate(self.groups):
             off = None
             if number < len(self.knockouts) and (knockout := self.knockouts[number]):
@@ -247,24 +242,20 @@ class PackedBatch(EncoderBatch):
                         yield self._attend_rows(start, group.length, begin, stop, off)
 
     def _attend_group(self, group: Group) -> Tensor:
-        query, key, value = (unpack(heads, group) for heads in self._heads())
+        query, key, value = (unpack(heads, group) for heads in self.heads)
         bias = None if self.bias is None else self.bias[..., : group.length, : group.length]
         return pack(attention(query, key, value, bias))
 
     def _attend_rows(
         self, start: int, length: int, begin: int, stop: int, off: SiteKnockout | None
     ) -> Tensor:
-        query, key, value = self._heads()
+        query, key, value = self.heads
         text, rows = slice(start, start + length), slice(begin - start, stop - start)
         bias = None if self.bias is None else self.bias[..., rows, :length]
         heads = query[:, :, begin:stop], key[:, :, text], value[:, :, text]
         if off is not None:
             return attend_without(off, *heads, bias, rows.start)
         return attention(*heads, bias)
-
-    def _heads(self) -> Heads:
-        assert self.heads is not None
-        return self.heads
 
 
 def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
@@ -301,6 +292,53 @@ def pack(heads: Tensor) -> Tensor:
     return heads.transpose(0, 1).flatten(1, 2)[None]
 
 
+def attend_without(
+    off: SiteKnockout,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    first: int,
+) -> Tensor:
+    """Returns the weighted values (1, H, T, K) of some tokens while parts are switched off.
+
+    If nothing is switched off for a token in a head, the token's values in this head have the same
+    bits as without a knock-out. `first` is the position of the first token in the sentence. Keys
+    and values are (1, H, S, K).
+    """
+    heads = attention(query, key, value, bias)
+    if off.keys or off.edges:
+        kept = kept_edges(off, query, key.shape[2], first)
+        total = mask_bias(kept, torch.float32)
+        if bias is not None:
+            total = total + bias
+        weights = attention_weights(query.float(), key.float(), total)
+        attends = torch.isfinite(total).any(dim=-1, keepdim=True)
+        changed = (torch.where(attends, weights, 0.0) @ value.float()).to(value.dtype)
+        heads = torch.where(kept.all(dim=-1, keepdim=True), heads, changed)
+    if off.heads:
+        is_off = torch.zeros(heads.shape[1], dtype=torch.bool, device=heads.device)
+        is_off[list(off.heads)] = True
+        heads = heads.masked_fill(is_off[:, None, None], 0.0)
+    return heads
+
+
+def kept_edges(off: SiteKnockout, query: Tensor, num_keys: int, first: int) -> Tensor:
+    """Returns a mask (1, H, T, S), False for each edge that is switched off and True elsewhere."""
+    _, num_heads, rows, _ = query.shape
+    kept = torch.ones(1, num_heads, rows, num_keys, dtype=torch.bool, device=query.device)
+    kept[..., list(off.keys)] = False
+    places = [
+        (head, edge.query - first, edge.key)
+        for edge in off.edges
+        for head in edge.heads
+        if first <= edge.query < first + rows
+    ]
+    if places:
+        kept[0, *torch.tensor(places, device=query.device).T] = False
+    return kept
+
+
 WIDTH_MULTIPLE = 8
 """Texts are padded to a multiple of this number of tokens.
 
@@ -314,7 +352,7 @@ class PaddedBatch(EncoderBatch):
     The shapes depend only on the number of texts and on the padded length, as CUDA graphs require.
     `source` has the ids (B, S), and `mask` (B, S) is True on tokens and False on padding.
     `read_texts` needs the `lengths`. With them, padding tokens get no larger position than the last
-    token of the longest text, as the position table of a text encoder may end there.
+    token of the longest text. The position table of a text encoder may end there.
     """
 
     can_slice = False
@@ -363,8 +401,7 @@ def pads_on(device: torch.device) -> bool:
 def begin_batch(encoder: EncoderStack, sequences: Sequence[list[int]]) -> EncoderBatch:
     """Returns a batch of texts, padded on a GPU and packed on a CPU.
 
-    A packed batch computes attention in one call for each group of equally long texts. On a GPU,
-    the launches of these calls would take longer than the computation of the padding.
+    On a GPU, the attention of each group of equally long texts would take a launch of its own.
     """
     if pads_on(encoder.device):
         return padded_batch(encoder, sequences)

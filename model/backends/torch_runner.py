@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from model.architectures.embedding import NO_TOKEN, start_token
-from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput, force_first
+from model.architectures.output import FullOutput, ShortlistOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import (
@@ -70,7 +70,7 @@ class TorchRunner(ModelRunner):
         rows = len(self.cache.positions)
         self.cache.positions.zero_()
         forbidden = self.config.forbidden_ids
-        self.output: OutputLayer = (
+        self.output = (
             FullOutput(self.model.decoder, forbidden)
             if self.shortlist is None
             else ShortlistOutput(self.model.decoder, forbidden, self.shortlist, rows)

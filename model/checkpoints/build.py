@@ -48,8 +48,6 @@ MAX_TOKENS = 48
 
 @dataclass(frozen=True, slots=True)
 class ForcedPair:
-    """Ids of a sample and of its translation, with the log-probability of each target token (T)."""
-
     source: list[int]
     target: list[int]
     log_probs: torch.Tensor
@@ -112,7 +110,6 @@ def _read_hugging_face(files: ModelFiles, vocabularies: Vocabularies) -> Read:
 
 
 def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str) -> bool:
-    """Returns whether a rounded model hardly changes sample translations; True without `pairs`."""
     change = mean_change(model, pairs) if pairs else 0.0
     if change <= MAX_CHANGE:
         return True

@@ -29,8 +29,7 @@ from model.checkpoints.formats.files import find_weights, forget_pages, read_opt
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.names import fill, load_weights, name_pairs, normal_names
 from model.checkpoints.quantize import DEGENERATE, all_samples
-from model.encoding.embedding import EmbeddingJob, Vectors, embed
-from model.encoding.pooling import Dense, EmbeddingModel, on_device
+from model.encoding.embedding import Dense, EmbeddingJob, EmbeddingModel, Vectors, embed, on_device
 from model.precision import Precision, select_precision
 from model.quantization.asymmetric import quantize, restore
 
@@ -95,10 +94,7 @@ def _round(
     dtype: str,
     precision: Precision,
 ) -> Precision:
-    """Rounds the encoder to int8, or to float16 on the device, and returns its precision.
-
-    If `dtype` is `auto` and the vectors of sample texts change too much, the encoder is restored.
-    """
+    """Rounds the encoder, or restores it if `auto` finds that the samples' vectors change much."""
     jobs = _samples(files, model) if dtype == "auto" else []
     exact, is_int8 = embed(model, jobs), precision is Precision.INT8
     encoder = model.encoder if is_int8 else deepcopy(model.encoder)
@@ -126,7 +122,6 @@ def _samples(files: EmbeddingFiles, model: EmbeddingModel) -> list[EmbeddingJob]
 def _is_faithful(
     exact: Sequence[Vectors], rounded: Sequence[Vectors], name: str, precision: Precision
 ) -> bool:
-    """Returns whether rounding hardly changes the vectors of `_samples`; all must be finite."""
     a, b = np.stack(exact), np.stack(rounded)  # (B, E)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     cosines = (a * b).sum(axis=1) / norms

@@ -74,5 +74,4 @@ def title_of(folder: Path) -> str:
 
 
 def name_of(folder: Path) -> str:
-    """Returns the name of a folder. For `.` and `..`, this is the name of the real folder."""
     return folder.resolve().name if folder.name in ("", "..") else folder.name

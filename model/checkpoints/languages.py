@@ -48,7 +48,6 @@ class LanguageTokens:
 
     @property
     def openings(self) -> Mapping[str, str]:
-        """Returns a map from language tags to the tokens with which sources may begin."""
         return self.sources if self.begins_target else self.targets
 
     def before_source(self, source: str, target: str) -> str:
@@ -117,7 +116,6 @@ def _without_script(tag: str) -> str:
 
 
 def _is_likely(tag: str) -> bool:
-    """Returns whether a tag has no script, or the script that its language is mostly written in."""
     language, script = tag.partition("-")[0], _script(tag)
     full = get_global("likely_subtags").get(language, "").split("_")
     likely = full[1] if len(full) == 3 else script

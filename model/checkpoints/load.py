@@ -62,15 +62,12 @@ class ModelFiles:
     """The files of one translation model.
 
     Attributes:
-        source: Code of the source language; empty for a model of more than one pair.
-        target: Code of the target language; empty for a model of more than one pair.
+        source: Code of the source language; empty for a model of more than one pair, as `target`.
         weights: The file of tensors, or the index if the tensors are in shards.
-        source_vocab: The SentencePiece file of the source.
-        target_vocab: The SentencePiece file of the target; it may be the file `source_vocab`.
+        source_vocab: The SentencePiece file of the source; it may also be `target_vocab`.
         max_length_factor: Maximum ratio of target tokens to source tokens.
         source_ids: The file with the ids of the source's pieces; None if `source_vocab` has them.
             If `is_multilingual` is True, the file may be missing.
-        target_ids: The file with the ids of the target's pieces, as `source_ids`.
         title: Name of the model, which is used if the model has more than one pair.
         is_marian: Whether the tensors have Marian's names, and not those of Hugging Face.
         is_multilingual: Whether the model belongs to the family of M2M100 and NLLB, whose
@@ -93,7 +90,6 @@ class ModelFiles:
 
     @property
     def name(self) -> str:
-        """Returns the name of the model, such as `en-pt` or `m2m100_418M`."""
         return f"{self.source}-{self.target}" if self.source else self.title
 
     @property
@@ -176,7 +172,6 @@ def _advice(folder: Path) -> str:
 
 
 def _marks_model(path: Path) -> bool:
-    """Returns whether a file shows that its folder holds a served model, and not other software."""
     if path.name == CONFIG:
         return is_translation_model(path.parent)
     if path.suffix == NPZ:
@@ -319,9 +314,6 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     """Returns the tokenizers of source and target.
 
     For a model of several pairs, `between` of the result gives the tokenizers of one pair.
-
-    Raises:
-        CheckpointFormatError: A file is damaged.
     """
     source: Tokenizer
     target: Tokenizer

@@ -12,7 +12,7 @@ from torch import nn
 from model.architectures.text_encoder import TextEncoder
 from model.checkpoints.families.text_encoders import Family
 from model.checkpoints.formats.tensors import Arrays
-from model.embedding_config import TextEncoderConfig
+from model.config import TextEncoderConfig
 from model.errors import WeightMismatchError
 
 # Maps the names of a layer norm's two vectors in BERT's oldest files to their names in newer files.
@@ -39,13 +39,10 @@ def fill(
     ignored: re.Pattern[str],
     name: str = "",
 ) -> None:
-    """Fills every parameter with the array that `pairs` assigns to it.
+    """Fills every parameter of a module, which may be on the meta device, as `pairs` says.
 
-    The module may be on the meta device. `ignored` matches the names of arrays that it does not
-    need, and `name` is the name of the file, for the error.
-
-    Raises:
-        WeightMismatchError: A parameter or an array has no partner, or their shapes differ.
+    `ignored` matches the names of arrays that the module does not need. Arrays or parameters
+    without a partner, or of other shapes, raise a WeightMismatchError that lists all of them.
     """
     parameters = dict(module.named_parameters())
     wanted = dict(pairs)

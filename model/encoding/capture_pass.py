@@ -2,8 +2,6 @@
 
 A fused kernel computes the hidden states, and does not return the attention weights. The weights of
 the requested layers and heads are therefore computed separately, from the same queries and keys.
-
-A pass is computed in slices. Between two slices a worker can do other work.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +13,7 @@ from model.architectures.embedding import TokenParts
 from model.architectures.encoder import EncoderStack
 from model.architectures.text_encoder import TextEncoder
 from model.backends.encoder_batch import PackedBatch, run_layers
-from model.embedding_config import TextEncoderConfig
+from model.config import TextEncoderConfig
 from model.encoding.sliced_pass import SlicedPass, batches
 from model.errors import AttentionQueryError
 from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Result, Slices
@@ -29,11 +27,6 @@ SLICE_TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class CapturedJob:
-    """A job, and a capture for each query of the job.
-
-    A capture collects the result of one query (`model.inspection.captures.capture`).
-    """
-
     job: AttentionJob
     captures: list[Capture]
 
@@ -66,19 +59,13 @@ class CapturePass(SlicedPass):
 
     @torch.inference_mode()
     def results(self) -> list[list[Result]]:
-        """Returns the result of each query of each job.
-
-        Call this method after the last slice. On a GPU, the method waits for the computation.
-        """
+        """Returns the result of each query of each job, after the last slice."""
         assert self.is_done
         return [[capture.result() for capture in each.captures] for each in self.captured]
 
 
 def last_layer(captured: Iterable[CapturedJob], kind: AttentionKind) -> int:
-    """Returns the number of the last layer in which a capture needs this kind of attention.
-
-    If no capture needs this kind, the function returns -1.
-    """
+    """Returns the number of the last layer in which a capture needs this kind, or -1."""
     return max(max(each.layers(kind), default=-1) for each in captured)
 
 
@@ -135,7 +122,7 @@ class TextCapturePass(CapturePass):
         super().__init__(jobs, encoder.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch. Attention is faster if texts of equal length are adjacent."""
+        """Sorts the texts, because attention is faster if texts of equal length are adjacent."""
         by_length = sorted(self.captured, key=lambda each: len(each.job.source))
         for batch in batches(by_length, lambda each: each.lengths, self.slice_tokens):
             last = last_layer(batch, AttentionKind.ENCODER)
@@ -143,10 +130,6 @@ class TextCapturePass(CapturePass):
 
 
 def check_text_job(config: TextEncoderConfig, job: AttentionJob) -> None:
-    """Checks the token ids of a job, and the kinds of attention in its queries.
-
-    The indices of layers and heads are not checked here.
-    """
     check_ids("text", job.source, config.vocab_size, config.max_tokens)
     if job.needs_target:
         raise AttentionQueryError(

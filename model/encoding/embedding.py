@@ -1,25 +1,37 @@
-"""Computes embeddings of texts in slices, with any model that has an encoder.
+"""Embeds texts: runs their encoder in slices, and pools the vectors of a text's tokens in float32.
 
-Between two slices a worker can do other work.
+B is the number of texts, and S the number of tokens of the longest text.
 
-Shapes: B is the number of texts, T the number of tokens of a text, and D the width of the model. E
-is the width of the vector of a text.
+Source: sentence-transformers, models/Pooling.py, models/Dense.py and models/Normalize.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
-from typing import Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from model.backends.encoder_batch import EncoderBatch, HiddenTexts, run_layers
-from model.encoding.sliced_pass import SlicedPass, batches, padded_batches
+from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.text_encoder import TextEncoder
+from model.backends.cuda.staging import upload
+from model.backends.encoder_batch import (
+    EncoderBatch,
+    HiddenTexts,
+    begin_batch,
+    pads_on,
+    run_layers,
+)
+from model.backends.native.text_runner import NativeTextEncoder
+from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.encoding.sliced_pass import SlicedPass, batches
 from model.inspection.captures.capture import Slices
+from model.layers.attention import fuse_projections
+from model.precision import Precision
 from model.sequence import check_ids
 
 SLICE_TOKENS = 256
@@ -29,15 +41,172 @@ Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingJob:
-    """One text to embed.
+class MaskedTexts:
+    """The hidden states of some texts in float32, as the poolings read them.
 
-    Attributes:
-        ids: Token ids, special tokens included, truncated to the model's limit.
-        is_per_token: Whether the result is the last hidden state of each token, not one vector of
-            the text.
-        is_raw: Whether to skip a final Normalize module, which would scale the vector to Euclidean
-            length 1. This has no effect on the states of tokens.
+    `counts` is the number of tokens of each text, or one number for all texts.
+    """
+
+    states: Tensor  # (B, S, D), zero on padding
+    counts: Tensor | int  # (B, 1)
+    mask: Tensor | None  # (B, S, 1), True on tokens; None if there is no padding
+
+    @classmethod
+    def of(cls, texts: HiddenTexts) -> "MaskedTexts":
+        states = texts.states.float()
+        width = states.shape[1]
+        if min(texts.lengths) == width:
+            return cls(states, width, None)
+        counts = upload([*texts.lengths], states.device)[:, None]  # (B, 1)
+        mask = (torch.arange(width, device=states.device) < counts)[:, :, None]
+        return cls(states.masked_fill(~mask, 0.0), counts, mask)
+
+    def max(self) -> Tensor:
+        if self.mask is None:
+            return self.states.amax(dim=1)
+        return self.states.masked_fill(~self.mask, float("-inf")).amax(dim=1)
+
+    def weighted_mean(self) -> Tensor:
+        """Returns the weighted mean (B, D); token t, counted from 1, has weight t.
+
+        Source: Muennighoff 2022, "SGPT", equation 2.
+        """
+        weights = torch.arange(1.0, self.states.shape[1] + 1, device=self.states.device)[:, None]
+        return (self.states * weights).sum(dim=1) / (self.counts * (self.counts + 1) / 2)
+
+    def last(self) -> Tensor:
+        if isinstance(self.counts, int):
+            return self.states[:, -1]
+        rows = torch.arange(len(self.states), device=self.states.device)
+        return self.states[rows, self.counts[:, 0] - 1]
+
+
+POOLINGS: dict[Pooling, Callable[[MaskedTexts], Tensor]] = {
+    Pooling.CLS: lambda texts: texts.states[:, 0],
+    Pooling.MAX: MaskedTexts.max,
+    Pooling.MEAN: lambda texts: texts.states.sum(dim=1) / texts.counts,
+    Pooling.MEAN_SQRT_LEN: lambda texts: texts.states.sum(dim=1) / texts.counts**0.5,
+    Pooling.WEIGHTED_MEAN: MaskedTexts.weighted_mean,
+    Pooling.LAST_TOKEN: MaskedTexts.last,
+}
+
+
+def pool(texts: HiddenTexts, ways: tuple[Pooling, ...]) -> Tensor:
+    """Pools the token vectors of each text in n ways; concatenates the results to (B, n * D)."""
+    pooled = MaskedTexts.of(texts)
+    return torch.cat([POOLINGS[way](pooled) for way in ways], dim=1)
+
+
+class Normalize(nn.Module):
+    """Divides each vector by its Euclidean norm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=1)
+
+
+class Dense(nn.Module):
+    """A linear layer with an optional tanh."""
+
+    def __init__(self, config: DenseConfig) -> None:
+        super().__init__()
+        self.linear = nn.Linear(config.inputs, config.outputs, bias=config.has_bias)
+        self.is_tanh = config.is_tanh
+
+    def forward(self, x: Tensor) -> Tensor:
+        # On a CPU, a row in a product of several rows could get other bits.
+        rows = torch.split(x, 1) if x.device.type == "cpu" else [x]
+        y = torch.cat([self.linear(row) for row in rows])
+        return y.tanh() if self.is_tanh else y
+
+
+class EmbeddingModel(nn.Module):
+    """A text encoder, its pooling and the modules after pooling.
+
+    The encoder may be in any `precision`; pooling and the modules after it are in float32. The code
+    in `native` replaces the PyTorch encoder, unless it is None.
+    """
+
+    def __init__(self, config: EmbeddingConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = TextEncoder(config.encoder)
+        self.head = nn.Sequential(*map(new_module, config.modules))
+        self.precision = Precision.FLOAT32
+        self.native: NativeTextEncoder | None = None
+
+    @property
+    def vocab_size(self) -> int:
+        return self.config.encoder.vocab_size
+
+    @property
+    def max_tokens(self) -> int:
+        return self.config.max_tokens
+
+    @property
+    def pads(self) -> bool:
+        """Whether the texts of a batch are padded to one length."""
+        return pads_on(self.encoder.device)
+
+    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
+        """Returns a batch of texts, given the ids of each text."""
+        if self.native is None:
+            return begin_batch(self.encoder, sequences)
+        return self.native.begin(sequences)
+
+    def end(self, batch: EncoderBatch) -> None:
+        """Takes back a batch whose hidden states have been read, so its memory may be reused."""
+        if self.native is not None:
+            self.native.end(batch)
+
+    def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
+        """Computes the float32 vectors (B, E) of texts; `is_raw` skips a final Normalize module."""
+        pooled = pool(texts, self.config.pooling)
+        head = self.head[:-1] if is_raw and self.config.is_normalized else self.head
+        embedded: Tensor = head(pooled)
+        return embedded
+
+
+def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:
+    return Dense(config) if isinstance(config, DenseConfig) else Normalize()
+
+
+def on_device(model: EmbeddingModel, device: torch.device) -> EmbeddingModel:
+    """Returns the model, moved to a device; on a GPU, fuses the model's projections."""
+    model = model.to(device)
+    if device.type == "cuda":
+        fuse_projections(model)
+    return model
+
+
+class MeanOfMemory:
+    """Embeds a text with a translation model, by the mean of the encoder output over all tokens.
+
+    The methods are those of `EmbeddingModel`.
+    """
+
+    max_tokens = None  # sinusoid positions can be computed for a text of any length
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.encoder = model.encoder
+        self.vocab_size = model.config.source_vocab_size
+        self.pads = pads_on(model.encoder.device)
+
+    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
+        return begin_batch(self.encoder, sequences)
+
+    def end(self, batch: EncoderBatch) -> None:
+        """Keeps nothing: PyTorch allocates and frees the memory of each batch."""
+
+    def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
+        return pool(texts, (Pooling.MEAN,))
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingJob:
+    """One text to embed: its ids, special tokens included, truncated to the model's limit.
+
+    With `is_per_token`, the result is the last hidden state of each token. Else it is one vector,
+    and `is_raw` skips a final Normalize module, which would scale it to Euclidean length 1.
     """
 
     ids: list[int]
@@ -47,43 +216,18 @@ class EmbeddingJob:
 
 @dataclass(frozen=True, slots=True)
 class NumberedJob:
-    """A job, its index in the list of jobs, and its number of tokens."""
-
     number: int
     job: EmbeddingJob
     length: int
 
 
-class Embedder(Protocol):
-    """A model that computes vectors of texts."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of token ids."""
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Largest number of tokens of a text; None if there is no limit."""
-
-    @property
-    def pads(self) -> bool:
-        """Whether the texts of a batch are padded to one length."""
-
-    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
-        """Returns a batch of texts, given the ids of each text."""
-
-    def end(self, batch: EncoderBatch) -> None:
-        """Takes back a batch whose hidden states have been read, so its memory may be reused."""
-
-    def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
-        """Computes the float32 vectors (B, E) of texts from their last hidden states."""
+Embedder = EmbeddingModel | MeanOfMemory
 
 
 class EmbeddingEncode(SlicedPass):
     """Embeds some texts in slices, short texts first; each call of `advance` computes one slice.
 
-    Attributes:
-        padding_tokens: Number of padding tokens computed so far.
+    `padding_tokens` is the number of padding tokens computed so far.
     """
 
     def __init__(
@@ -103,9 +247,8 @@ class EmbeddingEncode(SlicedPass):
     def take_finished(self) -> dict[int, Vectors]:
         """Returns the vectors finished since the last call; on a GPU, waits for the computation.
 
-        Returns:
-            A map from the index of each finished job to the job's result in float32. The result is
-            one vector (E) of the text, or the vectors (T, D) of its tokens.
+        The map has the index of each finished job, and its result in float32. A result is one
+        vector (E) of the text, or the vectors (T, D) of its tokens.
         """
         finished, self.finished = self.finished, []
         found: dict[int, Vectors] = {}
@@ -114,23 +257,18 @@ class EmbeddingEncode(SlicedPass):
         return found
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch, batches of short texts first."""
-        for batch in self._batches():
+        pads, tokens = self.model.pads, self.slice_tokens
+        for batch in batches(self.numbered, lambda each: (each.length,), tokens, pads):
             encoding = self.model.begin([each.job.ids for each in batch])
             yield from run_layers(encoding, self.slice_tokens)
             read = encoding.read_texts()
-            if self.model.pads:
+            if pads:
                 self.padding_tokens += encoding.num_tokens - sum(each.length for each in batch)
             self.model.end(encoding)
             rest = iter(batch)
             for texts in read:
                 self._finish([*islice(rest, len(texts.lengths))], texts)
             yield
-
-    def _batches(self) -> Iterator[list[NumberedJob]]:
-        if self.model.pads:
-            return padded_batches(self.numbered, attrgetter("length"), self.slice_tokens)
-        return batches(self.numbered, lambda each: (each.length,), self.slice_tokens)
 
     def _finish(self, batch: list[NumberedJob], texts: HiddenTexts) -> None:
         for is_raw in (False, True):

@@ -36,45 +36,26 @@ class SlicedPass(ABC):
         return False
 
 
-def padded_batches(
-    jobs: Iterable[Job], length: Callable[[Job], int], max_tokens: int
-) -> Iterator[list[Job]]:
-    """Yields batches of jobs in the given order; the jobs must be sorted from short to long.
-
-    Args:
-        jobs: The jobs.
-        length: Returns the number of tokens of a job.
-        max_tokens: Largest number of tokens of a batch after each job is padded to the longest job.
-            A job with more tokens is a batch by itself.
-    """
-    batch: list[Job] = []
-    for job in jobs:
-        if batch and (len(batch) + 1) * length(job) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(job)
-    if batch:
-        yield batch
-
-
 def batches(
-    jobs: Iterable[Job], lengths: Callable[[Job], tuple[int, ...]], max_tokens: int
+    jobs: Iterable[Job],
+    lengths: Callable[[Job], tuple[int, ...]],
+    max_tokens: int,
+    pads: bool = False,
 ) -> Iterator[list[Job]]:
     """Yields batches of jobs in the given order.
 
-    Args:
-        jobs: The jobs.
-        lengths: Returns one or more lengths of a job in tokens, such as the lengths of its source
-            and of its target.
-        max_tokens: Limit for each kind of length. For example, the source lengths of a batch add
-            up to at most `max_tokens`, and so do its target lengths. A job with a larger length is
-            a batch by itself.
+    `lengths` returns one or more lengths of a job in tokens, such as those of source and target.
+    The lengths of each kind add up to at most `max_tokens` in a batch of more than one job. With
+    `pads`, all jobs of a batch count as its longest job. They must be sorted from short to long.
     """
     batch: list[Job] = []
     totals: tuple[int, ...] = ()
     for job in jobs:
-        sizes = lengths(job)
-        grown = tuple(map(add, totals, sizes)) if batch else sizes
+        sizes = grown = lengths(job)
+        if batch and pads:
+            grown = tuple(size * (len(batch) + 1) for size in sizes)
+        elif batch:
+            grown = tuple(map(add, totals, sizes))
         if batch and max(grown) > max_tokens:
             yield batch
             batch, grown = [], sizes

@@ -3,8 +3,6 @@
 The targets of a batch are packed, which means concatenated. Only the cells of an SSRU are padded to
 the longest target. This costs little, because cells need no matrix products. In int8, a product
 with weights sums integers without rounding, so the result has the same bits in every batch.
-
-Between two slices a worker can do other work.
 """
 
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from model.architectures.seq2seq import DecoderLayer, EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import ForcedDecoder
 from model.backends.cuda.staging import upload
-from model.backends.encoder_batch import TOKEN_MULTIPLE
+from model.backends.encoder_batch import TOKEN_MULTIPLE, attend_without
 from model.encoding.capture_pass import (
     SLICE_TOKENS,
     CapturedJob,
@@ -37,7 +35,6 @@ from model.inspection.captures.capture import (
     ProjectedHeads,
     Slices,
 )
-from model.inspection.knocked_out import attend_without
 from model.inspection.query import AttentionJob, AttentionKind, SiteKnockout, check_job
 from model.layers.attention import Heads, MultiHeadAttention, attention, mask_bias
 from model.layers.sublayers import SSRU
@@ -46,22 +43,11 @@ from model.layers.sublayers import SSRU
 class TeacherForcedPass(CapturePass):
     """Answers attention queries about some sentences and their translations.
 
-    Args:
-        model: Model on its device, in any precision.
-        jobs: Jobs with sentences and translations. The queries of the jobs name existing layers
-            and heads.
-        slice_tokens: Approximate number of tokens in a slice.
-        shortlist: Candidate ids of each sentence, for queries about probabilities; None for the
-            whole vocabulary.
-        forced_decoder: Computes the hidden states for queries about probabilities, except in jobs
-            with a knock-out. None means that this pass computes these states together with the
-            attention.
-            If native code translates, only native code repeats the translation's hidden states
-            exactly. This pass runs in PyTorch, and would round some values to other int8 values.
-            Log-probabilities would then differ by up to 0.4.
-
-    Raises:
-        InputError: A job cannot be computed.
+    `forced_decoder` computes the hidden states for queries about probabilities, except in jobs with
+    a knock-out. None means that this pass computes these states together with the attention. If
+    native code translates, only native code repeats the translation's hidden states exactly. This
+    pass runs in PyTorch, and would round some values to other int8 values. Log-probabilities would
+    then differ by up to 0.4. `shortlist` has the candidates for queries about probabilities.
     """
 
     def __init__(
@@ -80,10 +66,7 @@ class TeacherForcedPass(CapturePass):
         super().__init__(jobs, model.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch.
-
-        Jobs that need only the encoder are never in a batch with jobs that need the decoder.
-        """
+        """Jobs that need only the encoder are never in a batch with jobs that need the decoder."""
         for needs_target in (True, False):
             chosen = [each for each in self.captured if each.job.needs_target is needs_target]
             for batch in batches(chosen, lambda each: each.lengths, self.slice_tokens):
@@ -108,7 +91,6 @@ class TeacherForcedPass(CapturePass):
             yield from self._show_output(each, states)
 
     def _is_apart(self, captured: CapturedJob) -> bool:
-        """Returns whether the hidden states of a job come from `forced_decoder`."""
         return self.forced_decoder is not None and captured.job.knockout is None
 
     def _show_output(self, captured: CapturedJob, hidden: Tensor) -> Slices[None]:
@@ -120,7 +102,6 @@ class TeacherForcedPass(CapturePass):
                 yield from capture.observe_output(output)
 
     def _candidates(self, source: list[int]) -> Ids:
-        """Returns the ids from which the decoder chooses the tokens of a translation."""
         config = self.model.config
         if self.shortlist is None:
             ids = np.arange(config.target_vocab_size)
@@ -132,12 +113,9 @@ class TeacherForcedPass(CapturePass):
 class TeacherForcedBatch:
     """Runs packed sentences and translations from the first layer to the last queried layer.
 
-    With `needs_output`, all layers of the decoder are run.
-
-    In the shapes of this class, N is the number of tokens of all sources, or of all targets. N
-    includes padding, as in `PackedBatch`. The padded cells of an SSRU have a shape (B, ...) for B
-    sentences. All other shapes begin with 1. `model.inspection.captures.capture` defines the other
-    letters.
+    With `needs_output`, all layers of the decoder are run. N is the number of tokens of all
+    sources, or of all targets, padding included, as in `PackedBatch`. Shapes begin with 1, but
+    those of the padded cells of an SSRU with B.
     """
 
     def __init__(
@@ -181,11 +159,7 @@ class TeacherForcedBatch:
         return []
 
     def decode(self, memory: Tensor) -> Slices[list[Tensor]]:
-        """Runs the decoder over the targets, shifted right by one.
-
-        Returns:
-            The hidden states, as `run` returns them.
-        """
+        """Runs the decoder over the targets, shifted right by one; returns what `run` returns."""
         decoder = self.model.decoder
         x = self._embed(decoder.embedding)
         for number, layer in enumerate(decoder.decoder_layers):
@@ -213,10 +187,6 @@ class TeacherForcedBatch:
         return inputs
 
     def _embed(self, embedding: Embedding) -> Tensor:
-        """Returns embeddings (1, N, D) of the inputs and of the padding.
-
-        Positions start at 0 in each sentence.
-        """
         sequences = [self._inputs(each.job) for each in self.captured]
         longest = max(map(len, sequences)) - 1
         tokens = [token for sequence in sequences for token in sequence] + [0] * self.padding
@@ -241,10 +211,6 @@ class TeacherForcedBatch:
         x: Tensor,
         rests: Sequence[LayerRest],
     ) -> Slices[Tensor]:
-        """Returns the output (1, N, D) of an attention sublayer.
-
-        Each sentence is computed separately.
-        """
         rows, columns = self.lengths[site.kind]
         sizes = zip(heads, (rows, columns, columns), strict=True)
         parts = [
@@ -268,11 +234,7 @@ class TeacherForcedBatch:
     def _attend_within(
         self, heads: Heads, bias: Tensor | None, off: SiteKnockout | None
     ) -> Slices[list[Tensor]]:
-        """Returns the weighted values (1, H, T, K) of one sentence; each list entry is one slice.
-
-        `off` names the parts of this sublayer that are switched off; None stands for no part. A
-        long sentence has several slices.
-        """
+        """Returns the weighted values (1, H, T, K) of one sentence, slice by slice."""
         query, key, value = heads
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
@@ -304,8 +266,6 @@ class TeacherForcedBatch:
         return residual.after(x, y)
 
     def _rest_after_self(self, layer: DecoderLayer, memory: Tensor) -> LayerRest:
-        """Returns the rest of a layer's computation after self-attention, for one sentence."""
-
         def finish(x: Tensor) -> Tensor:
             query = layer.cross_attention.project_query(layer.cross_residual.before(x[None]))
             heads = query, *layer.cross_attention.project_key_value(memory)

@@ -114,10 +114,7 @@ class BeamSearch:
         return -math.inf if hypothesis.score is None else hypothesis.score
 
     def hypotheses(self) -> list[Hypothesis]:
-        """Returns the num_hypotheses best finished hypotheses, or fewer if there are fewer.
-
-        The best hypothesis comes first.
-        """
+        """Returns at most num_hypotheses finished hypotheses, best first."""
         return self.finished[: self.options.num_hypotheses]
 
 

@@ -109,7 +109,6 @@ class Engine:
 
     @property
     def tokens_per_step(self) -> int:
-        """Returns the maximum number of tokens per row of one `step`."""
         most = self.runner.tokens_per_call
         if self.low_latency:
             few = LOW_LATENCY_BATCH_TOKENS // max(1, self.num_rows)
@@ -122,15 +121,7 @@ class Engine:
         return stats
 
     def check(self, sequence: Sequence) -> None:
-        """Raises an error if the engine can never translate the sequence.
-
-        Raises:
-            EmptySourceError: The source has no tokens.
-            SourceTooLongError: The source has more tokens than the limit.
-            UnknownTokenError: An id is outside the vocabulary.
-            BeamSizeError: The beam size is below 1, or above the number of rows of the batch.
-            FirstTokenError: The target cannot begin with the given token.
-        """
+        """Raises InputError if the engine can never translate the sequence."""
         size, limit = self.config.source_vocab_size, self.limits.max_source_tokens
         check_ids("source", sequence.source, size, limit)
         if not 1 <= sequence.options.beam_size <= self.limits.max_rows:
@@ -159,13 +150,10 @@ class Engine:
 
     @torch.inference_mode()
     def admit(self, sequences: SequenceOf[Sequence]) -> None:
-        """Encodes sequences and assigns rows to them.
-
-        The method checks all sequences before it admits any of them.
+        """Encodes sequences and assigns rows to them, after it has checked all of them.
 
         Raises:
-            BeamSizeError: The sequences need more rows than are free.
-            InputError: `check` refuses a sequence.
+            InputError: `check` refuses a sequence, or the sequences need more rows than are free.
         """
         for sequence in sequences:
             self.check(sequence)
@@ -204,16 +192,12 @@ class Engine:
     def step(self, only_searches: bool = False) -> list[Finished]:
         """Decodes tokens of the rows in use, and returns the finished sequences.
 
-        Each unfinished row gets at least one token, unless `only_searches` leaves the row out.
+        Each unfinished row gets at least one token. With `only_searches`, the rows that belong to
+        no search are left out, if `searches_apart` is true and the batch has a search.
 
-        The runner's pipeline depth is the number of calls of `ModelRunner.decode` that may wait to
-        be collected. With a depth of n, a sequence is returned at most n calls after its last
-        token. While the batch has a search, no call waits, because a search needs the
-        log-probabilities of each step before the next step.
-
-        Args:
-            only_searches: Whether the step leaves out the rows that belong to no search. The
-                argument has no effect unless `searches_apart` is true and the batch has a search.
+        With a pipeline depth of n, n calls of `ModelRunner.decode` may wait to be collected. A
+        sequence is then returned at most n calls after its last token. While the batch has a
+        search, no call waits, because a search needs the log-probabilities of each step.
         """
         if not self.owners:
             return []
@@ -230,7 +214,6 @@ class Engine:
         return finished + self._collect(depth, searching)
 
     def _remaining(self) -> Ids:
-        """Returns how many tokens each row may still get after the launched steps (B,)."""
         remaining = self.greedy.remaining(self.num_rows)
         for step in self.launched:
             rows = step.rows[step.rows >= 0]
@@ -238,7 +221,6 @@ class Engine:
         return remaining
 
     def _step_apart(self, only_searches: bool) -> list[Finished]:
-        """Decodes the rows of searches, and then all other rows, unless `only_searches` is true."""
         finished: list[Finished] = []
         steps = 0
         while (searching := list(self.searching.values())) and steps < self._search_steps:
@@ -261,7 +243,6 @@ class Engine:
         return max(self.tokens_per_step, SEARCH_ROW_TOKENS // rows)
 
     def _search(self, searching: list[RunningSearch], steps: int) -> list[Finished]:
-        """Decodes `steps` tokens of each hypothesis, and releases the searches that end."""
         groups = [each.rows for each in searching]
         found = self.runner.search(groups, [each.search.totals for each in searching], steps)
         num_rows = sum(map(len, groups))
@@ -375,7 +356,6 @@ class Engine:
 def ended_searches(
     searching: SequenceOf[RunningSearch],
 ) -> tuple[list[RunningSearch], list[Finished]]:
-    """Returns the searches that have ended, and their hypotheses."""
     ended = [each for each in searching if each.search.is_finished]
     return ended, [Finished(each.sequence.id, each.search.hypotheses()) for each in ended]
 
@@ -395,15 +375,11 @@ class GreedyRows:
         self.eos_id = eos_id
 
     def enter(self, first: int, limits: SequenceOf[int]) -> None:
-        """Starts targets in row `first` and the rows after it."""
         rows = slice(first, first + len(limits))
         self.lengths[rows], self.limits[rows] = 0, limits
 
     def remaining(self, rows: int) -> Ids:
-        """Returns how many tokens each of the first `rows` rows may still get (B,).
-
-        The number is 0 for the rows of a search, and at least 1 for all other rows.
-        """
+        """Returns how many tokens each row may still get (B,): 0 for the rows of a search."""
         left: Ids = self.limits[:rows] - self.lengths[:rows]
         return left
 

@@ -26,31 +26,19 @@ class TokenProbabilities:
     tokens. Candidates are the tokens that the decoder may choose. Their probabilities at a position
     sum to 1. The probability of any token is exp(logit) / sum of exp(candidate logits); the sum
     does not include a token that is no candidate. All logarithms are natural. The rank of a token
-    is 1 plus the number of candidates with a larger probability.
-
-    Attributes:
-        log_probs: Log-probability of each target token (T).
-        ranks: Rank of each target token (T).
-        entropies: Entropy of the distribution at each position (T).
-        likeliest: Ids of the likeliest candidates (T, k), likeliest first. If fewer than k
-            candidates have a probability above 0, -1 fills the rest of the row.
-        likeliest_log_probs: Their log-probabilities (T, k); -inf where the id is -1.
-        named_log_probs: Log-probability of each named token (T, N).
-        named_ranks: Rank of each named token (T, N).
-        is_candidate: Whether each target token is a candidate (T).
-        is_named_candidate: Whether each named token is a candidate (N).
-        num_candidates: Number of candidates.
+    is 1 plus the number of candidates with a larger probability. If fewer than k candidates have a
+    probability above 0, an id of -1 with a log-probability of -inf fills the rest of the row.
     """
 
-    log_probs: Array
-    ranks: Integers
-    entropies: Array
-    likeliest: Integers
-    likeliest_log_probs: Array
-    named_log_probs: Array
-    named_ranks: Integers
-    is_candidate: NDArray[np.bool_]
-    is_named_candidate: NDArray[np.bool_]
+    log_probs: Array  # (T)
+    ranks: Integers  # (T)
+    entropies: Array  # of the distribution at each position (T)
+    likeliest: Integers  # ids of the likeliest candidates (T, k), likeliest first
+    likeliest_log_probs: Array  # (T, k)
+    named_log_probs: Array  # (T, N)
+    named_ranks: Integers  # (T, N)
+    is_candidate: NDArray[np.bool_]  # (T)
+    is_named_candidate: NDArray[np.bool_]  # (N)
     num_candidates: int
 
 
@@ -58,28 +46,17 @@ class TokenProbabilities:
 class TokenStates:
     """The vectors (D) of one token around an attention sublayer of a model of width D.
 
-    Attributes:
-        token: Vector of the token, before the first layer.
-        position: Vector of its position; None if the model adds no such vector.
-        embedded: Input of the first layer: the sum of `token` and `position`, normalised in some
-            models.
-        input: Residual stream before the attention sublayer.
-        attention: Output of the attention sublayer, after the output projection.
-        attended: Residual stream after the sublayer: the sum of `input` and `attention`,
-            normalised in a post-norm model.
-        feed_forward: Output of the feed-forward sublayer, before it is added to the stream. None
-            for the self-attention of a decoder, because cross-attention follows it.
-        output: Output of the layer.
+    In a post-norm model, `attended` and `output` are normalised.
     """
 
-    token: Array
-    position: Array | None
-    embedded: Array
-    input: Array
-    attention: Array
-    attended: Array
-    feed_forward: Array | None
-    output: Array
+    token: Array  # before the first layer
+    position: Array | None  # None if the model adds no such vector
+    embedded: Array  # input of the first layer: the sum of both, normalised in some models
+    input: Array  # residual stream before the attention sublayer
+    attention: Array  # output of the sublayer, after the output projection
+    attended: Array  # sum of `input` and `attention`
+    feed_forward: Array | None  # not yet added; None in a decoder before cross-attention
+    output: Array  # output of the layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,42 +64,24 @@ class AttentionTrace:
     """The inputs, the intermediate values and the result of one token's attention in one head.
 
     All arrays are float32. Every array except the inputs is computed in float64, and then rounded.
-    K is the size of a head, S the number of attended tokens, and D the width of the model.
-
-    Attributes:
-        query: Query of the traced token in the head (K).
-        key: Keys, in the head, of all tokens to which the traced token may attend (S, K).
-        value: Values, in the head, of the same tokens as the keys (S, K).
-        scale: Factor of the scores, 1 / sqrt(K).
-        scores: Products query · key (S).
-        scaled: Products scale · scores (S).
-        weights: Softmax of scaled + bias (S).
-        weighted: Products weight · value (S, K).
-        z: Sum of `weighted` over the tokens (K).
-        concatenated: Concatenation of z over all heads (D).
-        output_weight: W_O (D, D), one row per number of the result. For an int8 model, these are
-            the floats that the integers represent.
-        output_bias: b_O (D).
-        result: W_O · concatenated + b_O (D). An int8 model first rounds `concatenated` to int8; the
-            trace does not.
-        bias: Bias of the head for each key (S), added to `scaled`. It depends on the distance
-            between the traced token and the key's token. It is None if the layer has no bias.
+    K is the size of a head, S the number of attended tokens, and D the width of the model. An int8
+    model first rounds `concatenated` to int8; the trace does not.
     """
 
-    query: Array
-    key: Array
-    value: Array
-    scale: float
-    scores: Array
-    scaled: Array
-    weights: Array
-    weighted: Array
-    z: Array
-    concatenated: Array
-    output_weight: Array
-    output_bias: Array
-    result: Array
-    bias: Array | None = None
+    query: Array  # (K), of the traced token
+    key: Array  # (S, K), of all tokens to which the traced token may attend
+    value: Array  # (S, K)
+    scale: float  # 1 / sqrt(K)
+    scores: Array  # query · key (S)
+    scaled: Array  # scale · scores (S)
+    weights: Array  # softmax of scaled + bias (S)
+    weighted: Array  # weight · value (S, K)
+    z: Array  # sum of `weighted` over the tokens (K)
+    concatenated: Array  # z of all heads (D)
+    output_weight: Array  # W_O (D, D), one row per number of the result; floats also in int8
+    output_bias: Array  # b_O (D)
+    result: Array  # W_O · concatenated + b_O (D)
+    bias: Array | None = None  # of the head for each key (S), if the layer has one
 
 
 def trace_attention(
@@ -134,19 +93,12 @@ def trace_attention(
     output_bias: Array,
     bias: Array | None = None,
 ) -> AttentionTrace:
-    """Returns the trace of one token in one head.
+    """Returns the trace of one token in one head, from the queries, keys and values of all heads.
+
+    The queries are (H, K), and keys and values are (H, S, K). The weight and the bias of the output
+    projection are (D, D) and (D). The bias of the scores is (H, S), or None.
 
     Source: Vaswani et al. 2017, equation 1.
-
-    Args:
-        query: Queries of all heads (H, K).
-        key: Keys of all heads (H, S, K).
-        value: Values of all heads (H, S, K).
-        head: Number of the traced head, from 0.
-        output_weight: W_O (D, D).
-        output_bias: b_O (D).
-        bias: Bias of all heads (H, S), from relative positions or from local attention; None if the
-            layer has no bias.
     """
     q, k, v = (heads.astype(np.float64) for heads in (query, key, value))
     scale = query.shape[-1] ** -0.5

@@ -119,7 +119,6 @@ class MultiHeadAttention(nn.Module):
         return self._split(query), self._split(key), self._split(value)
 
     def project_query(self, x: Tensor) -> Tensor:
-        """Returns queries (B, H, T, K) for the attending vectors x (B, T, D)."""
         return self._split(self.query(x))
 
     def project_key_value(self, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,10 +156,7 @@ def round_to_half(x: Tensor) -> Tensor:
 
 
 def fuse_projections(model: nn.Module) -> None:
-    """Fuses the projections of all attention layers, because a GPU then computes them faster.
-
-    A small product takes a GPU about as long as one that is three times as wide.
-    """
+    """Fuses all projections: a GPU computes a product and one three times as wide in equal time."""
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             module.fuse()

@@ -14,27 +14,18 @@ from model.layers.row_kernels import PLAIN, RowKernels
 class LayerState:
     """One decoder layer's part of the cache, as views of the first B rows.
 
-    Attributes:
-        memory_key: Cross-attention keys (B, H, S, K).
-        memory_value: Cross-attention values (B, H, S, K).
-        memory_bias: (B, 1, 1, S), 0 on source tokens and -inf on padding; or the lengths of the
-            sources.
-        cell: SSRU cells (B, D); (0, D) in a self-attention decoder.
-        self_key: Keys of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
-        self_value: Values of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
-        self_bias: (B, 1, T, L), 0 up to the position of each token and -inf after that position;
-            or the lengths of the targets. An SSRU decoder does not use this bias.
-        positions: Target positions of the T tokens of this call (B, T).
+    The biases are 0 on tokens that are attended to, and -inf on padding or on later tokens. Or they
+    are the lengths of the rows. The tensors of the other kind of decoder have no rows.
     """
 
-    memory_key: Tensor
-    memory_value: Tensor
-    memory_bias: Bias
-    cell: Tensor
-    self_key: Tensor
-    self_value: Tensor
-    self_bias: Bias
-    positions: Tensor
+    memory_key: Tensor  # (B, H, S, K), of the cross-attention
+    memory_value: Tensor  # (B, H, S, K)
+    memory_bias: Bias  # (B, 1, 1, S)
+    cell: Tensor  # (B, D), of an SSRU
+    self_key: Tensor  # (B, H, L, K), of the target so far
+    self_value: Tensor  # (B, H, L, K)
+    self_bias: Bias  # (B, 1, T, L)
+    positions: Tensor  # (B, T), of the tokens of this call
     kernels: RowKernels
 
     def append(self, key: Tensor, value: Tensor) -> Bias:
@@ -92,17 +83,14 @@ class DecodingCache:
         return sum(tensor.nbytes for tensor in vars(self).values())
 
     def clear(self) -> None:
-        """Sets all rows to zero in place; the tensors keep their addresses."""
         for tensor in vars(self).values():
             tensor.zero_()
 
     def fill_rows(self, rows: Tensor, memory: list[tuple[Tensor, Tensor]], mask: Tensor) -> None:
-        """Starts a new sentence in each of these rows.
+        """Starts a new sentence in each of these rows (B).
 
-        Args:
-            rows: Row numbers (B).
-            memory: Cross-attention keys and values (B, H, S, K) of each layer.
-            mask: (B, S), True on source tokens and False on padding.
+        `memory` has the cross-attention keys and values (B, H, S, K) of each layer. `mask` (B, S)
+        is True on source tokens and False on padding.
         """
         width = mask.shape[1]
         for layer, (key, value) in enumerate(memory):

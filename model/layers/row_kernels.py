@@ -28,12 +28,8 @@ class RowKernels:
     ) -> Tensor:
         """Returns (B, T, D): the tokens' vectors times `scale`, plus the positions' vectors.
 
-        Args:
-            tokens: Ids (B, T). The vector of a negative id is zero. T is 1 in a decode step.
-            positions: Positions (B, T).
-            weight: Vectors of all ids (V, D).
-            table: Vectors of all positions (L, D).
-            scale: Factor of the vectors of tokens.
+        The vector of a negative id in `tokens` (B, T) is zero. `weight` (V, D) has the vectors of
+        all ids, and `table` (L, D) those of all positions. T is 1 in a decode step.
         """
         vectors = F.embedding(tokens.clamp_min(0), weight)
         return scaled(vectors, tokens, scale) + F.embedding(positions, table)
@@ -46,16 +42,11 @@ class RowKernels:
         lengths: Tensor,
         new: KeyValue | None = None,
     ) -> Tensor:
-        """Computes the attention (B, H, 1, K) of the single query of each row.
+        """Computes the attention (B, H, 1, K) of the single query of each row to its first keys.
 
-        Args:
-            query: (B, H, 1, K).
-            key: (B, H, S, K).
-            value: (B, H, S, K).
-            lengths: Number of keys of each row (B,). The result for a row without keys is finite.
-            new: Last key and value of each row, at position `lengths` - 1. They are also written to
-                `key` and `value`. Without `new`, `key` and `value` already contain the last key
-                and value.
+        Keys and values are (B, H, S, K). `lengths` is the number of keys of each row (B,). The
+        result for a row without keys is finite. `new` is the last key and value of each row, which
+        are also written to position `lengths` - 1. Without it, the tensors already contain them.
         """
         if new is not None:
             rows = torch.arange(len(key), device=key.device)
@@ -71,12 +62,9 @@ class RowKernels:
         return total, norm(total)
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
-        """Returns the output (B, 1, D) of an SSRU for one token; updates the cell in place.
+        """Returns the output (B, 1, D) of an SSRU for one token; updates the cells (B, D) in place.
 
-        Args:
-            forget: Forget gates before the sigmoid (B, 1, D).
-            update: Product of the input x and the weight W (B, 1, D).
-            cell: Cells (B, D).
+        `forget` holds the gates before the sigmoid, and `update` holds W x (B, 1, D).
         """
         gate = torch.sigmoid(forget[:, 0])
         return next_output(gate, (1 - gate) * update[:, 0], cell)[:, None]

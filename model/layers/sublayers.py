@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.config import Activation, NormPosition
-from model.embedding_config import LayerConfig
+from model.config import Activation, LayerConfig, NormPosition
 from model.layers.row_kernels import RowKernels, next_output
 
 GELU_SLOPE = 1.702

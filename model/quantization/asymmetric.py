@@ -8,8 +8,6 @@ properties remove two thirds of the error on all-MiniLM-L6-v2.
 Sums of integers are exact, so a row's products do not depend on the other rows of the batch.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -28,15 +26,11 @@ in 8 bits, and 10 % with rows in 16 bits.
 
 
 class AsymmetricInt8Linear(Int8Matrix):
-    """A linear layer that quantises the weight, and each input row, to int8.
+    """A float32 linear layer that quantises the weight, and each input row, to int8.
 
     A row x is rounded to midpoint + step · q for integers q. The product x · Wᵀ is then
-    step · (q · Wᵀ), plus the midpoint times the sum of each output's weights.
-
-    Args:
-        linear: Layer to quantise, in float32.
-        is_fine: Whether the rounding error of x is also quantised to int8, and multiplied by the
-            weight.
+    step · (q · Wᵀ), plus the midpoint times the sum of each output's weights. With `is_fine`, the
+    rounding error of x is also quantised to int8, and multiplied by the weight.
 
     Source: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference", equation 7, with a range for each row.
@@ -77,28 +71,23 @@ class AsymmetricInt8Linear(Int8Matrix):
         return y.view(*x.shape[:-1], -1)
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """A float layer that an int8 layer has replaced, and its place in the model."""
-
-    owner: nn.Module
-    name: str
-    linear: nn.Linear
+Replaced = tuple[nn.Module, str, nn.Linear]
+"""The owner and the name of a float layer that an int8 layer has replaced, and the layer."""
 
 
 def quantize(layers: nn.Module) -> list[Replaced]:
     """Replaces every float32 linear layer by an int8 layer; returns the replaced layers."""
     replaced = [
-        Replaced(owner, name, child)
+        (owner, name, child)
         for owner in layers.modules()
         for name, child in owner.named_children()
         if isinstance(child, nn.Linear)
     ]
-    for each in replaced:
-        setattr(each.owner, each.name, AsymmetricInt8Linear(each.linear, each.name in FINE_NAMES))
+    for owner, name, linear in replaced:
+        setattr(owner, name, AsymmetricInt8Linear(linear, name in FINE_NAMES))
     return replaced
 
 
 def restore(replaced: list[Replaced]) -> None:
-    for each in replaced:
-        setattr(each.owner, each.name, each.linear)
+    for owner, name, linear in replaced:
+        setattr(owner, name, linear)

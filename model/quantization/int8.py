@@ -40,10 +40,7 @@ def pack(matrix: Tensor) -> Tensor:
 
 
 def unpack(matrix: Tensor) -> Tensor:
-    """Returns a packed matrix in (out, in) order, with all 64 rows of the last panel.
-
-    Other matrices are returned unchanged.
-    """
+    """Returns a packed matrix in (out, in) order, with all 64 rows of the last panel."""
     if matrix.dim() == 2:
         return matrix
     fours = matrix.view(torch.int32)[..., 0]  # (out / 64, in / 4, 64)
@@ -99,12 +96,9 @@ MAX_EXACT_TERMS = 2**24 // LIMIT**2
 
 @dataclass(frozen=True, slots=True)
 class QuantizedMatrix:
-    """An int8 weight, from a checkpoint or made from float weights.
+    """An int8 weight: integers (out, in), or (V, D) for an embedding, and the scale of each row.
 
-    Attributes:
-        values: Integers (out, in); (V, D) for an embedding.
-        scales: Step size of each row of the matrix (out). The integers of row i represent the
-            weights values[i] * scales[i].
+    The integers of row i represent the weights values[i] * scales[i].
     """
 
     values: NDArray[np.int8]
@@ -123,7 +117,6 @@ def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
 
 
 def has_fast_int8() -> bool:
-    """Returns whether the installed torch has the private function for int8 products on the CPU."""
     try:
         square = torch.eye(8, dtype=torch.int8)
         return torch.equal(torch._int_mm(square, square), square.int())

@@ -44,16 +44,10 @@ class TokenizedPair:
 
 
 class PairTokenizer:
-    """Tokenises pairs.
+    """Tokenises pairs of at most `max_tokens` tokens, special tokens included.
 
-    Args:
-        tokenizer: Tokenizer of single texts, whose post-processor gives the special tokens.
-        max_tokens: Largest number of tokens of a pair, special tokens included.
-        name: Name of the tokenizer's file, for error messages.
-        has_segments: If False, all ids of a pair are in segment 0, whatever the template says.
-
-    Raises:
-        CheckpointFormatError: The post-processor has no template of a pair, or leaves no room.
+    The post-processor of `tokenizer` gives the special tokens. With `has_segments` False, all ids
+    of a pair are in segment 0, whatever the template says. Messages contain `name`.
     """
 
     def __init__(

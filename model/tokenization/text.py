@@ -65,10 +65,6 @@ class TextTokenizer:
         max_tokens: Largest number of tokens of a text, special tokens included. A longer text is
             truncated at its end.
         is_lowercase: Whether texts are lowercased, even if the file does not ask for it.
-
-    Raises:
-        CheckpointFormatError: The file is damaged, its post-processor is not supported, or its
-            special tokens alone reach `max_tokens`.
     """
 
     def __init__(self, path: Path, max_tokens: int, is_lowercase: bool = False) -> None:
@@ -193,7 +189,7 @@ class TextTokenizer:
         return ids[:stable][::step]
 
     def _encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
-        """Tokenises with `encode_batch`, because `Tokenizer.encode` blocks other threads."""
+        # `encode_batch`, because `Tokenizer.encode` blocks other threads
         (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
         return encoding
 

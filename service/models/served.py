@@ -16,7 +16,7 @@ from model.checkpoints.families.sentence_transformers import (
     read_config,
 )
 from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
-from model.embedding_config import EmbeddingConfig
+from model.config import EmbeddingConfig
 from model.tokenization.pairs import PairTokenizer
 from model.tokenization.text import TextTokenizer
 from model.tokenization.tokenizer import Tokenizer

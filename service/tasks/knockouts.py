@@ -21,8 +21,10 @@ from model.inspection.query import (
     HeadKnockout,
     Knockout,
     ProbabilityQuery,
+    resolve_edge,
+    resolve_numbers,
+    resolve_place,
 )
-from model.inspection.resolve import resolve_edge, resolve_numbers, resolve_place
 from model.inspection.results import TokenProbabilities
 from model.tokenization.tokenizer import TokenizedText
 from service.items import AttentionItem

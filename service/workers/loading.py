@@ -14,13 +14,19 @@ from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
-from model.device import select_device
 from model.encoding.capture_pass import TextCapturePass
-from model.encoding.embedding import Embedder, EmbeddingEncode, EmbeddingJob, embed
-from model.encoding.pooling import EmbeddingModel, MeanOfMemory
+from model.encoding.embedding import (
+    Embedder,
+    EmbeddingEncode,
+    EmbeddingJob,
+    EmbeddingModel,
+    MeanOfMemory,
+    embed,
+)
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
 from model.errors import ModelError
+from model.precision import select_device
 from model.sequence import Sequence as SourceSequence
 from service.items import (
     ATTENTION,

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from model.device import select_device
 from model.errors import ModelError
+from model.precision import select_device
 from model.sequence import BatchStats
 from service import logs
 from service.ipc.channel import Channel

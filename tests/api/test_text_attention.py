@@ -12,8 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from model.inspection.query import AttentionKind, AttentionNorm, Reduction
-from model.inspection.resolve import resolve_query
+from model.inspection.query import AttentionKind, AttentionNorm, Reduction, resolve_query
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
 from service.server import create_app
 from service.workers.loading import load_translation_model

@@ -15,8 +15,7 @@ from model.checkpoints.build import default_rows, load_engine, load_model, new_e
 from model.checkpoints.load import ModelFiles
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
-from model.inspection.query import AttentionJob
-from model.inspection.resolve import resolve_query
+from model.inspection.query import AttentionJob, resolve_query
 from model.precision import Precision
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from service.workers.loading import warm_up

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.encoding.embedding import embed
-from model.encoding.pooling import MeanOfMemory
+from model.encoding.embedding import MeanOfMemory, embed
 from service.workers.device_time import MAX_PENDING, GpuTimer, timer_of
 from tests.text_models import jobs, new_model
 from tests.tiny import FAMILIES, Family

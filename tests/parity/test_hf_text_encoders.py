@@ -28,9 +28,8 @@ from model.checkpoints.families.text_encoders import ACTIVATIONS, family_of, rea
 from model.checkpoints.formats.files import find_weights, read_options
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.names import load_weights
-from model.embedding_config import EmbeddingConfig
-from model.encoding.embedding import EmbeddingJob, embed
-from model.encoding.pooling import EmbeddingModel
+from model.config import EmbeddingConfig
+from model.encoding.embedding import EmbeddingJob, EmbeddingModel, embed
 from tests.attention_jobs import text_maps
 
 VOCAB_SIZE = 99

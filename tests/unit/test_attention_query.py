@@ -5,8 +5,13 @@ from typing import Any
 import pytest
 
 from model.config import DecoderKind, ModelConfig
-from model.inspection.query import AttentionKind, AttentionNorm, AttentionQuery, Reduction
-from model.inspection.resolve import resolve_query
+from model.inspection.query import (
+    AttentionKind,
+    AttentionNorm,
+    AttentionQuery,
+    Reduction,
+    resolve_query,
+)
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.query import (
     COMPUTED_PER_RETURNED,

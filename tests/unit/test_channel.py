@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from model.inspection.query import AttentionJob, AttentionKind
-from model.inspection.resolve import resolve_query
+from model.inspection.query import AttentionJob, AttentionKind, resolve_query
 from model.sequence import BatchStats, DecodingOptions, Hypothesis
 from service.errors import (
     DeadlineExceededError,

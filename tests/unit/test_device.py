@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.device import select_device
 from model.errors import DeviceError
-from model.precision import Precision, fastest_float, select_precision
+from model.precision import Precision, fastest_float, select_device, select_precision
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda")

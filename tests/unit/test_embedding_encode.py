@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,16 +10,15 @@ import torch
 from torch.testing import assert_close
 
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, padded_batch, run_layers
-from model.embedding_config import (
+from model.config import (
     DenseConfig,
     EmbeddingConfig,
     NormalizeConfig,
     Pooling,
     TextEncoderConfig,
 )
-from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
-from model.encoding.pooling import EmbeddingModel, pool
-from model.encoding.sliced_pass import padded_batches
+from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, embed, pool
+from model.encoding.sliced_pass import batches
 from model.errors import (
     EmptySourceError,
     InputError,
@@ -141,7 +140,7 @@ def test_padded_batch_gives_the_vectors_of_a_packed_one() -> None:
         vectors = model.embed(hidden)
     expected = np.stack(embed(model, [EmbeddingJob(each) for each in ids]))
     np.testing.assert_allclose(vectors.numpy(), expected, atol=1e-6)
-    encoding = EmbeddingEncode(PaddedModel(model), texts)
+    encoding = EmbeddingEncode(cast("EmbeddingModel", PaddedModel(model)), texts)
     while encoding.advance():
         pass
     found = encoding.take_finished()
@@ -154,7 +153,7 @@ def test_padding_stays_inside_the_position_table() -> None:
     model = new_model({"max_tokens": 11}, max_positions=13, position_offset=2)
     texts = jobs(11, 3)
     expected = embed(model, texts)
-    encoding = EmbeddingEncode(PaddedModel(model), texts)
+    encoding = EmbeddingEncode(cast("EmbeddingModel", PaddedModel(model)), texts)
     while encoding.advance():
         pass
     found = encoding.take_finished()
@@ -165,7 +164,7 @@ def test_padding_stays_inside_the_position_table() -> None:
 
 def test_padded_batches_count_their_padding() -> None:
     lengths = [1, 1, 1, 1, 2, 5, 30]
-    found = padded_batches(lengths, lambda length: length, max_tokens=10)
+    found = batches(lengths, lambda length: (length,), max_tokens=10, pads=True)
     assert [*found] == [[1, 1, 1, 1, 2], [5], [30]]
 
 

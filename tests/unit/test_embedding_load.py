@@ -20,7 +20,7 @@ from model.checkpoints.families.sentence_transformers import (
     load_tokenizer,
     read_config,
 )
-from model.embedding_config import EmbeddingConfig, NormalizeConfig, Pooling
+from model.config import EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.errors import CheckpointError, CheckpointNotFoundError, UnsupportedModelError
 from tests.tiny_text import (

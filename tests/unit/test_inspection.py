@@ -20,8 +20,9 @@ from model.inspection.query import (
     TraceQuery,
     attention_layers,
     check_job,
+    resolve_query,
+    resolve_trace,
 )
-from model.inspection.resolve import resolve_query, resolve_trace
 from tests.tiny import tiny_config
 
 ENCODER, DECODER, CROSS = AttentionKind

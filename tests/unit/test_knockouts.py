@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
+from model.backends.encoder_batch import attend_without
 from model.checkpoints.build import forced_pass
 from model.encoding.teacher_forced import TeacherForcedPass
-from model.inspection.knocked_out import attend_without
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,

@@ -12,8 +12,7 @@ from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
 from model.checkpoints.names import normal_names
-from model.config import NormPosition
-from model.embedding_config import Rotary
+from model.config import NormPosition, Rotary
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
 from model.inspection.results import EXCLUDED

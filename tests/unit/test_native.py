@@ -29,8 +29,7 @@ from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
 from model.engine.engine import Engine
-from model.inspection.query import AttentionJob, AttentionKind, Reduction
-from model.inspection.resolve import resolve_query
+from model.inspection.query import AttentionJob, AttentionKind, Reduction, resolve_query
 from model.precision import select_precision
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from tests.attention_jobs import results

@@ -19,8 +19,7 @@ from model.checkpoints import embedding as loading
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.config import Activation
-from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, Vectors, embed
-from model.encoding.pooling import EmbeddingModel
+from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, Vectors, embed
 from model.layers.sublayers import ACTIVATIONS
 from model.precision import Precision
 from model.quantization.asymmetric import quantize

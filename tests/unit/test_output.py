@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput
+from model.architectures.output import FullOutput, ShortlistOutput
 from model.architectures.seq2seq import Decoder
 from model.architectures.shortlist import Shortlist
 from tests.tiny import tiny_config, tiny_model
@@ -55,7 +55,7 @@ def assert_rows_have_their_own_ids(
 class Rows:
     """What an engine does to an output layer; keeps the source that each row should have."""
 
-    def __init__(self, output: OutputLayer) -> None:
+    def __init__(self, output: FullOutput) -> None:
         self.output = output
         self.sources: list[list[int]] = []
 
@@ -118,7 +118,7 @@ def test_padded_weight_takes_no_second_memory(is_tied: bool) -> None:
 @pytest.mark.parametrize("make", [FullOutput, None], ids=["full", "shortlist"])
 def test_logits_are_float32_in_any_precision(make: type[FullOutput] | None) -> None:
     decoder = new_decoder(64).to(torch.bfloat16)
-    output: OutputLayer = ShortlistOutput(decoder, FORBIDDEN, random_shortlist(64, 3), 2)
+    output: FullOutput = ShortlistOutput(decoder, FORBIDDEN, random_shortlist(64, 3), 2)
     if make:
         output = make(decoder, FORBIDDEN)
     output.enter(0, [5, 0])

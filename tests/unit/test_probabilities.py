@@ -15,9 +15,8 @@ from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError, UnknownTokenError
-from model.inspection.captures import probabilities as probability_capture
-from model.inspection.query import AttentionJob, AttentionKind, ProbabilityQuery
-from model.inspection.resolve import resolve_query
+from model.inspection.captures import factory as probability_capture
+from model.inspection.query import AttentionJob, AttentionKind, ProbabilityQuery, resolve_query
 from model.inspection.results import TokenProbabilities
 from model.sequence import EngineLimits
 from tests.attention_jobs import Pairs, finished, random_pairs

@@ -26,8 +26,8 @@ from model.inspection.query import (
     AttentionQuery,
     Reduction,
     TraceQuery,
+    resolve_query,
 )
-from model.inspection.resolve import resolve_query
 from model.inspection.results import AttentionTrace
 from model.layers.sublayers import SSRU
 from tests.attention_jobs import (

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from model.architectures.text_encoder import TextEncoder
 from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
-from model.embedding_config import TextEncoderConfig
+from model.config import TextEncoderConfig
 from model.encoding.capture_pass import TextCapturePass
 from model.errors import (
     AttentionQueryError,
@@ -28,8 +28,9 @@ from model.inspection.query import (
     Reduction,
     TraceQuery,
     attention_layers,
+    resolve_query,
+    resolve_trace,
 )
-from model.inspection.resolve import resolve_query, resolve_trace
 from model.layers.attention import attention_weights
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_results, text_steps
 from tests.tiny import pad

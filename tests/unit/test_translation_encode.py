@@ -10,8 +10,7 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
 from model.config import NormPosition
 from model.encoding import embedding as encoding
-from model.encoding.embedding import EmbeddingJob, Vectors
-from model.encoding.pooling import MeanOfMemory
+from model.encoding.embedding import EmbeddingJob, MeanOfMemory, Vectors
 from model.errors import EmptySourceError, UnknownTokenError
 from tests.tiny import VOCAB_SIZE, pad, tiny_config, tiny_model
 

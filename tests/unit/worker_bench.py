@@ -17,8 +17,7 @@ from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.encoding.capture_pass import CapturePass
 from model.encoding.teacher_forced import TeacherForcedPass
-from model.inspection.query import AttentionJob, AttentionKind
-from model.inspection.resolve import resolve_query
+from model.inspection.query import AttentionJob, AttentionKind, resolve_query
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished
 from model.sequence import Sequence as SourceSequence
 from service.ipc.channel import Channel

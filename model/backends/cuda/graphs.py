@@ -21,13 +21,8 @@ Function = Callable[..., None]
 class Graphs:
     """Captures and runs functions that read and write only tensors at fixed addresses.
 
-    Args:
-        device: Device of the tensors. On a CPU, every function runs without a graph.
-
-    Attributes:
-        captured: Maps the name of a function and a shape to their graph.
-        native_bytes: Memory that the graphs share, in bytes; `held_bytes` in
-            `service.workers.device_memory` adds it to the memory of a model.
+    On a CPU, every function runs without a graph. `native_bytes` is the memory that the graphs
+    share; `held_bytes` in `service.workers.device_memory` adds it to the memory of a model.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -47,15 +42,14 @@ class Graphs:
     def capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
         """Captures each function for its shape, in the given order, if the device is a GPU.
 
-        The method calls each function twice: first without a graph, then to record the graph.
+        The method calls each function twice: first without a graph, then to record the graph. The
+        graphs share one memory pool, because no two graphs run at once and no graph leaves data in
+        the pool. The largest graph should come first: smaller graphs then fit into its memory. If
+        the device refuses a capture, no graph is used.
 
-        The graphs can share one memory pool, because no two graphs run at once and no graph leaves
-        data in the pool. The largest graph should come first: smaller graphs then fit into its
-        memory. If the device refuses a capture, no graph is used.
-
-        A capture does not wait for the work of other threads, so other models go on serving while a
-        model is loaded. If memory runs out, the method releases PyTorch's cached memory and
-        captures all functions again. The release makes other threads wait.
+        A capture does not wait for the work of other threads, so other models go on serving. If
+        memory runs out, PyTorch's cached memory is released, and all functions are captured again.
+        The release makes other threads wait.
 
         Raises:
             torch.OutOfMemoryError: The device has too little memory.
@@ -76,7 +70,6 @@ class Graphs:
             logger.warning("CUDA graphs are not available, so decode steps take longer: %s", error)
 
     def _fits(self, calls: Sequence[tuple[Function, Shape]]) -> bool:
-        """Captures the calls; returns False if memory runs out."""
         try:
             self._capture(calls)
         except torch.OutOfMemoryError as error:

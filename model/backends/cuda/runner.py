@@ -10,11 +10,10 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, product
-from operator import attrgetter
 
 import numpy as np
 import torch
@@ -85,13 +84,8 @@ Encoding this number of padding tokens takes as long as encoding another small b
 """
 
 
-@dataclass(slots=True)
-class WaitingSequence:
-    """A sequence that waits to be encoded, the first of its rows, and its number of tokens."""
-
-    sequence: Sequence
-    row: int
-    tokens: int
+Placed = tuple[int, Sequence]
+"""A sequence that waits to be encoded, after the first of its rows."""
 
 
 class CudaRunner(ModelRunner):
@@ -129,10 +123,7 @@ class CudaRunner(ModelRunner):
         self.graphs = Graphs(device)
 
     def _positions(self, part: Encoder | Decoder) -> Tensor:
-        """Returns the position table, extended to its full length.
-
-        Graphs read the table at its present address; extending it later would change the address.
-        """
+        """Returns the position table, extended to its full length, as graphs read its address."""
         part.embedding.ensure_length(max(self.source_widths[-1], self.max_target_tokens))
         return part.embedding.table
 
@@ -143,7 +134,6 @@ class CudaRunner(ModelRunner):
         self.clear()
 
     def _shapes(self) -> Iterator[tuple[Function, Shape]]:
-        """Yields each function with each of its shapes, larger shapes first."""
         for width in reversed(self.source_widths):
             for count in reversed(self._batch_sizes(width)):
                 yield self._encode, (count, width)
@@ -162,9 +152,9 @@ class CudaRunner(ModelRunner):
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes sequences; copies the first row of each beam to the beam's other rows."""
-        waiting, source, target = [], list[int](), list[int]()
+        waiting, source, target = list[Placed](), list[int](), list[int]()
         for sequence in sequences:
-            waiting.append(WaitingSequence(sequence, row, len(sequence.source)))
+            waiting.append((row, sequence))
             end = row + sequence.options.beam_size
             source += [row] * (end - row - 1)
             target += range(row + 1, end)
@@ -174,13 +164,11 @@ class CudaRunner(ModelRunner):
             self.copy(source, target, is_same_source=False)
         return stats
 
-    def _groups(
-        self, waiting: list[WaitingSequence]
-    ) -> Iterator[tuple[int, list[WaitingSequence]]]:
+    def _groups(self, waiting: list[Placed]) -> Iterator[tuple[int, list[Placed]]]:
         """Yields (padded length, sequences) for each group of sequences to encode together."""
-        group, width, padding = list[WaitingSequence](), 0, 0
-        for each in sorted(waiting, key=attrgetter("tokens"), reverse=True):
-            own = fit(self.source_widths, each.tokens)
+        group, width, padding = list[Placed](), 0, 0
+        for each in sorted(waiting, key=lambda placed: len(placed[1].source), reverse=True):
+            own = fit(self.source_widths, len(each[1].source))
             fits = (len(group) + 1) * width <= self.limits.max_batch_tokens
             if group and fits and padding + width - own <= ENCODE_TOKENS:
                 group.append(each)
@@ -192,14 +180,15 @@ class CudaRunner(ModelRunner):
         if group:
             yield width, group
 
-    def _enter(self, width: int, group: list[WaitingSequence]) -> BatchStats:
+    def _enter(self, width: int, group: list[Placed]) -> BatchStats:
         size, count = len(group), fit(self._batch_sizes(width), len(group))
+        sequences = [sequence for _, sequence in group]
         lengths, rows = np.ones(count, np.int64), np.full(count, self.padding_row)
         source, first_ids = np.full((count, width), self.config.eos_id), np.full(count, NO_TOKEN)
-        lengths[:size] = [each.tokens for each in group]
-        rows[:size] = [each.row for each in group]
-        first_ids[:size] = [first_token(each.sequence) for each in group]
-        ids = chain.from_iterable(each.sequence.source for each in group)
+        lengths[:size] = [len(sequence.source) for sequence in sequences]
+        rows[:size] = [row for row, _ in group]
+        first_ids[:size] = [first_token(sequence) for sequence in sequences]
+        ids = chain.from_iterable(sequence.source for sequence in sequences)
         source[:size][np.arange(width) < lengths[:size, None]] = np.fromiter(ids, np.int64)
         self.uploads.send(source, lengths, rows, first_ids)
         self.graphs.run(self._encode, count, width)
@@ -293,7 +282,7 @@ class CudaRunner(ModelRunner):
             values.index_copy_(0, target, values[source])
 
     def leave(self, first: int, end: int) -> None:
-        """Changes nothing: a decode step treats free rows as padding rows."""
+        """Changes nothing, because a decode step treats free rows as padding rows."""
 
 
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
@@ -319,18 +308,14 @@ def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
 
 
 def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Returns the number of target positions of a row.
-
-    Steps that are computed after the end of a row use the last position.
-    """
+    """Returns the number of target positions of a row; steps after its end use the last one."""
     return round_up(model.config.max_target_tokens(limits.max_source_tokens) + 1)
 
 
 def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
     """Returns `first`, 2 * `first`, 4 * `first` and so on below `last`, and then `last`.
 
-    With `halves_from`, sizes of at least `halves_from` are followed by 1.5 times the size. No size
-    is larger than `last`.
+    Sizes of at least `halves_from` are followed by 1.5 times the size, if that is below `last`.
     """
     found, size = {last}, first
     while size < last:
@@ -346,7 +331,6 @@ def fit(allowed: list[int], wanted: int) -> int:
 
 
 def round_up(count: int) -> int:
-    """Rounds up to a multiple of eight, the alignment of matrix units and masks."""
     return -(-count // 8) * 8
 
 

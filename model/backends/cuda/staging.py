@@ -15,8 +15,7 @@ Integers = NDArray[np.int64]
 def upload(numbers: list[int] | Integers, device: torch.device) -> Tensor:
     """Returns the integers as a tensor on the device.
 
-    The pinned tensor may be freed before its copy has ended, because PyTorch reuses pinned memory
-    only after the copy.
+    PyTorch reuses pinned memory only after its copy, so the pinned tensor may be freed before.
     """
     tensor = torch.as_tensor(numbers)
     if device.type == "cpu":
@@ -35,7 +34,6 @@ class Slot:
         self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
 
     def record(self) -> None:
-        """Makes the event mark the end of the copy that was just started."""
         if self.event is not None:
             self.event.record(torch.cuda.current_stream(self.device))
 
@@ -45,22 +43,28 @@ class Slot:
             self.event.synchronize()
 
 
-class Uploads:
+class Slots:
+    """Pinned buffers that are used in turn."""
+
+    def __init__(self, size: int, device: torch.device, slots: int) -> None:
+        self.slots = [Slot(size, device) for _ in range(slots)]
+        self.count = 0
+
+    def take(self) -> Slot:
+        self.count += 1
+        return self.slots[(self.count - 1) % len(self.slots)]
+
+
+class Uploads(Slots):
     """Copies integers from the host to one fixed tensor on the device.
 
     The device runs copies and kernels in the order of their launch. A kernel therefore reads the
-    integers of the latest `send` that preceded its launch.
-
-    Args:
-        size: Maximum number of integers.
-        device: Target of the copies.
-        slots: Number of copies that may be pending. A further copy waits for the oldest one.
+    integers of the latest `send` that preceded its launch. At most `slots` copies are pending.
     """
 
     def __init__(self, size: int, device: torch.device, slots: int = 16) -> None:
+        super().__init__(size, device, slots)
         self.arrived = torch.zeros(size, dtype=torch.long, device=device)
-        self.slots = [Slot(size, device) for _ in range(slots)]
-        self.count = 0
 
     def send(self, *parts: Integers) -> None:
         """Copies the concatenated parts to the first elements of `arrived`.
@@ -68,32 +72,22 @@ class Uploads:
         Waits only if all slots have pending copies.
         """
         numbers = np.concatenate([part.ravel() for part in parts])
-        size = len(numbers)
-        slot = self.slots[self.count % len(self.slots)]
-        self.count += 1
+        size, slot = len(numbers), self.take()
         slot.wait()
         slot.numbers[:size] = numbers
         self.arrived[:size].copy_(slot.tensor[:size], non_blocking=True)
         slot.record()
 
 
-class Downloads:
+class Downloads(Slots):
     """Copies integers from the device to the host while the device goes on computing.
 
     A copy that is begun when all slots are in use overwrites the oldest slot, even if it is unread.
     """
 
-    def __init__(self, size: int, device: torch.device, slots: int) -> None:
-        self.slots = [Slot(size, device) for _ in range(slots)]
-        self.count = 0
-
     def fetch(self, numbers: torch.Tensor) -> Slot:
-        """Begins to copy integers to the first elements of a slot, and returns the slot.
-
-        `Slot.wait` waits until the copy has ended.
-        """
-        slot = self.slots[self.count % len(self.slots)]
-        self.count += 1
+        """Begins to copy integers to the first elements of the returned slot; `Slot.wait` waits."""
+        slot = self.take()
         slot.tensor[: len(numbers)].copy_(numbers, non_blocking=True)
         slot.record()
         return slot

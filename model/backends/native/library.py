@@ -22,8 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from model.config import Activation, ModelConfig, NormPosition
-from model.embedding_config import LayerConfig
+from model.config import Activation, LayerConfig, ModelConfig, NormPosition
 from model.precision import Precision, select_precision
 from model.quantization.asymmetric import AsymmetricInt8Linear
 from model.quantization.int8 import PANEL, Int8Linear, shape_of
@@ -170,7 +169,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def check(status: int) -> None:
-    """Raises an error for a failed call of the native code."""
     if status == OUT_OF_MEMORY:
         raise MemoryError("the native code could not allocate memory")
     if status:
@@ -199,10 +197,7 @@ class Library:
         return sizes == [ctypes.sizeof(each) for each in STRUCTURES]
 
     def __getattr__(self, name: str) -> Any:
-        """Raises AttributeError.
-
-        The method exists for type checkers, which do not see that the constructor sets functions.
-        """
+        """Exists for type checkers, which do not see that the constructor sets functions."""
         raise AttributeError(name)
 
 

@@ -99,8 +99,7 @@ class PackedModel(NativeModel):
     def _output(self, model: EncoderDecoder, has_shortlist: bool) -> MatrixSpec:
         """Returns the output layer's matrix, packed if there is no shortlist.
 
-        If an embedding table shares memory with this matrix, the table is switched to the returned
-        matrix, so that the two still share memory.
+        An embedding table that shares memory with this matrix goes on sharing it.
         """
         output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
         assert output is not None

@@ -23,7 +23,7 @@ from model.backends.native.library import (
     check,
     int32,
 )
-from model.embedding_config import TextEncoderConfig
+from model.config import TextEncoderConfig
 from model.quantization.asymmetric import AsymmetricInt8Linear
 
 KEPT_TOKENS = 1024
@@ -59,10 +59,7 @@ class NativeTextEncoder(NativeModel):
         self.spare: list[TextBatch] = []
 
     def _relative(self, encoder: TextEncoder) -> int | None:
-        """Returns the address of the relative position bias; None if the encoder has none.
-
-        The row of each head is padded, because the native code reads whole vectors.
-        """
+        """Returns the address of the relative position bias, padded for reads of whole vectors."""
         if encoder.relative_bias is None:
             return None
         bias = encoder.relative_bias.of_distances(relative_length(self.config))
@@ -75,10 +72,7 @@ class NativeTextEncoder(NativeModel):
         return batch
 
     def end(self, batch: EncoderBatch) -> None:
-        """Keeps the scratch memory of a batch for later batches, unless the batch is large.
-
-        The caller must not use the batch afterwards.
-        """
+        """Keeps the scratch memory of a batch that is not used afterwards, unless it is large."""
         assert isinstance(batch, TextBatch)
         batch.encoder = None
         if batch.num_tokens <= KEPT_TOKENS:
@@ -88,12 +82,8 @@ class NativeTextEncoder(NativeModel):
 class TextBatch(EncoderBatch):
     """The native hidden states and scratch memory of a batch of texts.
 
-    Args:
-        encoder: Native encoder of the batch.
-
-    Attributes:
-        encoder: Owner of the weights that the batch reads. A batch in use keeps it alive. It keeps
-            the spare batches alive, and these have None here, so that there is no cycle.
+    `encoder` owns the weights that the batch reads. A batch in use keeps it alive. It keeps the
+    spare batches alive, which have None here, so that there is no cycle.
     """
 
     def __init__(self, encoder: NativeTextEncoder) -> None:

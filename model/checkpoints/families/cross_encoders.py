@@ -27,7 +27,7 @@ from model.checkpoints.formats.files import (
     read_options_if_there,
     revision_of,
 )
-from model.embedding_config import DenseConfig, EmbeddingConfig, Pooling
+from model.config import DenseConfig, EmbeddingConfig, Pooling
 from model.errors import UnsupportedModelError
 from model.tokenization.pairs import PairTokenizer
 
@@ -50,16 +50,12 @@ class CrossEncoderFiles:
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderConfig:
-    """Config of a cross-encoder.
+    """Config of a cross-encoder: the encoder, and the head as Dense modules on the first token.
 
-    Attributes:
-        model: Encoder, and the head as Dense modules on the vector of the first token.
-        vocab_size: Number of token ids.
-        num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
-            in the other families. Type 0 is the query, and type 1 is the text. With 2 types, the
-            token table has a second row for each token, to whose id the caller adds `vocab_size`
-            in a text (`model.checkpoints.embedding`).
-        label: Name of the only label.
+    `num_segments` is the number of token types that the model distinguishes: at most 2 in BERT, and
+    1 in the other families. Type 0 is the query, and type 1 is the text. With 2 types, the token
+    table has a second row for each token, to whose id the caller adds `vocab_size` in a text
+    (`model.checkpoints.embedding`). `label` is the name of the only label.
     """
 
     model: EmbeddingConfig
@@ -69,13 +65,7 @@ class CrossEncoderConfig:
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
-    """Returns CrossEncoderFiles if the config names the architecture of a cross-encoder.
-
-    In a folder with a `modules.json`, the given files are returned unchanged.
-
-    Raises:
-        CheckpointFormatError: The config is damaged.
-    """
+    """Returns CrossEncoderFiles for a folder without modules that names such an architecture."""
     named = read_options_if_there(files.encoder / CONFIG).get("architectures")
     if files.head is not None or not isinstance(named, list) or len(named) != 1:
         return files
@@ -84,13 +74,6 @@ def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles
 
 
 def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
-    """Reads the config of a cross-encoder.
-
-    Raises:
-        UnsupportedModelError: The head does not have exactly one label, or an option is not
-            implemented.
-        CheckpointError: A file is damaged.
-    """
     path = files.folder / CONFIG
     options = read_options(path)
     encoder = text_encoders.read_config(options, str(path))
@@ -115,12 +98,6 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
 
 
 def load_pair_tokenizer(files: CrossEncoderFiles, config: CrossEncoderConfig) -> PairTokenizer:
-    """Loads the tokenizer of a cross-encoder.
-
-    Raises:
-        CheckpointError: A file is damaged, an option is not implemented, or the vocabulary is
-            larger than the encoder's.
-    """
     folder, max_tokens = files.folder, config.model.max_tokens
     tokenizer = read_tokenizer(folder, max_tokens, config.vocab_size)
     inputs = read_options_if_there(folder / TOKENIZER_CONFIG).get("model_input_names")

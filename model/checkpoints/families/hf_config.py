@@ -4,7 +4,6 @@ Source: transformers, models/marian and models/m2m_100 (configuration and modeli
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,45 +46,34 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """The properties that the library transformers fixes in code for each architecture.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "marian": {
+        "norm": NormPosition.POST,
+        "sinusoids": Sinusoids.HUGGING_FACE,
+        "position_offset": 0,
+        "has_output_bias": True,
+        "scales_embeddings": False,
+    },
+    "m2m_100": {
+        "norm": NormPosition.PRE,
+        "sinusoids": Sinusoids.MARIAN,
+        "position_offset": 2,
+        "has_output_bias": False,
+        "scales_embeddings": True,
+    },
+}
+"""Properties of a `model_type` that the library transformers fixes in code.
 
-    Attributes:
-        position_offset: Row of the position table for the first token.
-        scales_embeddings: Default of the option `scale_embedding`.
-        supported: Further options with their implemented values.
-    """
+`scales_embeddings` is the default of the option `scale_embedding`.
+"""
 
-    norm: NormPosition
-    sinusoids: Sinusoids
-    position_offset: int
-    has_output_bias: bool
-    scales_embeddings: bool
-    supported: Mapping[str, tuple[Any, ...]]
-
-
-FAMILIES = {
-    "marian": Family(
-        NormPosition.POST,
-        Sinusoids.HUGGING_FACE,
-        position_offset=0,
-        has_output_bias=True,
-        scales_embeddings=False,
-        supported={
-            "normalize_before": (False,),
-            "add_final_layer_norm": (False,),
-            "forced_bos_token_id": (None,),
-        },
-    ),
-    "m2m_100": Family(
-        NormPosition.PRE,
-        Sinusoids.MARIAN,
-        position_offset=2,
-        has_output_bias=False,
-        scales_embeddings=True,
-        supported={"pad_token_id": (1,)},  # the position offset is this id + 1
-    ),
+FAMILY_SUPPORTED: dict[str, dict[str, tuple[Any, ...]]] = {
+    "marian": {
+        "normalize_before": (False,),
+        "add_final_layer_norm": (False,),
+        "forced_bos_token_id": (None,),
+    },
+    "m2m_100": {"pad_token_id": (1,)},  # the position offset is this id + 1
 }
 
 
@@ -101,35 +89,29 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
 
     If the sizes need more weights than the files have bytes (`num_bytes`), the config is refused
     before memory is reserved.
-
-    Raises:
-        CheckpointError: The config is missing or damaged, or options are not implemented (all are
-            listed).
     """
     options = read_model_options(folder)
     name = str(folder / CONFIG)
-    family = FAMILIES.get(str(options.get("model_type")))
-    if family is None:
+    kind = str(options.get("model_type"))
+    if kind not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise UnsupportedModelError(
             name, [f"model_type is {options.get('model_type')!r}, supported: {known}"]
         )
-    reasons = _reasons(options, family) or _size_reasons(options, num_bytes)
+    reasons = _reasons(options, kind) or _size_reasons(options, num_bytes)
     if reasons:
         raise UnsupportedModelError(name, reasons)
     try:
+        family = FAMILIES[kind]
+        scales_embeddings = bool(options.get("scale_embedding", family["scales_embeddings"]))
         return ModelConfig(
             **{ours: options[theirs] for theirs, ours in {**SIZES, **IDS}.items()},
+            **{**family, "scales_embeddings": scales_embeddings},
             target_vocab_size=options.get("decoder_vocab_size", options["vocab_size"]),
             unk_id=unk_id,
             shared_embeddings=bool(options.get("share_encoder_decoder_embeddings", True)),
             decoder=DecoderKind.SELF_ATTENTION,
-            norm=family.norm,
             activation=ACTIVATIONS[options["activation_function"]],
-            sinusoids=family.sinusoids,
-            position_offset=family.position_offset,
-            scales_embeddings=bool(options.get("scale_embedding", family.scales_embeddings)),
-            has_output_bias=family.has_output_bias,
             layer_norm_eps=LAYER_NORM_EPS,
             max_length_factor=MAX_LENGTH_FACTOR,
         )
@@ -137,8 +119,8 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
         raise UnsupportedModelError(name, error.reasons) from error
 
 
-def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
-    reasons = unsupported(options, {**SUPPORTED, **family.supported})
+def _reasons(options: Mapping[str, Any], kind: str) -> list[str]:
+    reasons = unsupported(options, {**SUPPORTED, **FAMILY_SUPPORTED[kind]})
     activation = options.get("activation_function")
     if str(activation) not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)

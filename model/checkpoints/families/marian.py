@@ -72,12 +72,6 @@ SSRU = {
 def read_config(
     file: MarianFile, max_length_factor: float, eos_id: int, unk_id: int
 ) -> ModelConfig:
-    """Returns the config from the options in the file.
-
-    Raises:
-        UnsupportedModelError: Options are not implemented; the error lists all of them.
-        CheckpointFormatError: The file has no options, or they are not a YAML mapping.
-    """
     options = file.options()
     reasons = [
         f"{name} is {options[name]!r}, supported: {', '.join(map(repr, values))}"
@@ -165,11 +159,7 @@ def load_weights(
 ) -> EncoderDecoder:
     """Returns a model filled from the file, on the CPU, in float32.
 
-    If `is_quantized` is True, the model's matrices are int8, and float matrices are rounded.
-
-    Raises:
-        CheckpointError: A tensor is damaged or of another type, or tensors and parameters do not
-            match.
+    With `is_quantized`, the model's matrices are int8, and float matrices are rounded.
     """
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)

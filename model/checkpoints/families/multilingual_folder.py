@@ -87,10 +87,7 @@ def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens]:
 
 
 def is_small_100(folder: Path) -> bool:
-    """Returns whether a model with the `model_type` of M2M100 is SMaLL-100.
-
-    Its sources begin with the target language's token. Code in the folder is not run.
-    """
+    """Returns whether a folder has SMaLL-100. Code in the folder is not run."""
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
     names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
     return (folder / SMALL_100_CODE).is_file() or any(map(SMALL_100.search, names))

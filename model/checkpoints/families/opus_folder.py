@@ -70,10 +70,6 @@ def translates(
 
     The pair is None if the model has several pairs. The tokens are None if the model has one pair
     and no language tokens. `options` are those of `config.json`, and `ids` is the vocabulary.
-
-    Raises:
-        UnsupportedModelError: Neither the folder's name nor a config file names the languages of
-            the model, or the vocabulary has no token for the named target language.
     """
     tokens = target_languages(read_vocabulary(ids))
     for sources, target in _names(folder, options):

@@ -26,7 +26,7 @@ from model.checkpoints.formats.files import (
     revision_of,
     unsupported,
 )
-from model.embedding_config import (
+from model.config import (
     DenseConfig,
     EmbeddingConfig,
     NormalizeConfig,
@@ -85,13 +85,10 @@ TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
 
 @dataclass(frozen=True)
 class EmbeddingFiles:
-    """The files of one embedding model.
+    """The files of one embedding model, all below `folder`.
 
-    Attributes:
-        name: Name of the model, such as `all-MiniLM-L6-v2`.
-        folder: The folder that holds all files of the model.
-        encoder: The folder of the encoder, which is usually `folder` itself.
-        head: (kind, folder) of each module after the encoder; None without `modules.json`.
+    `encoder` is the folder of the encoder, usually `folder` itself. `head` has (kind, folder) of
+    each module after the encoder; it is None without `modules.json`.
     """
 
     name: str
@@ -152,10 +149,8 @@ def read_folder(folder: Path) -> EmbeddingFiles:
     """Returns the one model in a folder.
 
     Raises:
-        CheckpointNotFoundError: The folder has neither `modules.json` nor a served encoder.
-        CheckpointFormatError: A part is missing or is a pointer of Git LFS, a JSON file is
-            damaged, or `modules.json` names a path outside the folder.
-        UnsupportedModelError: Modules are not implemented; the error lists all of them.
+        CheckpointError: The folder has no served encoder, or a part is missing or damaged. Or
+            `modules.json` names modules that are not implemented, or a path outside the folder.
     """
     encoder, head = folder, None
     if (folder / MODULES).is_file():
@@ -223,11 +218,6 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
-    """Returns the config of the model. The weights are not read.
-
-    Raises:
-        CheckpointError: The files are damaged, or an option is not implemented.
-    """
     config = files.encoder / CONFIG
     options = read_options(config)
     encoder = text_encoders.read_config(options, str(config))
@@ -251,7 +241,6 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
 
 
 def _read_pooling(path: Path) -> tuple[Pooling, ...]:
-    """Returns the ways of pooling in the order in which their vectors are concatenated."""
     options = read_options(path)
     named = options.get("pooling_mode") or _switched_on(options)
     chosen = named if isinstance(named, list) else [named]
@@ -323,16 +312,10 @@ def _read_transformer_options(folder: Path) -> dict[str, Any]:
 
 
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
-    """Returns the tokenizer.
-
-    Raises:
-        CheckpointError: A file is damaged or unsupported, or does not match the encoder.
-    """
     return read_tokenizer(files.encoder, config.max_tokens, config.encoder.vocab_size)
 
 
 def read_tokenizer(folder: Path, max_tokens: int, vocab_size: int) -> TextTokenizer:
-    """Returns the tokenizer in a folder; raises the errors of `load_tokenizer`."""
     path, own = folder / TOKENIZER, folder / TOKENIZER_CONFIG
     check_options(own, read_options_if_there(own), TOKENIZER_SUPPORTED)
     is_lowercase = _read_transformer_options(folder).get("do_lower_case") is True

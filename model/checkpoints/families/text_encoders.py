@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from model.checkpoints.formats.files import MAX_SIZE, positive_integer, unsupported
-from model.config import Activation
-from model.embedding_config import Rotary, TextEncoderConfig
+from model.config import Activation, Rotary, TextEncoderConfig
 from model.errors import UnsupportedModelError
 
 Options = Mapping[str, Any]
@@ -74,16 +73,12 @@ EMBEDDERS = (
 Every other architecture has a head for another task, for which its hidden states were trained."""
 
 BERT_ATTENTION = {
-    "self_attention.query": "attention.self.query",
-    "self_attention.key": "attention.self.key",
-    "self_attention.value": "attention.self.value",
+    **{f"self_attention.{name}": f"attention.self.{name}" for name in ("query", "key", "value")},
     "self_attention.out": "attention.output.dense",
     "self_residual.norm": "attention.output.LayerNorm",
 }
 MPNET_ATTENTION = {
-    "self_attention.query": "attention.attn.q",
-    "self_attention.key": "attention.attn.k",
-    "self_attention.value": "attention.attn.v",
+    **{f"self_attention.{name}": f"attention.attn.{name[0]}" for name in ("query", "key", "value")},
     "self_attention.out": "attention.attn.o",
     "self_residual.norm": "attention.LayerNorm",
 }
@@ -209,7 +204,6 @@ def _config(
 def _sizes(
     options: Options, reasons: list[str], ffn_dim: int, layers: int, positions: int, vocab: int
 ) -> dict[str, Any]:
-    """Returns the sizes by their names in `TextEncoderConfig`, given the family's defaults."""
     names = {
         "d_model": ("hidden_size", 768, MAX_SIZE),
         "num_heads": ("num_attention_heads", 12, MAX_SIZE),
@@ -304,9 +298,4 @@ def family_of(options: Options, name: str) -> Family:
 
 
 def read_config(options: Options, name: str) -> TextEncoderConfig:
-    """Returns the config of an encoder from a `config.json`; `name` is the file, for messages.
-
-    Raises:
-        UnsupportedModelError: The family or an option is not implemented.
-    """
     return family_of(options, name).read(options, name)

@@ -61,7 +61,6 @@ def read_json(path: Path) -> Any:
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """Returns the object in a JSON file; raises the errors of `read_json`."""
     options = read_json(path)
     if not isinstance(options, dict):
         raise CheckpointFormatError(f"{path} holds no JSON object")
@@ -125,10 +124,7 @@ def _num_values(content: Any, known: dict[int, int]) -> int:
 
 
 def check_pointers(paths: Iterable[Path]) -> None:
-    """Refuses pointers of Git LFS, which a clone without Git LFS has in place of large files.
-
-    Missing files and folders are skipped.
-    """
+    """Refuses pointers of Git LFS, which stand for large files in a clone without Git LFS."""
     there = [path for path in dict.fromkeys(paths) if path.exists() and not path.is_dir()]
     found = []
     for path in there:

@@ -63,15 +63,7 @@ class Item:
 
 
 class MarianFile:
-    """The items of an unpacked `.bin` file: its tensors, and one item with the training options.
-
-    The file is mapped into memory.
-
-    Raises:
-        CheckpointFormatError: The file is cut short, is too large, is not a regular file, or is
-            not a `.bin` container.
-        OSError: The file cannot be read.
-    """
+    """The items of a mapped `.bin` file: its tensors, and one item with the training options."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -118,7 +110,6 @@ class MarianFile:
         return items
 
     def options(self) -> dict[str, Any]:
-        """Returns the training options in the file."""
         item = self.items.get(OPTIONS_ITEM)
         if item is None:
             raise CheckpointFormatError(f"{self.path.name} has no {OPTIONS_ITEM}")
@@ -135,9 +126,6 @@ class MarianFile:
         """Returns every tensor as float32, except those in `without`.
 
         Matrices have the shape (out, in), and embedding tables have the shape (V, D).
-
-        Raises:
-            CheckpointError: A tensor is damaged, or its type is not float16, float32 or int8.
         """
         tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
         known = {INTGEMM8, *FLOATS}
@@ -159,9 +147,9 @@ class MarianFile:
         return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
 
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
-        """Returns the int8 values of a tensor, and the multiplier that follows them in the file.
+        """Returns a view of the int8 values of a tensor, and their multiplier.
 
-        A value divided by the multiplier is a weight. The values are a view of the file's bytes.
+        A value divided by the multiplier is a weight.
         """
         self._check(item, item.size + 4)
         values = np.frombuffer(self.data, np.int8, item.size, item.offset)
@@ -208,9 +196,7 @@ def is_table(name: str) -> bool:
 class MarianNpz(MarianFile):
     """The items of an `.npz` file, with the names and the layout of a `.bin` file.
 
-    Raises:
-        CheckpointError: The file cannot be read, is too large, is not an `.npz` file, or holds
-            numbers that are neither float16 nor float32. Python objects are not unpickled.
+    Python objects are not unpickled.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,8 +1,6 @@
 """Defines a capture, which collects the result of one query during a forward pass.
 
-Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
-number of attending tokens, and S the number of attended tokens. U is a number of vocabulary ids,
-and N a number of tokens of one sentence.
+T is the number of attending tokens, S of attended tokens, and N of tokens of one sentence.
 """
 
 from abc import ABC, abstractmethod
@@ -42,10 +40,9 @@ class LayerRest:
     """The rest of a layer after an attention sublayer.
 
     Attributes:
-        norm: Layer norm after the residual sum; None in a pre-norm layer, which has no such norm.
-        feed_forward: Maps the stream (N, D) before the feed-forward sublayer to the output (N, D)
-            of that sublayer, without the residual sum. None if another attention sublayer comes
-            before the feed-forward sublayer.
+        norm: Layer norm after the residual sum; None in a pre-norm layer.
+        feed_forward: Maps the stream (N, D) to the output (N, D) of the feed-forward sublayer, not
+            yet added to it. None if another attention sublayer comes before that sublayer.
         finish: Maps the stream (N, D) after the attention sublayer to the output (N, D) of the
             layer. The N rows may be any tokens of the sentence, also with repetition.
     """
@@ -74,25 +71,16 @@ class LayerRest:
 class ProjectedHeads:
     """The queries, keys and values of one sentence in one attention sublayer, for all heads.
 
-    Attributes:
-        query: Queries (H, T, K).
-        key: Keys (H, S, K).
-        value: Values (H, S, K).
-        bias: Term added to the scores; None if there is no such term. In the decoder's
-            self-attention, it is the causal mask (T, S). In a text encoder, it is the bias of each
-            head (H, T, S), from relative positions or from local attention. The bias is -inf where
-            a query does not attend.
-        module: The attention sublayer.
-        stream: Residual stream (T, D) before the sublayer.
-        rest: The rest of the layer after the sublayer.
+    The bias of the scores is -inf where a query does not attend. It is the causal mask (T, S) in
+    the decoder's self-attention. In a text encoder, it is the bias of each head (H, T, S).
     """
 
-    query: Tensor
-    key: Tensor
-    value: Tensor
+    query: Tensor  # (H, T, K)
+    key: Tensor  # (H, S, K)
+    value: Tensor  # (H, S, K)
     bias: Tensor | None
     module: MultiHeadAttention
-    stream: Tensor
+    stream: Tensor  # residual stream (T, D) before the sublayer
     rest: LayerRest
 
 
@@ -100,16 +88,12 @@ class ProjectedHeads:
 class DecoderOutput:
     """The decoder's output for one sentence.
 
-    Attributes:
-        hidden: Hidden states (T, D) from which the target tokens are predicted.
-        target: Ids of these tokens.
-        candidates: Ids from which the decoder chooses a token, ascending.
-        logits: Returns the float32 logits (T, U) of hidden states (T, D), for vocabulary ids (U).
+    `logits` returns the float32 logits (T, U) of hidden states (T, D), for vocabulary ids (U).
     """
 
-    hidden: Tensor
+    hidden: Tensor  # (T, D), from which the target is predicted
     target: list[int]
-    candidates: NDArray[np.int64]
+    candidates: NDArray[np.int64]  # ids from which the decoder chooses, ascending
     logits: Callable[[Tensor, Tensor], Tensor]
 
 

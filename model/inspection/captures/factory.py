@@ -1,8 +1,17 @@
-"""Makes the capture of each query of a job, and captures what concerns a single token."""
+"""Makes the capture of each query of a job, and captures traces, states and probabilities.
+
+For probabilities, the vocabulary is read part by part, because the logits of all candidates may
+need too much memory. Each part updates the sum of the exponentials, the entropy, the likeliest
+tokens and the ranks.
+
+Shapes: T is the number of target tokens, and U the number of candidates in a part. At each
+position, M tokens are compared with all candidates: the target token and M - 1 named tokens.
+"""
 
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,12 +19,12 @@ from model.architectures.embedding import TokenParts
 from model.inspection.captures.capture import (
     AttentionSite,
     Capture,
+    DecoderOutput,
     ProjectedHeads,
     Slices,
     float_weight,
 )
 from model.inspection.captures.maps import MapsCapture
-from model.inspection.captures.probabilities import ProbabilityCapture
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -24,8 +33,22 @@ from model.inspection.query import (
     StatesQuery,
     TraceQuery,
 )
-from model.inspection.results import Array, AttentionTrace, TokenStates, trace_attention
+from model.inspection.results import (
+    Array,
+    AttentionTrace,
+    TokenProbabilities,
+    TokenStates,
+    trace_attention,
+)
 from model.layers.attention import attention_weights
+
+PART_PRODUCTS = 1 << 26
+"""Largest number of multiplications in a part."""
+
+PART_LOGITS = 1 << 16
+"""Largest number of logits in a part. A CPU computes a part in at most about a millisecond."""
+
+NEVER = float("-inf")
 
 
 def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> list[Capture]:
@@ -92,7 +115,6 @@ class StatesCapture(Capture):
         return (self.query.layer,) if kind is self.query.kind else ()
 
     def observe_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
-        """Captures the input of the encoder, or of the decoder if the token is in the decoder."""
         in_encoder = self.query.kind is AttentionKind.ENCODER
         if in_encoder is (kind is AttentionKind.ENCODER):
             at, position = (0, self.query.query), parts.position
@@ -130,3 +152,127 @@ class StatesCapture(Capture):
 def on_host(tensor: Tensor) -> Array:
     array: Array = tensor.float().cpu().numpy()
     return array
+
+
+class ProbabilityCapture(Capture):
+    """Captures the answer to one query for probabilities."""
+
+    needs_output = True
+
+    def __init__(self, query: ProbabilityQuery) -> None:
+        self.query = query
+        self.distribution: Distribution | None = None
+        self.candidates = np.empty(0, np.int64)
+        self.target: list[int] = []
+
+    def observe_output(self, output: DecoderOutput) -> Slices[None]:
+        """Computes the logits of all candidates, part by part."""
+        device, (length, width) = output.hidden.device, output.hidden.shape
+        self.target, self.candidates = output.target, output.candidates
+        compared = torch.tensor(
+            [[token, *self.query.named] for token in output.target], device=device
+        )  # (T, M)
+        distribution = self.distribution = Distribution(
+            self._logits_at(output, compared), compared, self.query.top
+        )
+        size = max(1, min(PART_PRODUCTS // width, PART_LOGITS) // length)
+        for first in range(0, len(self.candidates), size):
+            yield
+            ids = torch.from_numpy(self.candidates[first : first + size]).to(device)
+            logits = output.logits(output.hidden, ids)
+            self._force_first(logits, ids[None])
+            distribution.add(logits, ids)
+        yield
+
+    def _logits_at(self, output: DecoderOutput, compared: Tensor) -> Tensor:
+        ids, columns = torch.unique(compared, return_inverse=True)
+        logits = output.logits(output.hidden, ids).gather(1, columns)
+        self._force_first(logits, compared[:1])
+        return logits
+
+    def _force_first(self, logits: Tensor, ids: Tensor) -> None:
+        """Gives the probability 1 to the first token of the target, if the query forces it."""
+        if self.query.first_id is not None:
+            logits[:1].masked_fill_(ids != self.query.first_id, NEVER)
+
+    def result(self) -> TokenProbabilities:
+        assert self.distribution is not None
+        found = self.distribution
+        log_probs, ranks = found.compared_log_probs.cpu().numpy(), found.ranks.cpu().numpy()
+        ids, likeliest = found.likeliest()
+        return TokenProbabilities(
+            log_probs=log_probs[:, 0],
+            ranks=ranks[:, 0],
+            entropies=found.entropies.cpu().numpy(),
+            likeliest=ids.cpu().numpy(),
+            likeliest_log_probs=likeliest.cpu().numpy(),
+            named_log_probs=log_probs[:, 1:],
+            named_ranks=ranks[:, 1:],
+            is_candidate=np.isin(self.target, self.candidates),
+            is_named_candidate=np.isin(self.query.named, self.candidates),
+            num_candidates=len(self.candidates),
+        )
+
+
+class Distribution:
+    """The distribution over all candidates at each position, computed part by part.
+
+    Logits (T, M) and ids of some tokens are compared with it; the `top` likeliest are kept.
+    """
+
+    def __init__(self, compared: Tensor, compared_ids: Tensor, top: int) -> None:
+        self.compared = compared
+        self.compared_ids = compared_ids
+        self.top = top
+        self.ranks = torch.ones_like(compared_ids)
+        positions = compared[:, 0].double()
+        self.largest = torch.full_like(positions, NEVER)
+        self.total = torch.zeros_like(positions)  # sum of e = exp(logit - largest logit)
+        self.weighted = torch.zeros_like(positions)  # sum of e · (logit - largest logit)
+        self.top_logits = compared.new_empty(len(compared), 0)
+        self.top_ids = compared_ids[:, :0]
+
+    def add(self, logits: Tensor, ids: Tensor) -> None:
+        """Adds the logits (T, U) of the ids (U) of some candidates; -inf excludes a candidate."""
+        largest = torch.maximum(self.largest, logits.amax(dim=1).double())
+        # All logits so far may be -inf, and the difference of two infinities is not a number.
+        reference = largest.clamp_min(torch.finfo(torch.float32).min)
+        shift = (self.largest - reference).clamp_min(torch.finfo(torch.float32).min)
+        factor = shift.exp()
+        self.weighted = factor * (self.weighted + shift * self.total)
+        self.total = factor * self.total
+        distances = (logits - reference[:, None].float()).clamp_min(torch.finfo(torch.float32).min)
+        exponentials = distances.exp()
+        self.total += exponentials.sum(dim=1).double()
+        self.weighted += (exponentials * distances).sum(dim=1).double()
+        self.largest = largest
+        self._rank(logits, ids)
+        self._keep_largest(logits, ids)
+
+    def _rank(self, logits: Tensor, ids: Tensor) -> None:
+        for column in range(self.compared.shape[1]):
+            is_other = ids != self.compared_ids[:, column : column + 1]  # (T, U)
+            is_larger = logits > self.compared[:, column : column + 1]
+            self.ranks[:, column] += (is_larger & is_other).sum(dim=1)
+
+    def _keep_largest(self, logits: Tensor, ids: Tensor) -> None:
+        every = torch.cat([self.top_logits, logits], dim=1)
+        every_id = torch.cat([self.top_ids, ids.expand(len(logits), -1)], dim=1)
+        self.top_logits, columns = every.topk(min(self.top, every.shape[1]), dim=1)
+        self.top_ids = every_id.gather(1, columns)
+
+    @property
+    def log_total(self) -> Tensor:
+        return self.largest + self.total.log()
+
+    @property
+    def compared_log_probs(self) -> Tensor:
+        return (self.compared.double() - self.log_total[:, None]).float()
+
+    @property
+    def entropies(self) -> Tensor:
+        return (self.total.log() - self.weighted / self.total).clamp_min(0.0).float()
+
+    def likeliest(self) -> tuple[Tensor, Tensor]:
+        log_probs = (self.top_logits.double() - self.log_total[:, None]).float()
+        return self.top_ids.masked_fill(log_probs == NEVER, -1), log_probs

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from model.embedding_config import EmbeddingConfig, Pooling
+from model.config import EmbeddingConfig, Pooling
 from service.api import health
 from service.api.context import services_of
 from service.api.tei.errors import TeiErrorBody

@@ -15,8 +15,9 @@ from model.inspection.query import (
     Reduction,
     TraceQuery,
     plane,
+    resolve_query,
+    resolve_trace,
 )
-from model.inspection.resolve import resolve_query, resolve_trace
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.requests import AttentionRequest, StepsRequest
