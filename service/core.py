@@ -8,7 +8,6 @@ from model.sequence import EngineLimits
 from service.ipc.machine import available_cores, worker_devices
 from service.items import ResultStream, WorkItem
 from service.metrics.definitions import Metrics
-from service.metrics.figures import Ended
 from service.metrics.load_report import Load
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Rates
@@ -55,17 +54,9 @@ class Core:
         await self.supervisor.stop()
         await self.changes.wait()
 
-    def begin(self, task: str) -> None:
-        self.metrics.begin(task)
-
-    def end(self, ended: Ended) -> None:
-        self.metrics.end(ended)
-
-    def count_refused(self, task: str, number: int) -> None:
-        self.metrics.count_refused(task, number)
-
-    def count_call(self, model: str, outcome: str) -> None:
-        self.metrics.count_call(model, outcome)
+    @property
+    def recorder(self) -> Metrics:
+        return self.metrics
 
     async def admit(self, tokens: int, at_once: bool = True, client: str = "") -> "CoreLease":
         """Admits a request of about `tokens` tokens; `at_once` has no effect here."""

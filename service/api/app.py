@@ -81,7 +81,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
         # middleware makes spans.
         {} if tracing else refusal_templates(DIALECTS),
         lambda: drain.has_begun,
-        services.backend.count_refused,
+        services.backend.recorder.count_refused,
     )
     app = Application(
         services,
@@ -108,7 +108,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
     )
     served = RequestMiddleware(
         app.build_middleware_stack(),
-        services.backend,
+        services.backend.recorder,
         requests,
         DIALECTS,
         access,

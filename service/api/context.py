@@ -58,7 +58,7 @@ class Services:
         self.suggestions = SuggestionStore(state) if settings.suggestions else None
         detector = LanguageDetector(catalog.languages)
         detector.preload()
-        self.endpoints = Endpoints(settings, backend)
+        self.endpoints = Endpoints(settings, backend.recorder)
         admitter = admitter_of(catalog, backend, self.endpoints)
         self.translator = Translator(catalog, admitter, detector, settings)
         self.inspector = TranslationInspector(catalog, backend, detector, settings)

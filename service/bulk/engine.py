@@ -63,7 +63,7 @@ class CoreEngine:
         self.core: Core = build_core(
             settings, files, on_failure=self._fail, cores=self.cores, rows_ahead=ROWS_AHEAD
         )
-        self.endpoints = Endpoints(settings, self.core)
+        self.endpoints = Endpoints(settings, self.core.recorder)
         admitter = admitter_of(self.catalog, self.core, self.endpoints)
         detector = LanguageDetector(self.catalog.languages)
         self.translator = Translator(self.catalog, admitter, detector, settings)

@@ -5,22 +5,20 @@ each request, and the admission is called a lease. A Submit sends items of a req
 request, the first Submit also asks for the lease. For a long request, an Admit asks for the lease
 before the texts are tokenised. If the Admit is refused, the texts are not tokenised. The answer to
 a Submit is a Refusal, or Results. A Refusal may also follow Results. When a request is complete,
-the HTTP worker sends Release, which ends the lease, and Ended, which has the request's figures for
-the metrics. These two messages may wait a short time, so that they are sent in one list with later
-messages. Deadlines are sent as durations. A Question, such as LoadModel, gets an Answer or a
-Refusal with the same id.
+the HTTP worker sends Release, which ends the lease, and Count with the request's figures for the
+metrics. These two messages may wait a short time, so that they are sent in one list with later
+messages. Deadlines are sent as durations. An Ask gets an Answer or a Refusal with the same id.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from service.errors import ServiceError
 from service.ipc.channel import pickle_by_fields
 from service.items import Result, WorkItem
 from service.metrics.figures import Ended
 from service.settings import Settings
-from service.settings.keys import RateLimits
 from service.workers.messages import ModelSet
 
 
@@ -48,27 +46,24 @@ class Listening:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
-    """HTTP worker to main process: a request has arrived."""
+@dataclass(slots=True)
+class Count:
+    """HTTP worker to main process: call a method of `service.tasks.backend.Recorder`."""
 
-    task: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """HTTP worker to main process: requests were refused before the application got them."""
-
-    task: str
-    number: int
+    method: Literal["begin", "end", "count_refused", "count_call"]
+    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """HTTP worker to main process: a request to the endpoint of a remote model has ended."""
+class Ask:
+    """HTTP worker to main process: call an asynchronous method of `service.tasks.backend.Backend`.
 
-    model: str
-    outcome: str
+    The Answer or the Refusal has the same id.
+    """
+
+    id: int
+    method: Literal["status", "metrics_text", "take", "load_model", "unload_model"]
+    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,48 +112,6 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class GetStatus:
-    """HTTP worker to main process: asks for the state of the server."""
-
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class GetMetrics:
-    """HTTP worker to main process: asks for the values of all metrics."""
-
-    id: int
-    is_openmetrics: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """HTTP worker to main process: count a request against the limits of its key."""
-
-    id: int
-    account: str
-    limits: RateLimits
-    characters: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoadModel:
-    """HTTP worker to main process: load the model of a reference, as in REGARD_MODELS."""
-
-    id: int
-    name: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class UnloadModel:
-    """HTTP worker to main process: unload a model."""
-
-    id: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Serve:
     """Main process to HTTP worker: serve these models from now on, and answer with Served."""
 
@@ -189,7 +142,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Main process to HTTP worker: the answer to the question or Admit with the same id."""
+    """Main process to HTTP worker: the answer to the Ask or Admit with the same id."""
 
     id: int
     value: Any
@@ -197,7 +150,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Main process to HTTP worker: the question, Admit or Submit with the same id has failed."""
+    """Main process to HTTP worker: the Ask, Admit or Submit with the same id has failed."""
 
     id: int
     error: ServiceError
@@ -219,10 +172,8 @@ class Drain:
     has_delay: bool = True
 
 
-Question = GetStatus | GetMetrics | Take | LoadModel | UnloadModel
-Count = Began | Refused | Called | Ended
-FromHttpWorker = Listening | Count | Question | Admit | Submit | Release | Served
+FromHttpWorker = Listening | Count | Ask | Admit | Submit | Release | Served
 ToHttpWorker = Answer | Refusal | Results | Serve | Ping | Drain
 
-for _cls in (Ended, Results, Submit):
+for _cls in (Count, Ended, Results, Submit):
     pickle_by_fields(_cls)

@@ -13,25 +13,18 @@ from service.errors import ServiceError, UnavailableError
 from service.http_workers.messages import (
     Admit,
     Answer,
-    Began,
-    Called,
+    Ask,
+    Count,
     Drain,
-    GetMetrics,
-    GetStatus,
     Listening,
-    LoadModel,
     Ping,
-    Question,
     Refusal,
-    Refused,
     Release,
     Results,
     Serve,
     Served,
     Submit,
-    Take,
     ToHttpWorker,
-    UnloadModel,
 )
 from service.ipc import channel
 from service.ipc.channel import Outbox
@@ -72,6 +65,7 @@ class RemoteBackend:
         self.idle = asyncio.Event()
         self.idle.set()
         self.is_lost = False
+        self.recorder = self
         self.tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -96,19 +90,19 @@ class RemoteBackend:
     def begin(self, task: str) -> None:
         self.num_open += 1
         self.idle.clear()
-        self.outbox.post(Began(task))
+        self.outbox.post(Count("begin", (task,)))
 
     def end(self, ended: Ended) -> None:
         self.num_open -= 1
         if not self.num_open:
             self.idle.set()
-        self.outbox.post(ended)
+        self.outbox.post(Count("end", (ended,)))
 
     def count_refused(self, task: str, number: int) -> None:
-        self.outbox.post(Refused(task, number))
+        self.outbox.post(Count("count_refused", (task, number)))
 
     def count_call(self, model: str, outcome: str) -> None:
-        self.outbox.post(Called(model, outcome))
+        self.outbox.post(Count("count_call", (model, outcome)))
 
     def listen(self) -> None:
         self.outbox.send(Listening())
@@ -125,30 +119,30 @@ class RemoteBackend:
         return lease
 
     async def status(self) -> Status:
-        status: Status = await self.ask(GetStatus)
+        status: Status = await self.ask(Ask, "status", ())
         return status
 
     async def metrics_text(self, is_openmetrics: bool) -> bytes:
-        text: bytes = await self.ask(GetMetrics, is_openmetrics)
+        text: bytes = await self.ask(Ask, "metrics_text", (is_openmetrics,))
         return text
 
     async def take(self, account: str, limits: RateLimits, characters: int) -> None:
-        await self.ask(Take, account, limits, characters)
+        await self.ask(Ask, "take", (account, limits, characters))
 
     async def load_model(self, name: str, source: str) -> str:
-        state: str = await self.ask(LoadModel, name, source)
+        state: str = await self.ask(Ask, "load_model", (name, source))
         return state
 
     async def unload_model(self, name: str) -> str:
-        state: str = await self.ask(UnloadModel, name)
+        state: str = await self.ask(Ask, "unload_model", (name,))
         return state
 
-    async def ask(self, question: Callable[..., Question | Admit], *values: Any) -> Any:
+    async def ask(self, kind: type[Ask | Admit], *values: Any) -> Any:
         if self.is_lost:
             raise stopping()
         number = next(self.ids)
         future = self.waiting[number] = asyncio.get_running_loop().create_future()
-        self.outbox.send(question(number, *values))
+        self.outbox.send(kind(number, *values))
         try:
             return await future
         finally:

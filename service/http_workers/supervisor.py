@@ -16,33 +16,24 @@ from service.errors import InternalError, ServiceError, fault
 from service.http_workers.messages import (
     Admit,
     Answer,
-    Began,
-    Called,
+    Ask,
     Count,
     Drain,
     FromHttpWorker,
-    GetMetrics,
-    GetStatus,
     HttpWorkerConfig,
     Listening,
-    LoadModel,
     Ping,
-    Question,
     Refusal,
-    Refused,
     Release,
     Results,
     Serve,
     Served,
     Submit,
-    Take,
-    UnloadModel,
 )
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
 from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, Watchdog, start_module
 from service.items import ResultStream
-from service.metrics.figures import Ended
 from service.workers.messages import ModelSet
 
 logger = logging.getLogger("regard.http_workers")
@@ -56,7 +47,7 @@ async def start_process(sockets: Sequence[socket.socket]) -> Process:
 
 
 class HttpWorkerLink:
-    """The leases, submissions and questions of one HTTP worker.
+    """The leases, submissions and other messages of one HTTP worker.
 
     A lease is the permission of one request to submit items. `on_listening` is called for each
     Listening: the HTTP worker accepts connections, or answers a Ping.
@@ -84,28 +75,23 @@ class HttpWorkerLink:
             case Release():
                 if lease := self.leases.pop(message.lease, None):
                     lease.release()
-            case Began() | Refused() | Called() | Ended():
+            case Count():
                 self._count(message)
             case Served():
                 self.served[message.id].set_result(message.failure)
             case Listening():
                 self.is_listening = True
                 self.on_listening()
-            case _:
+            case Ask():
                 self._begin(message.id, self._answer(message))
 
     def _count(self, message: Count) -> None:
-        match message:
-            case Began():
-                self.inflight[message.task] += 1
-                self.core.begin(message.task)
-            case Refused():
-                self.core.count_refused(message.task, message.number)
-            case Called():
-                self.core.count_call(message.model, message.outcome)
-            case Ended():
-                self.inflight[message.task] -= 1
-                self.core.end(message)
+        subject = message.arguments[0]
+        if message.method == "begin":
+            self.inflight[subject] += 1
+        elif message.method == "end":
+            self.inflight[subject.task] -= 1
+        getattr(self.core.recorder, message.method)(*message.arguments)
 
     def _begin(self, number: int, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -181,30 +167,18 @@ class HttpWorkerLink:
             self.leases[message.lease] = lease
         return lease
 
-    async def _answer(self, question: Question) -> None:
+    async def _answer(self, message: Ask) -> None:
         try:
-            self.outbox.send(Answer(question.id, await self._value(question)))
+            value = await getattr(self.core, message.method)(*message.arguments)
+            self.outbox.send(Answer(message.id, value))
         except Exception as error:
-            self._refuse(question.id, error)
+            self._refuse(message.id, error)
 
     def _refuse(self, number: int, error: Exception) -> None:
         if not isinstance(error, ServiceError):
             logger.error("a message of an HTTP worker was not handled: %s", fault(error))
             error = InternalError("the server failed; the log of its main process says more")
         self.outbox.send(Refusal(number, error))
-
-    async def _value(self, question: Question) -> Any:
-        match question:
-            case LoadModel():
-                return await self.core.load_model(question.name, question.source)
-            case UnloadModel():
-                return await self.core.unload_model(question.name)
-            case Take():
-                self.core.rates.take(question.account, question.limits, question.characters)
-            case GetStatus():
-                return await self.core.status()
-            case GetMetrics():
-                return await self.core.metrics_text(question.is_openmetrics)
 
 
 class HttpWorkers:

@@ -102,8 +102,11 @@ class Admitter(Protocol):
         """
 
 
-class Backend(Recorder, Admitter, Protocol):
+class Backend(Admitter, Protocol):
     """Admits, computes and counts requests, and changes the served models."""
+
+    @property
+    def recorder(self) -> Recorder: ...
 
     async def take(self, account: str, limits: RateLimits, characters: int) -> None:
         """Counts a request against the limits of its key per minute, or refuses it."""

@@ -218,7 +218,7 @@ async def run(services: Services, documents: DocumentTranslator, job: DocumentJo
     """Translates an uploaded document after the reply, and counts it as a request."""
     context, requests = job.context, services.served_models.requests
     status = 200
-    services.backend.begin(DOCUMENT)
+    services.backend.recorder.begin(DOCUMENT)
     requests.begin(context)
     try:
         await documents.run(job)
@@ -232,4 +232,4 @@ async def run(services: Services, documents: DocumentTranslator, job: DocumentJo
         context.outcome, status = "error", 500
     finally:
         requests.end(context)
-        services.backend.end(ended(context, DOCUMENT, status))
+        services.backend.recorder.end(ended(context, DOCUMENT, status))
