@@ -1,33 +1,204 @@
 """The main process of a server with several HTTP workers.
 
 HTTP workers are processes that answer the requests of clients. Device workers are processes that
-run the models.
+run the models. The main process keeps both running, and passes the messages of the HTTP workers to
+the core.
 """
 
 import asyncio
+import itertools
+import logging
 import socket
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from service.core import build_core
+from model.errors import CheckpointError
+from service.core import Core, CoreLease, build_core
 from service.documents.store import TemporaryFolder
-from service.http_workers.messages import HttpWorkerConfig
-from service.http_workers.supervisor import HttpWorkers, StartHttpWorker
-from service.http_workers.supervisor import start_process as start_http_process
-from service.ipc import processes
+from service.errors import InternalError, ServiceError, fault
+from service.http_workers.messages import (
+    Admit,
+    Answer,
+    Ask,
+    Count,
+    Drain,
+    FromHttpWorker,
+    HttpWorkerConfig,
+    Listening,
+    Ping,
+    Refusal,
+    Release,
+    Results,
+    Serve,
+    Served,
+    Submit,
+)
+from service.ipc import channel, processes
+from service.ipc.channel import Outbox
+from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, Watchdog, start_module
+from service.items import ResultStream
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.workers.messages import ModelSet
 from service.workers.supervisor import StartWorker
 from service.workers.supervisor import start_process as start_worker_process
 
+logger = logging.getLogger("regard.http_workers")
+
 BACKLOG = 2048
+
+StartHttpWorker = Callable[[Sequence[socket.socket]], Awaitable[Process]]
+
+
+async def start_process(sockets: Sequence[socket.socket]) -> Process:
+    descriptors = [each.fileno() for each in sockets]
+    return await start_module("service.http_workers.http_worker", descriptors)
+
+
+class HttpWorkerLink:
+    """The leases, submissions and other messages of one HTTP worker.
+
+    A lease is the permission of one request to submit items. `on_listening` is called for each
+    Listening: the HTTP worker accepts connections, or answers a Ping.
+    """
+
+    def __init__(
+        self, core: Core, writer: asyncio.StreamWriter, on_listening: Callable[[], None]
+    ) -> None:
+        self.core = core
+        self.outbox = Outbox(writer)
+        self.on_listening = on_listening
+        self.is_listening = self.is_lost = False
+        self.leases: dict[int, CoreLease] = {}
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+        self.inflight: Counter[str] = Counter()
+        self.served: dict[int, asyncio.Future[str | None]] = {}
+        self.ids = itertools.count(1)
+
+    def receive(self, message: FromHttpWorker) -> None:
+        match message:
+            case Submit():
+                self._submit(message)
+            case Admit():
+                self._admit(message)
+            case Release():
+                if lease := self.leases.pop(message.lease, None):
+                    lease.release()
+            case Count():
+                self._count(message)
+            case Served():
+                self.served[message.id].set_result(message.failure)
+            case Listening():
+                self.is_listening = True
+                self.on_listening()
+            case Ask():
+                self._begin(message.id, self._answer(message))
+
+    def _count(self, message: Count) -> None:
+        subject = message.arguments[0]
+        if message.method == "begin":
+            self.inflight[subject] += 1
+        elif message.method == "end":
+            self.inflight[subject.task] -= 1
+        getattr(self.core.recorder, message.method)(*message.arguments)
+
+    def _begin(self, number: int, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self.tasks[number] = task
+        task.add_done_callback(lambda _: self.tasks.pop(number))
+
+    def lose(self) -> None:
+        """Cancels the work of an HTTP worker that has ended; no client can receive the replies."""
+        self.is_lost = True
+        for task in self.tasks.values():
+            task.cancel()
+        for lease in self.leases.values():
+            lease.release()
+        for future in self.served.values():
+            future.cancel()
+        for name, count in self.inflight.items():
+            if count:
+                self.core.metrics.lose(name, count)
+
+    async def serve(self, models: ModelSet) -> str | None:
+        """Replaces the served models.
+
+        Returns the reason why the HTTP worker cannot serve the models. Returns None if the HTTP
+        worker serves them or has ended. The method does not wait for an HTTP worker that is still
+        starting, because a disk that hangs may delay the start for ever.
+        """
+        if self.is_lost:
+            return None
+        number = next(self.ids)
+        future = self.served[number] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda _: self.served.pop(number))
+        self.outbox.send(Serve(number, models))
+        if not self.is_listening:
+            return None
+        await asyncio.wait({future})
+        return None if future.cancelled() else future.result()
+
+    def _submit(self, message: Submit) -> None:
+        """Begins a submission at once, not in an asyncio task.
+
+        A task would begin later, perhaps after a Release of the same lease.
+        """
+        deadline = time.perf_counter() + message.seconds
+        try:
+            lease = self._lease(message)
+            stream = lease.submit(message.items, deadline, message.total_tokens)
+        except Exception as error:
+            self._refuse(message.id, error)
+        else:
+            self._begin(message.id, self._send_results(message.id, stream))
+
+    async def _send_results(self, number: int, stream: ResultStream) -> None:
+        try:
+            while found := await stream.batch():
+                self.outbox.send(Results(number, found))
+        except Exception as error:
+            self._refuse(number, error)
+
+    def _admit(self, message: Admit) -> None:
+        try:
+            self._lease(message)
+        except Exception as error:
+            self._refuse(message.id, error)
+        else:
+            self.outbox.send(Answer(message.id, None))
+
+    def _lease(self, message: Admit | Submit) -> CoreLease:
+        lease = self.leases.get(message.lease)
+        if lease is None:
+            lease = CoreLease(
+                self.core.admission, self.core.scheduler, message.tokens, message.client
+            )
+            self.leases[message.lease] = lease
+        return lease
+
+    async def _answer(self, message: Ask) -> None:
+        try:
+            value = await getattr(self.core, message.method)(*message.arguments)
+            self.outbox.send(Answer(message.id, value))
+        except Exception as error:
+            self._refuse(message.id, error)
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        if not isinstance(error, ServiceError):
+            logger.error("a message of an HTTP worker was not handled: %s", fault(error))
+            error = InternalError("the server failed; the log of its main process says more")
+        self.outbox.send(Refusal(number, error))
 
 
 class MainProcess:
     """Runs device workers and HTTP workers until `stop` is called.
 
     Args:
-        listeners: Listening sockets, which the HTTP workers inherit.
+        listeners: Listening sockets, which the HTTP workers inherit. Every HTTP worker accepts
+            connections from all of them.
         on_listening: Called when the first HTTP worker accepts connections.
 
     Raises:
@@ -39,39 +210,55 @@ class MainProcess:
         settings: Settings,
         listeners: list[socket.socket],
         start_worker: StartWorker = start_worker_process,
-        start_http_worker: StartHttpWorker = start_http_process,
+        start_http_worker: StartHttpWorker = start_process,
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
+        self.listeners = listeners
+        self.start_http_worker = start_http_worker
+        self.on_listening = on_listening
+        self.is_listening = False
         self.catalog = catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
         self.core = build_core(settings, catalog.files, start_worker, self._fail)
+        self.core.changes.announce = self.announce
         self.documents = TemporaryFolder() if settings.files else None
         folder = self.documents.name if self.documents else ""
-        config = HttpWorkerConfig(settings, int(time.time()), catalog.files, folder)
-        self.http_workers = HttpWorkers(
-            self.core, config, listeners, start_http_worker, on_listening
-        )
-        self.core.changes.announce = self.http_workers.announce
+        self.config = HttpWorkerConfig(settings, int(time.time()), catalog.files, folder)
+        self.keeper = ProcessSupervisor(self._run, self.core.metrics.frontend_restarts.inc)
+        self.links: dict[HttpWorkerLink, ChildProcess] = {}
         self.stopping = asyncio.Event()
         self.failure: str | None = None
 
     async def run(self, count: int) -> None:
-        """Serves with `count` HTTP workers until `stop` is called.
-
-        Before this method returns, the HTTP workers drain (`service.http_server.drain`).
-        """
+        """Serves with `count` HTTP workers until `stop` is called, and then drains them."""
         self.core.start()
-        self.http_workers.start(count)
+        self.keeper.start(f"http-{index}" for index in range(count))
         async with self.core.state.running():
             await self.stopping.wait()
         self.core.drain()
-        has_delay = self.failure is None
-        seconds = self.settings.drain_timeout_seconds + processes.STOP_SECONDS
-        seconds += self.settings.drain_delay_seconds * has_delay
-        await self.http_workers.stop(seconds, has_delay)
+        await self._drain(has_delay=self.failure is None)
         await self.core.stop()
         if self.documents:
             self.documents.cleanup()
+
+    async def _drain(self, has_delay: bool) -> None:
+        """Drains the HTTP workers, and returns when all of them have ended.
+
+        The HTTP workers have their own copies of the listening sockets and close them when they
+        have drained. After the time limit, the channels of the remaining HTTP workers are closed.
+        An HTTP worker that still runs STOP_SECONDS later is killed.
+        """
+        seconds = self.settings.drain_timeout_seconds + processes.STOP_SECONDS
+        seconds += self.settings.drain_delay_seconds * has_delay
+        self.keeper.stopping.set()
+        for listener in self.listeners:
+            listener.close()
+        for link, started in self.links.items():
+            if link.is_listening:
+                link.outbox.send(Drain(has_delay))
+            else:
+                started.writer.close()
+        await self.keeper.wait(seconds)
 
     def stop(self) -> None:
         self.stopping.set()
@@ -79,13 +266,70 @@ class MainProcess:
     def interrupt(self) -> None:
         """Begins the shutdown; a second call ends all processes without waiting for requests."""
         if self.stopping.is_set():
-            self.http_workers.kill()
+            for started in self.links.values():
+                processes.end_at_once(started.process)
             self.core.kill()
         self.stop()
 
     def _fail(self, message: str) -> None:
         self.failure = message
         self.stop()
+
+    async def announce(self, models: ModelSet) -> None:
+        """Replaces the served models of all HTTP workers.
+
+        Raises:
+            CheckpointError: An HTTP worker cannot serve these models.
+        """
+        self.config = replace(self.config, models=models)
+        links = [*self.links]
+        failures = await asyncio.gather(*(link.serve(models) for link in links))
+        for failure in filter(None, failures):
+            raise CheckpointError(failure)
+
+    async def _run(self, name: str) -> None:
+        started = await ChildProcess.start(self._start)
+        self.core.metrics.processes.watch(name, started.process.pid)
+        link = HttpWorkerLink(self.core, started.writer, self._listens)
+        self.links[link] = started
+        watchdog = Watchdog(
+            name, started.process, self._timeout_seconds, lambda: self._expects_message(link)
+        )
+        watching = asyncio.create_task(watchdog.run())
+        try:
+            started.writer.write(channel.pack(self.config))
+            if self.keeper.is_stopping:
+                started.writer.close()
+            async for messages in channel.messages(started.reader):
+                watchdog.hear()
+                for message in messages:
+                    channel.deliver(message, link.receive, name)
+        finally:
+            watching.cancel()
+            del self.links[link]
+            self.core.metrics.processes.forget(name)
+            link.lose()
+            is_young = self.keeper.is_stopping and not link.is_listening
+            await started.end(0 if is_young else processes.STOP_SECONDS)
+
+    def _timeout_seconds(self) -> float:
+        """Returns the timeout, which leaves time for a large request that keeps a process busy."""
+        timeout = max(self.config.settings.worker_timeout_seconds, processes.STOP_SECONDS)
+        return processes.STOP_SECONDS if self.keeper.is_stopping else timeout
+
+    def _expects_message(self, link: HttpWorkerLink) -> bool:
+        """Sends a Ping to an HTTP worker that has started; returns whether a Ping was sent."""
+        if link.is_listening:
+            link.outbox.send(Ping())
+        return link.is_listening
+
+    def _listens(self) -> None:
+        if not self.is_listening:
+            self.is_listening = True
+            self.on_listening()
+
+    async def _start(self, connection: socket.socket) -> Process:
+        return await self.start_http_worker([connection, *self.listeners])
 
 
 def open_listeners(host: str, port: int) -> list[socket.socket]:

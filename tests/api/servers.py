@@ -180,7 +180,7 @@ class ApartServer(AnyServer):
         self.loop.call_soon_threadsafe(self.main.stop)
 
     def until_listening(self) -> Self:
-        links = self.main.http_workers.links
+        links = self.main.links
         until(lambda: sum(link.is_listening for link in [*links]) == self.count)
         return self
 

@@ -210,7 +210,7 @@ def test_stopped_http_worker_is_replaced(serve_apart: ServeApart, script: Script
     lost, kept = ask_each(server, script, 2)
     os.kill(server.pids[0], signal.SIGSTOP)
     changed = asyncio.run_coroutine_threadsafe(
-        server.main.http_workers.announce(server.main.catalog.files), server.loop
+        server.main.announce(server.main.catalog.files), server.loop
     )
     assert [read(each) for each in lost] == [b"", b""]
     changed.result(LIMIT_SECONDS)
@@ -320,7 +320,7 @@ def test_http_workers_end_when_the_main_process_dies() -> None:
 
 def test_http_worker_that_cannot_be_started_is_tried_again(script: Script) -> None:
     server = ApartServer(make_settings(http_workers=2), Threads(script.load))
-    starts = server.main.http_workers.start_http_worker
+    starts = server.main.start_http_worker
     faults = [OSError(11, "no more processes")]
 
     async def start(sockets: Sequence[socket.socket]) -> Process:
@@ -328,7 +328,7 @@ def test_http_worker_that_cannot_be_started_is_tried_again(script: Script) -> No
             raise faults.pop()
         return await starts(sockets)
 
-    server.main.http_workers.start_http_worker = start
+    server.main.start_http_worker = start
     with server:
         server.until_ready().until_listening()
         assert server.translate("Hello.").status_code == 200

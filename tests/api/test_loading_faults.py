@@ -198,7 +198,7 @@ def test_http_worker_that_starts_later_knows_the_models(
 ) -> None:
     server = serve_apart(models=(english,), admin_key=KEY)
     load(server, "pt-en", portuguese)
-    for started in [*server.main.http_workers.links.values()]:
+    for started in [*server.main.links.values()]:
         started.process.kill()
     until(lambda: len(server.pids) == 4)
     server.until_listening()

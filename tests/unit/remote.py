@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from service.core import Core
+from service.http_workers.main_process import HttpWorkerLink
 from service.http_workers.messages import FromHttpWorker
 from service.http_workers.remote_backend import RemoteBackend
-from service.http_workers.supervisor import HttpWorkerLink
 from service.ipc import channel
 from service.items import Result, WorkItem
 from service.tasks.backend import Lease

@@ -198,7 +198,7 @@ class ServedApart:
         if self.failure is not None:
             main.core.supervisor.on_failure(self.failure)
             await main.stopping.wait()
-        for listener in main.http_workers.listeners:
+        for listener in main.listeners:
             listener.close()
 
 
@@ -215,7 +215,7 @@ def test_several_http_workers_are_run_by_a_main_process(served: Served, apart: S
     assert result.exit_code == 0, result.output
     assert apart.main is not None
     assert apart.count == 3
-    assert apart.main.http_workers.config.settings.http_workers == 3
+    assert apart.main.config.settings.http_workers == 3
     assert not served.servers
 
 

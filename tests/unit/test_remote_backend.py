@@ -17,8 +17,8 @@ from service.errors import (
     UnavailableError,
 )
 from service.http_workers import remote_backend
+from service.http_workers.main_process import HttpWorkerLink
 from service.http_workers.messages import Admit, Drain, Listening, Release, Served, Submit
-from service.http_workers.supervisor import HttpWorkerLink
 from service.items import WorkItem
 from service.workers.messages import ModelSet
 from tests.unit.remote import Ends, begin, compute, connected
