@@ -13,11 +13,10 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.api import health, page
+from service.api import health, openai, page, tei
 from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
 from service.api.context import Services
-from service.api.deepl import multilingual_glossaries
 from service.api.deepl import routes as deepl
 from service.api.dialect import Dialect
 from service.api.libretranslate import routes as libretranslate
@@ -29,8 +28,6 @@ from service.api.middleware import (
     handle_http_exception,
     handle_validation_error,
 )
-from service.api.openai import routes as openai
-from service.api.tei import routes as tei
 from service.api.tracing import open_tracing
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain
@@ -43,7 +40,6 @@ from service.tasks.context import RequestContext
 DIALECTS = (
     libretranslate.DIALECT,
     deepl.DIALECT,
-    multilingual_glossaries.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
     openai.DIALECT,

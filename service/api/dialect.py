@@ -27,8 +27,8 @@ class Dialect:
         routers: Routes of the dialect.
         tasks: Maps a path to the value of the label `task` in the metrics. The metrics count only
             requests to these paths.
-        prefix: Prefix of the dialect's paths, or "". Errors at unknown paths with this prefix have
-            the shape of the dialect.
+        prefixes: Prefixes of the dialect's paths. Errors at unknown paths with one of these
+            prefixes have the shape of the dialect.
         error_shape: Function that returns the status and body of an error.
         id_header: Second header with the id of the request, besides X-Request-Id; "" for none.
         scope: Scope that an API key needs for the routes of the dialect.
@@ -36,7 +36,7 @@ class Dialect:
 
     routers: tuple[APIRouter, ...]
     tasks: Mapping[str, str] = field(default_factory=dict)
-    prefix: str = ""
+    prefixes: tuple[str, ...] = ()
     error_shape: ErrorShape = own_shape
     id_header: str = ""
     scope: str = "translate"
@@ -71,10 +71,10 @@ class Route(NamedTuple):
 
 
 class Routes:
-    """The table of all routes. A dialect owns its routes, and all other paths with its prefix."""
+    """The table of all routes. A dialect owns its routes, and all other paths with its prefixes."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self.prefixed = [each for each in dialects if each.prefix]
+        self.prefixed = [each for each in dialects if each.prefixes]
         self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
         self.table = {
             key: Route(dialect, dialect.tasks.get(key[1]), direct_endpoint(route))
@@ -85,11 +85,11 @@ class Routes:
     def unknown(self, path: str) -> Route:
         """Returns a row for a request with a wrong method, or with a parameter in its path.
 
-        If the path has the prefix of a dialect, the request gets that dialect and its tasks.
+        If the path has a prefix of a dialect, the request gets that dialect and its tasks.
         Otherwise it gets OWN, which has no tasks, so the tasks of all dialects are searched.
         """
         for dialect in self.prefixed:
-            if path.startswith(dialect.prefix):
+            if path.startswith(dialect.prefixes):
                 return Route(dialect, dialect.tasks.get(path))
         return Route(OWN, self.tasks.get(path))
 

@@ -4,13 +4,14 @@ A dialect whose error body or status differs from the default has its own `Error
 `service.errors` has the table of all errors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from service.api import error_texts
-from service.errors import KINDS, ServiceError
+from service.api.request.parameters import example
+from service.errors import KINDS, RequestTooLargeError, ServiceError
 from service.tasks.context import RequestContext
 
 ErrorShape = Callable[[ServiceError, RequestContext], tuple[int, dict[str, Any]]]
@@ -32,25 +33,37 @@ class ErrorBody(BaseModel):
         description="The value, the limit and the remedy. Absent if `error` has them already.",
     )
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "error": "zz is not supported",
-                "error_type": "unsupported_language",
-                "request_id": "5f2c6f0e8d7b4a53",
-                "details": "supported: en, pt",
-            }
-        }
+    model_config = example(
+        error="zz is not supported",
+        error_type="unsupported_language",
+        request_id="5f2c6f0e8d7b4a53",
+        details="supported: en, pt",
     )
 
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody} for status in (400, 403, 413, 429, 500, 503, 504)
-}
-"""Error responses of most routes, for OpenAPI."""
+Responses = dict[int | str, dict[str, Any]]
+"""Responses of a route besides the usual one, for OpenAPI, by status."""
 
-MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
-"""Response to a request that names an unknown model or glossary, for OpenAPI."""
+
+def responses_of(body: type[BaseModel], *statuses: int | str) -> Responses:
+    return {status: {"model": body} for status in statuses}
+
+
+ERRORS = responses_of(ErrorBody, 400, 403, 413, 429, 500, 503, 504)
+"""Error responses of most routes."""
+
+MISSING = responses_of(ErrorBody, 404)
+"""Response to a request that names an unknown model or glossary."""
+
+
+def status_of(error: ServiceError, statuses: Mapping[type[ServiceError], int]) -> int:
+    """Returns the status of an error in a dialect whose `statuses` replace those of `KINDS`.
+
+    A body over the size limit always gets 413, because no parameter is at fault.
+    """
+    status = KINDS[type(error)].status
+    is_body = isinstance(error, RequestTooLargeError) and error.param is None
+    return status if is_body else statuses.get(type(error), status)
 
 
 def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:

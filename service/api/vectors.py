@@ -5,20 +5,27 @@ The headers report times and numbers of tokens. The bodies contain only arrays o
 to the float32 value. A client therefore gets the same float32 values from JSON as from base64.
 """
 
-import binascii
 import time
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import orjson
+from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.openai.schemas import EncodingFormat
-from service.api.responses import gather, json_response
+from service.api.context import context_of, services_of
+from service.api.request.reading import unless_disconnected
+from service.api.responses import json_response
 from service.tasks.context import RequestContext
-from service.tasks.embedding.embedder import EmbedUsage, Vectors
+from service.tasks.embedding.embedder import Embeddings, EmbedUsage, Vectors
+from service.tasks.embedding.query import EmbedQuery
 
 TRUNCATED_HEADER = "X-Truncated-Inputs"
+
+
+async def embed(request: Request, query: EmbedQuery) -> Embeddings:
+    services, context = services_of(request), context_of(request)
+    context.num_inputs = len(query.inputs)
+    return await unless_disconnected(request, services.embedder.embed(query, context))
 
 
 def embed_response(
@@ -71,35 +78,3 @@ def compute_headers(
         **{name: str(int(1000 * value)) for name, value in seconds.items()},
         TRUNCATED_HEADER: str(len(usage.truncated)),
     }
-
-
-def embeddings_chunks(
-    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
-) -> Iterator[bytes]:
-    return gather(_embeddings_parts(vectors, model, usage, encoding))
-
-
-def _embeddings_parts(
-    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
-) -> Iterator[bytes]:
-    write = _as_base64 if encoding == "base64" else _as_floats
-    truncated = set(usage.truncated)
-    yield b'{"object":"list","data":['
-    mark = b""
-    for index, vector in enumerate(vectors):
-        yield mark + b'{"object":"embedding","index":%d,"embedding":' % index + write(vector)
-        yield b',"truncated":true}' if index in truncated else b"}"
-        mark = b","
-    num_tokens = sum(usage.num_tokens)
-    tokens = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-    yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
-
-
-def _as_floats(vector: Vectors) -> bytes:
-    values = np.ascontiguousarray(vector, dtype=np.float32)
-    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _as_base64(vector: Vectors) -> bytes:
-    values = np.ascontiguousarray(vector, dtype="<f4")
-    return b'"' + binascii.b2a_base64(values.data, newline=False) + b'"'

@@ -13,12 +13,11 @@ import httpx
 import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.api import tei
 from service.api.app import http_config
 from service.api.context import Services
 from service.api.error_texts import ErrorText
 from service.api.middleware import Application
-from service.api.tei import routes as tei
-from service.api.tei.errors import TEI_KINDS
 from service.core import Core
 from service.errors import KINDS, ServiceError
 from service.http_workers.main_process import MainProcess, open_listeners
@@ -204,7 +203,8 @@ def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str
     body = response.json()
     answered = (response.status_code, body["error_type"])
     if (response.request.method, response.request.url.path) in tei.DIALECT.routes:
-        status, error_type = TEI_KINDS[kind]
+        status = tei.STATUSES.get(kind, expected.status)
+        error_type = tei.ERROR_TYPES.get(kind, "Validation")
         assert answered == (413 if "the body has" in body["error"] else status, error_type)
     else:
         assert answered == (expected.status, expected.error_type)

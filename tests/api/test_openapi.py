@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.api.tei import routes as tei
+from service.api import tei
 from service.server import create_app
 from tests.api.servers import make_settings
 from tests.workers import Script, Threads

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from service.api.openai.schemas import EmbeddingsRequest
+from service.api.openai import EmbeddingsRequest
 from service.api.request.parameters import describe
-from service.api.tei.schemas import EmbedAllRequest, EmbedRequest, SimilarityRequest
+from service.api.tei import EmbedAllRequest, EmbedRequest, SimilarityRequest
 from service.tasks.embedding.query import EmbedQuery, ReadingOptions
 
 

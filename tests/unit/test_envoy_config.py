@@ -14,7 +14,6 @@ from service.settings import Settings
 KEPT_BY_ONE_REPLICA = {
     "deepl.documents",
     "deepl.glossaries",
-    "deepl.multilingual_glossaries",
     "libretranslate.routes.download_file",
     "libretranslate.routes.suggest",
     "libretranslate.routes.translate_file",

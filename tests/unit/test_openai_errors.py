@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.api.middleware import error_response
-from service.api.openai.errors import OPENAI_KINDS, OpenAIErrorBody, openai_shape
+from service.api.openai import CODES, OpenAIErrorBody, openai_shape
 from service.errors import (
     KINDS,
     ConflictError,
@@ -60,7 +60,7 @@ ERRORS: list[tuple[ServiceError, str, str | None]] = [
 
 def test_every_kind_of_error_is_here() -> None:
     assert {type(error) for error, *_ in ERRORS} == set(KINDS)
-    assert {kind.status for kind in KINDS.values()} == set(OPENAI_KINDS)
+    assert {kind.status for kind in KINDS.values()} == {400, *CODES}
 
 
 @pytest.mark.parametrize(("error", "error_type", "code"), ERRORS)

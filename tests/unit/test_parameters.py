@@ -16,11 +16,11 @@ from starlette.requests import ClientDisconnect, Request
 from service.api.context import HttpContext
 from service.api.error_texts import text_of
 from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
-from service.api.openai.schemas import EmbeddingsRequest
+from service.api.openai import EmbeddingsRequest
 from service.api.request.body import MAX_FIELDS, parse_json, read_body
-from service.api.request.parameters import describe, move_definitions, request_body
+from service.api.request.parameters import describe, described, move_definitions
 from service.api.request.reading import read_parameters
-from service.api.tei.schemas import EmbedRequest, SimilarityRequest
+from service.api.tei import EmbedRequest, SimilarityRequest
 from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
 from service.settings import Settings
 from service.tasks.attention.requests import AttentionRequest, StepsRequest
@@ -265,7 +265,8 @@ def test_error_knows_the_parameter_at_fault(body: bytes, param: str | None, word
 
 
 def test_two_schemas_of_one_name_are_refused() -> None:
-    fields = [request_body(create_model("Asked", text=(kind, ...))) for kind in (str, int)]
+    models = [create_model("Asked", text=(kind, ...)) for kind in (str, int)]
+    fields = [described(each, None)["openapi_extra"] for each in models]
     paths = {f"/{number}": {"post": each} for number, each in enumerate(fields)}
     with pytest.raises(TypeError, match="name Asked"):
         move_definitions({"components": {"schemas": {}}, "paths": paths})

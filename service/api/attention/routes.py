@@ -21,7 +21,7 @@ from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING
 from service.api.request.body import check_number
-from service.api.request.parameters import request_body
+from service.api.request.parameters import described
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import json_chunks, json_response, num_bytes_of
 from service.errors import RequestTooLargeError
@@ -30,20 +30,15 @@ from service.tasks.attention.results import InspectionResult
 from service.tasks.knockouts import KnockoutInspector
 from service.tasks.threads import run_sized
 
-router = APIRouter(tags=["attention"])
+router = APIRouter(tags=["attention"], responses={**ERRORS, **MISSING})
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
 @router.post(
     "/attention",
-    response_model=AttentionResponse | BertvizResponse,
-    responses={
-        **ERRORS,
-        **MISSING,
-        200: {"content": {MEDIA_TYPES[name]: BINARY for name in ("npz", "safetensors")}},
-    },
-    openapi_extra=request_body(AttentionRequest),
+    responses={200: {"content": {MEDIA_TYPES[name]: BINARY for name in ("npz", "safetensors")}}},
+    **described(AttentionRequest, AttentionResponse | BertvizResponse),
 )
 async def attention(request: Request) -> Response:
     """Returns attention weights between texts and their translations, or inside texts."""
@@ -75,12 +70,7 @@ async def _written(
     return json_response(json_chunks(written_body), num_bytes)
 
 
-@router.post(
-    "/attention/steps",
-    response_model=StepsResponse,
-    responses={**ERRORS, **MISSING},
-    openapi_extra=request_body(StepsRequest),
-)
+@router.post("/attention/steps", **described(StepsRequest, StepsResponse))
 async def steps(request: Request) -> Response:
     """Returns the attention of one token in one head, computed step by step."""
     services, context = services_of(request), context_of(request)
@@ -94,12 +84,7 @@ async def steps(request: Request) -> Response:
         return json_response(json_chunks(reply), num_bytes_of(reply))
 
 
-@router.post(
-    "/attention/knockout",
-    response_model=KnockoutResponse,
-    responses={**ERRORS, **MISSING},
-    openapi_extra=request_body(KnockoutBody),
-)
+@router.post("/attention/knockout", **described(KnockoutBody, KnockoutResponse))
 async def knockout(request: Request) -> Response:
     """Returns how a translation changes without some heads, pairs of tokens or source words."""
     services, context = services_of(request), context_of(request)

@@ -11,8 +11,9 @@ from starlette.responses import Response
 from service.api.context import Services, context_of, services_of
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
 from service.api.deepl.schemas import AUTH_KEY
+from service.api.errors import responses_of
 from service.api.middleware import ended
-from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, UploadedFile, request_body
+from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, UploadedFile, described
 from service.api.request.reading import read_parameters, read_upload, unless_disconnected
 from service.api.request.translation import (
     download,
@@ -39,7 +40,7 @@ from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
 from service.tasks.parameters import Parameters
 
-ERRORS: dict[int | str, dict[str, Any]] = {**DEEPL_ERRORS, "4XX": {"model": DeepLErrorBody}}
+ERRORS = {**DEEPL_ERRORS, **responses_of(DeepLErrorBody, "4XX")}
 router = APIRouter(tags=["deepl"], responses=ERRORS)
 
 RETRY_SECONDS = 2
@@ -102,11 +103,7 @@ class DocumentStatus(BaseModel):
     message: str | None = Field(None, description="The same as `error_message`.")
 
 
-@router.post(
-    "/v2/document",
-    response_model=DocumentHandle,
-    openapi_extra=request_body(DocumentRequest, MULTIPART),
-)
+@router.post("/v2/document", **described(DocumentRequest, DocumentHandle, MULTIPART))
 async def upload(request: Request) -> Response:
     """Begins the translation of a document, and returns the id and the key of the document."""
     services = services_of(request)
@@ -134,10 +131,7 @@ async def upload(request: Request) -> Response:
 
 
 @router.post(
-    "/v2/document/{document_id}",
-    response_model=DocumentStatus,
-    response_model_exclude_none=True,
-    openapi_extra=request_body(DocumentKeyRequest, JSON, FORM),
+    "/v2/document/{document_id}", **described(DocumentKeyRequest, DocumentStatus, JSON, FORM)
 )
 async def status(request: Request, document_id: str) -> Response:
     """Returns the status of a document."""
@@ -156,7 +150,7 @@ async def status(request: Request, document_id: str) -> Response:
     "/v2/document/{document_id}/result",
     response_class=Response,
     responses={200: {"description": "The document.", "content": {"application/octet-stream": {}}}},
-    openapi_extra=request_body(DocumentKeyRequest, JSON, FORM),
+    **described(DocumentKeyRequest, None, JSON, FORM),
 )
 async def result(request: Request, document_id: str) -> Response:
     """Returns a translated document, and deletes it from the server."""

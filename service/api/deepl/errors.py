@@ -8,10 +8,12 @@ Source: https://developers.deepl.com/docs/best-practices/error-handling.
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from service.api import error_texts
 from service.api.error_texts import ErrorText
+from service.api.errors import responses_of, status_of
+from service.api.request.parameters import example
 from service.errors import (
     KINDS,
     InvalidKeyError,
@@ -28,13 +30,9 @@ TRACE_HEADER = "X-Trace-ID"  # header in which DeepL's clients look for the id o
 class DeepLErrorBody(BaseModel):
     """The body of every error under /v2/ and /v3/. The id of the request is in X-Trace-ID."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "message": "Value for 'target_lang' not supported.",
-                "detail": "zz is not supported; supported: en, pt",
-            }
-        }
+    model_config = example(
+        message="Value for 'target_lang' not supported.",
+        detail="zz is not supported; supported: en, pt",
     )
 
     message: str = Field(description="The fault, in DeepL's words if DeepL has a text for it.")
@@ -43,11 +41,7 @@ class DeepLErrorBody(BaseModel):
     )
 
 
-DEEPL_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": DeepLErrorBody} for status in (400, 403, 413, 429, 456, 500, 503, 504)
-}
-"""Error responses in DeepL's shape, which most routes of this dialect list in OpenAPI."""
-
+DEEPL_ERRORS = responses_of(DeepLErrorBody, 400, 403, 413, 429, 456, 500, 503, 504)
 
 WRONG_KEY = "Authorization failure, check auth_key"  # text for a missing key and for a wrong key
 
@@ -56,15 +50,14 @@ GLOSSARY_NEEDS_SOURCE = "Use of a glossary requires the 'source_lang' parameter 
 
 KEY_HEADER = "send a key in the header `Authorization: DeepL-Auth-Key …`"
 
-
 STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 403, QuotaExceededError: 456}
 """Statuses that DeepL's clients expect in place of the statuses in `service.errors.KINDS`."""
 
 
 def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
-    status = STATUSES.get(type(error), KINDS[type(error)].status)
     text, details = deepl_text(error)
-    return status, {"message": text, "detail": details} if details else {"message": text}
+    body = {"message": text, "detail": details} if details else {"message": text}
+    return status_of(error, STATUSES), body
 
 
 def deepl_text(error: ServiceError) -> ErrorText:

@@ -1,7 +1,7 @@
-"""The glossary routes of version 2 of DeepL's API.
+"""The glossary routes of versions 2 and 3 of DeepL's API.
 
-In version 2 a glossary has exactly one dictionary, and cannot be changed. A glossary of version 3
-may have several dictionaries.
+In version 2 a glossary has exactly one dictionary, and cannot be changed. In version 3 a glossary
+may have several dictionaries, and can be changed.
 """
 
 from typing import Any
@@ -13,40 +13,50 @@ from service.api import error_texts
 from service.api.context import Services, services_of
 from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
 from service.api.deepl.schemas import (
+    DictionaryBody,
     DictionaryRequest,
+    GlossariesRequest,
     GlossaryBody,
+    GlossaryChange,
+    GlossaryEntries,
     GlossaryList,
     GlossaryRequest,
     KeyOnly,
     LanguagePairs,
+    Languages,
+    MultilingualGlossary,
+    MultilingualGlossaryList,
 )
-from service.api.request.parameters import FORM, JSON, request_body
+from service.api.errors import responses_of
+from service.api.request.parameters import FORM, JSON, described
 from service.api.request.reading import read_parameters
 from service.api.request.translation import find_languages
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError, NotFoundError
 from service.models.catalog import Catalog
-from service.state.glossaries import Dictionary, Glossary
+from service.state.glossaries import Dictionary, DictionaryInfo, Glossary
 from service.text.glossary import MAX_TERM_BYTES, read_entries, write_tsv
 from service.text.language_codes import base_language
 
-router = APIRouter(tags=["glossaries"], responses=DEEPL_ERRORS)
-
-GLOSSARY_ERRORS: dict[int | str, dict[str, Any]] = {
-    404: {"model": DeepLErrorBody},
-    "4XX": {"model": DeepLErrorBody},  # in place of FastAPI's own 422
-}
-"""Further error responses of the routes of glossaries, for OpenAPI."""
+# "4XX" takes the place of FastAPI's own 422.
+router = APIRouter(
+    tags=["glossaries"], responses={**DEEPL_ERRORS, **responses_of(DeepLErrorBody, 404, "4XX")}
+)
+lists = APIRouter(tags=["glossaries"], responses=DEEPL_ERRORS)
 
 TSV = "text/tab-separated-values"
 
+LANGUAGES = {
+    "parameters": [
+        {"name": name, "in": "query", "required": True, "schema": {"type": "string"}}
+        for name in ("source_lang", "target_lang")
+    ]
+}
+"""The query parameters that name a dictionary, for OpenAPI."""
+
 
 @router.post(
-    "/v2/glossaries",
-    status_code=201,
-    response_model=GlossaryBody,
-    responses=GLOSSARY_ERRORS,
-    openapi_extra=request_body(GlossaryRequest, JSON, FORM),
+    "/v2/glossaries", status_code=201, **described(GlossaryRequest, GlossaryBody, JSON, FORM)
 )
 async def create_glossary(request: Request) -> Response:
     """Stores a glossary with one dictionary."""
@@ -54,65 +64,157 @@ async def create_glossary(request: Request) -> Response:
     body = await read_parameters(request, GlossaryRequest)
     name, dictionary = checked_name(body.name), read_dictionary(body, services)
     glossary = await services.state.call(services.glossaries.create, name, [dictionary])
-    return JSONResponse(_body(glossary), 201)
+    return JSONResponse(single_body(glossary), 201)
 
 
-@router.get("/v2/glossaries", response_model=GlossaryList)
+@router.post(
+    "/v3/glossaries",
+    status_code=201,
+    name="create_glossary",
+    **described(GlossariesRequest, MultilingualGlossary),
+)
+async def create_multilingual_glossary(request: Request) -> Response:
+    """Stores a glossary with one dictionary or more."""
+    services = services_of(request)
+    body = await read_parameters(request, GlossariesRequest)
+    if not body.dictionaries:
+        raise error_texts.missing("dictionaries").error(InvalidRequestError, "dictionaries")
+    dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
+    name = checked_name(body.name)
+    glossary = await services.state.call(services.glossaries.create, name, dictionaries)
+    return JSONResponse(glossary_body(glossary), 201)
+
+
+@lists.get("/v2/glossaries", response_model=GlossaryList)
 async def list_glossaries(request: Request) -> Response:
     """Lists the glossaries with one dictionary."""
+    glossaries = await all_glossaries(request)
+    single = [single_body(each) for each in glossaries if len(each.dictionaries) == 1]
+    return JSONResponse({"glossaries": single})
+
+
+@lists.get("/v3/glossaries", name="list_glossaries", response_model=MultilingualGlossaryList)
+async def list_multilingual_glossaries(request: Request) -> Response:
+    """Lists all glossaries, without their entries."""
+    return JSONResponse({"glossaries": list(map(glossary_body, await all_glossaries(request)))})
+
+
+async def all_glossaries(request: Request) -> list[Glossary]:
     services = await checked(request)
-    glossaries = await services.state.call(services.glossaries.all)
-    return JSONResponse({"glossaries": [_body(each) for each in glossaries if _is_single(each)]})
+    return await services.state.call(services.glossaries.all)
 
 
-@router.get("/v2/glossaries/{glossary_id}", response_model=GlossaryBody, responses=GLOSSARY_ERRORS)
+@router.get("/v2/glossaries/{glossary_id}", response_model=GlossaryBody)
 async def get_glossary(request: Request, glossary_id: str) -> Response:
     """Returns a glossary without its entries."""
+    return JSONResponse(single_body(await single_glossary(request, glossary_id)))
+
+
+@router.get(
+    "/v3/glossaries/{glossary_id}", name="get_glossary", response_model=MultilingualGlossary
+)
+async def get_multilingual_glossary(request: Request, glossary_id: str) -> Response:
+    """Returns a glossary without its entries."""
     services = await checked(request)
-    return JSONResponse(_body(await _single(services, glossary_id)))
+    found = await services.state.call(services.glossaries.get, glossary_id)
+    return JSONResponse(glossary_body(found))
+
+
+@router.patch("/v3/glossaries/{glossary_id}", **described(GlossaryChange, MultilingualGlossary))
+async def change_glossary(request: Request, glossary_id: str) -> Response:
+    """Renames a glossary, and adds entries to its dictionaries."""
+    services = services_of(request)
+    body = await read_parameters(request, GlossaryChange)
+    if body.name is None and not body.dictionaries:
+        await services.state.call(services.glossaries.get, glossary_id)  # an unknown id gets 404
+        raise InvalidRequestError(
+            error_texts.missing("dictionaries").text,
+            details="send name, dictionaries, or both",
+            param="dictionaries",
+        )
+    name = None if body.name is None else checked_name(body.name)
+    dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
+    glossary = await services.state.call(
+        services.glossaries.change, glossary_id, name, dictionaries
+    )
+    return JSONResponse(glossary_body(glossary))
+
+
+@router.delete("/v2/glossaries/{glossary_id}", status_code=204)
+@router.delete("/v3/glossaries/{glossary_id}", status_code=204)
+async def delete_glossary(request: Request, glossary_id: str) -> Response:
+    """Deletes a glossary with all its dictionaries."""
+    services = await checked(request)
+    await services.state.call(services.glossaries.remove, glossary_id)
+    return Response(status_code=204)
+
+
+@router.put(
+    "/v3/glossaries/{glossary_id}/dictionaries", **described(DictionaryRequest, DictionaryBody)
+)
+async def replace_dictionary(request: Request, glossary_id: str) -> Response:
+    """Stores a dictionary of a glossary, in place of any dictionary with the same languages."""
+    services = services_of(request)
+    dictionary = read_dictionary(await read_parameters(request, DictionaryRequest), services)
+    info = await services.state.call(services.glossaries.replace, glossary_id, dictionary)
+    return JSONResponse(dictionary_body(info))
+
+
+@router.delete(
+    "/v3/glossaries/{glossary_id}/dictionaries", status_code=204, openapi_extra=LANGUAGES
+)
+async def delete_dictionary(request: Request, glossary_id: str) -> Response:
+    """Deletes a dictionary of a glossary."""
+    services, languages = services_of(request), await read_languages(request)
+    await services.state.call(services.glossaries.remove_dictionary, glossary_id, *languages)
+    return Response(status_code=204)
 
 
 @router.get(
     "/v2/glossaries/{glossary_id}/entries",
     response_class=Response,
-    responses={200: {"content": {TSV: {"schema": {"type": "string"}}}}, **GLOSSARY_ERRORS},
+    responses={200: {"content": {TSV: {"schema": {"type": "string"}}}}},
 )
 async def get_entries(request: Request, glossary_id: str) -> Response:
     """Returns the entries of a glossary as tab-separated values."""
-    services = await checked(request)
-    (info,) = (await _single(services, glossary_id)).dictionaries
+    services = services_of(request)
+    (info,) = (await single_glossary(request, glossary_id)).dictionaries
     entries = await services.state.call(
         services.glossaries.entries, glossary_id, info.source, info.target
     )
     return Response(write_tsv(entries), media_type=TSV)
 
 
-@router.delete("/v2/glossaries/{glossary_id}", status_code=204, responses=GLOSSARY_ERRORS)
-async def delete_glossary(request: Request, glossary_id: str) -> Response:
-    """Deletes a glossary with all its dictionaries, even if it has several."""
-    services = await checked(request)
-    await services.state.call(services.glossaries.remove, glossary_id)
-    return Response(status_code=204)
+@router.get(
+    "/v3/glossaries/{glossary_id}/entries",
+    name="get_entries",
+    response_model=GlossaryEntries,
+    openapi_extra=LANGUAGES,
+)
+async def get_dictionary_entries(request: Request, glossary_id: str) -> Response:
+    """Returns the entries of a dictionary."""
+    services, (source, target) = services_of(request), await read_languages(request)
+    entries = await services.state.call(services.glossaries.entries, glossary_id, source, target)
+    dictionary = {"source_lang": source, "target_lang": target, "entries": write_tsv(entries)}
+    return JSONResponse({"dictionaries": [{**dictionary, "entries_format": "tsv"}]})
 
 
-@router.get("/v2/glossary-language-pairs", response_model=LanguagePairs)
+@lists.get("/v2/glossary-language-pairs", response_model=LanguagePairs)
 async def language_pairs(request: Request) -> Response:
     """Lists the language pairs that the server translates; a dictionary may have any of them."""
-    services = await checked(request)
-    return JSONResponse(
-        {
-            "supported_languages": [
-                {"source_lang": source, "target_lang": target}
-                for source, target in pairs(services.catalog)
-            ]
-        }
-    )
+    found = pairs((await checked(request)).catalog)
+    bodies = [{"source_lang": source, "target_lang": target} for source, target in found]
+    return JSONResponse({"supported_languages": bodies})
 
 
 async def checked(request: Request) -> Services:
-    services = services_of(request)
     await read_parameters(request, KeyOnly)
-    return services
+    return services_of(request)
+
+
+async def read_languages(request: Request) -> tuple[str, str]:
+    body = await read_parameters(request, Languages)
+    return base_language(body.source_lang), base_language(body.target_lang)
 
 
 def pairs(catalog: Catalog) -> list[tuple[str, str]]:
@@ -144,27 +246,38 @@ def read_dictionary(body: DictionaryRequest, services: Services) -> Dictionary:
     return Dictionary(source, target, read_entries(body.entries, body.entries_format))
 
 
-def _is_single(glossary: Glossary) -> bool:
-    return len(glossary.dictionaries) == 1
-
-
-async def _single(services: Services, glossary_id: str) -> Glossary:
+async def single_glossary(request: Request, glossary_id: str) -> Glossary:
+    services = await checked(request)
     glossary = await services.state.call(services.glossaries.get, glossary_id)
-    if not _is_single(glossary):
-        number = len(glossary.dictionaries)
+    if (number := len(glossary.dictionaries)) != 1:
         details = f"it has {number} dictionaries; use /v3/glossaries/{glossary_id}"
         raise NotFoundError("Glossary not found", details=details)
     return glossary
 
 
-def _body(glossary: Glossary) -> dict[str, Any]:
+def single_body(glossary: Glossary) -> dict[str, Any]:
     (info,) = glossary.dictionaries
     return {
         "glossary_id": glossary.id,
         "name": glossary.name,
         "ready": True,
+        **dictionary_body(info),
+        "creation_time": glossary.created,
+    }
+
+
+def glossary_body(glossary: Glossary) -> dict[str, Any]:
+    return {
+        "glossary_id": glossary.id,
+        "name": glossary.name,
+        "dictionaries": list(map(dictionary_body, glossary.dictionaries)),
+        "creation_time": glossary.created,
+    }
+
+
+def dictionary_body(info: DictionaryInfo) -> dict[str, Any]:
+    return {
         "source_lang": info.source,
         "target_lang": info.target,
-        "creation_time": glossary.created,
         "entry_count": info.num_entries,
     }

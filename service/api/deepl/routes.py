@@ -12,7 +12,7 @@ from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, TRACE_
 from service.api.deepl.schemas import AUTH_KEY, DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
 from service.api.request import translation
-from service.api.request.parameters import FORM, JSON, request_body
+from service.api.request.parameters import FORM, JSON, described
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.request.translation import as_texts, decoding_options, find_languages
 from service.api.responses import JSONResponse
@@ -33,12 +33,7 @@ MAX_GLOSSARY_IDS = 5
 """Largest number of glossaries in one request. DeepL has the same limit."""
 
 
-@router.post(
-    "/v2/translate",
-    response_model=DeepLResponse,
-    response_model_exclude_none=True,
-    openapi_extra=request_body(DeepLRequest, JSON, FORM),
-)
+@router.post("/v2/translate", **described(DeepLRequest, DeepLResponse, JSON, FORM))
 async def translate(request: Request) -> Response:
     """Translates up to 50 texts, in DeepL's shape."""
     services, context = services_of(request), context_of(request)
@@ -164,7 +159,6 @@ class DeepLLanguage(BaseModel):
 @router.get(
     "/v2/languages",
     response_model=list[DeepLLanguage],
-    response_model_exclude_none=True,
     operation_id="deepl_languages_get",
     openapi_extra={
         "parameters": [
@@ -179,10 +173,8 @@ class DeepLLanguage(BaseModel):
 )
 @router.post(
     "/v2/languages",
-    response_model=list[DeepLLanguage],
-    response_model_exclude_none=True,
     operation_id="deepl_languages_post",
-    openapi_extra=request_body(LanguagesRequest, JSON, FORM),
+    **described(LanguagesRequest, list[DeepLLanguage], JSON, FORM),
 )
 async def languages(request: Request) -> Response:
     """Lists the source or the target languages.
@@ -269,9 +261,9 @@ async def usage(request: Request) -> DeepLUsage:
 
 
 DIALECT = Dialect(
-    (router, documents.router, glossaries.router),
+    (router, documents.router, glossaries.router, glossaries.lists),
     tasks={"/v2/translate": "translate"},
-    prefix="/v2/",
+    prefixes=("/v2/", "/v3/"),
     error_shape=deepl_shape,
     id_header=TRACE_HEADER,
 )

@@ -6,8 +6,9 @@ Source: https://developers.deepl.com/api-reference/translate.
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
+from service.api.request.parameters import example
 from service.tasks.parameters import ListOf, Parameters, not_empty
 
 
@@ -53,9 +54,7 @@ AUTH_KEY: Any = Field(
 class DeepLRequest(Parameters):
     """The body of `POST /v2/translate`, as JSON or as a form."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"text": ["The cat sat on the mat."], "target_lang": "PT-BR"}}
-    )
+    model_config = example(text=["The cat sat on the mat."], target_lang="PT-BR")
 
     text: str | ListOf[str] = Field(
         description="Texts to translate; in a form, `text` may be repeated.",
@@ -237,30 +236,38 @@ class GlossaryChange(DictionaryList):
     )
 
 
-class GlossaryBody(BaseModel):
+class LanguagePair(BaseModel):
+    """A pair of languages that a dictionary may have."""
+
+    source_lang: str
+    target_lang: str
+
+
+class LanguagePairs(BaseModel):
+    """The pairs of languages that dictionaries may have."""
+
+    supported_languages: list[LanguagePair]
+
+
+class DictionaryBody(LanguagePair):
+    """A dictionary without its entries."""
+
+    entry_count: int
+
+
+class GlossaryBody(DictionaryBody):
     """A glossary with one dictionary, without its entries."""
 
     glossary_id: str
     name: str
     ready: bool = Field(description="Always true.")
-    source_lang: str
-    target_lang: str
     creation_time: str
-    entry_count: int
 
 
 class GlossaryList(BaseModel):
     """All glossaries that have exactly one dictionary, from the oldest to the newest."""
 
     glossaries: list[GlossaryBody]
-
-
-class DictionaryBody(BaseModel):
-    """A dictionary without its entries."""
-
-    source_lang: str
-    target_lang: str
-    entry_count: int
 
 
 class MultilingualGlossary(BaseModel):
@@ -278,11 +285,9 @@ class MultilingualGlossaryList(BaseModel):
     glossaries: list[MultilingualGlossary]
 
 
-class DictionaryEntries(BaseModel):
+class DictionaryEntries(LanguagePair):
     """The entries of a dictionary."""
 
-    source_lang: str
-    target_lang: str
     entries: str = Field(description="Source term, tab and target term, one pair on each line.")
     entries_format: str = Field(description="Always `tsv`.")
 
@@ -291,16 +296,3 @@ class GlossaryEntries(BaseModel):
     """The entries of the requested dictionary."""
 
     dictionaries: list[DictionaryEntries]
-
-
-class LanguagePair(BaseModel):
-    """A pair of languages that a dictionary may have."""
-
-    source_lang: str
-    target_lang: str
-
-
-class LanguagePairs(BaseModel):
-    """The pairs of languages that dictionaries may have."""
-
-    supported_languages: list[LanguagePair]

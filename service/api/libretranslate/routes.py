@@ -15,7 +15,7 @@ from service.api import error_texts
 from service.api.context import HttpContext, Services, context_of, services_of
 from service.api.dialect import Dialect
 from service.api.error_texts import FILES_DISABLED
-from service.api.errors import ERRORS, MISSING, ErrorBody
+from service.api.errors import ERRORS, MISSING, ErrorBody, Responses, responses_of
 from service.api.libretranslate import streaming
 from service.api.libretranslate.schemas import (
     DefaultLanguages,
@@ -33,7 +33,7 @@ from service.api.libretranslate.schemas import (
 )
 from service.api.libretranslate.streaming import detection_body
 from service.api.request import translation
-from service.api.request.parameters import FORM, JSON, MULTIPART, request_body
+from service.api.request.parameters import FORM, JSON, MULTIPART, described
 from service.api.request.reading import read_parameters, read_upload, unless_disconnected
 from service.api.request.translation import (
     as_texts,
@@ -56,7 +56,7 @@ from service.text.detection import Detection
 from service.text.language_codes import display_name
 
 router = APIRouter(tags=["translation"])
-information = APIRouter(tags=["languages"])
+information = APIRouter(tags=["languages"], responses=responses_of(ErrorBody, "4XX"))
 
 MAX_DETECT_CHARS = 16384
 """Number of characters after which /detect ignores the remaining texts of a list.
@@ -68,9 +68,8 @@ a long text, and adds a fixed number for each text.
 
 @router.post(
     "/translate",
-    response_model=TranslateResponse,
     responses={**ERRORS, **MISSING, 200: streaming.DESCRIPTION},
-    openapi_extra=request_body(TranslateRequest, JSON, FORM),
+    **described(TranslateRequest, TranslateResponse, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
     """Translates a text or a list of texts. Some parameters are additions to LibreTranslate's."""
@@ -97,9 +96,8 @@ async def translate(request: Request) -> Response:
 
 @router.post(
     "/detect",
-    response_model=list[DetectedLanguage],
     responses=ERRORS,
-    openapi_extra=request_body(DetectRequest, JSON, FORM),
+    **described(DetectRequest, list[DetectedLanguage], JSON, FORM),
 )
 async def detect(request: Request) -> Response:
     """Returns up to three served languages in which `q` may be written, most probable first.
@@ -208,9 +206,7 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
 AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
 
 
-@information.get(
-    "/languages", response_model=list[Language], responses={"4XX": {"model": ErrorBody}}
-)
+@information.get("/languages", response_model=list[Language])
 async def languages(request: Request, accept_language: AcceptLanguage = None) -> Response:
     """Lists the source languages, and the target languages of each."""
     return JSONResponse(
@@ -221,7 +217,7 @@ async def languages(request: Request, accept_language: AcceptLanguage = None) ->
     )
 
 
-@information.get("/frontend/settings", responses={"4XX": {"model": ErrorBody}})
+@information.get("/frontend/settings")
 async def frontend_settings(
     request: Request, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
@@ -271,17 +267,16 @@ def default_target(catalog: Catalog) -> str:
     return [*offered, *reversed(catalog.languages), PIVOT][0]
 
 
-DOCUMENT: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ErrorBody},
+DOCUMENT: Responses = {
+    **responses_of(ErrorBody, "4XX"),
     200: {"description": "The document.", "content": {"application/octet-stream": {}}},
 }
 
 
 @router.post(
     "/translate_file",
-    response_model=TranslateFileResponse,
     responses={**ERRORS, **MISSING},
-    openapi_extra=request_body(TranslateFileRequest, MULTIPART),
+    **described(TranslateFileRequest, TranslateFileResponse, MULTIPART),
 )
 async def translate_file(request: Request) -> Response:
     """Translates a document, and returns the address of the translated document."""
@@ -317,9 +312,8 @@ async def download_file(request: Request, name: str) -> Response:
 
 @router.post(
     "/suggest",
-    response_model=SuggestResponse,
     responses=ERRORS,
-    openapi_extra=request_body(SuggestRequest, JSON, FORM),
+    **described(SuggestRequest, SuggestResponse, JSON, FORM),
 )
 async def suggest(request: Request) -> Response:
     """Stores a suggested translation, which the operator can use to improve the models."""

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from service.api.attention.response_schemas import AlignmentBody
-from service.api.request.parameters import UploadedFile
+from service.api.request.parameters import UploadedFile, example
 from service.tasks.parameters import ListOf, Natural, Parameters, Positive, not_empty
 
 
@@ -14,6 +14,7 @@ def _default_format(value: Any) -> Any:
     return "text" if value == "" else value
 
 
+API_KEY: Any = Field(None, description="Key, if the server has keys.")
 GLOSSARY: Any = Field(
     None,
     description="Id of a glossary whose terms the translation uses. `source` must not be `auto`.",
@@ -24,11 +25,7 @@ GLOSSARY: Any = Field(
 class TranslateRequest(Parameters):
     """The parameters of `POST /translate`, as JSON, as a form or in the query."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {"q": "The cat sat on the mat.", "source": "en", "target": "pt"}
-        }
-    )
+    model_config = example(q="The cat sat on the mat.", source="en", target="pt")
 
     q: str | ListOf[str] = Field(
         description="Text, or list of texts, to translate.", json_schema_extra=not_empty
@@ -41,7 +38,7 @@ class TranslateRequest(Parameters):
         "translated.",
     )
     alternatives: Natural = Field(0, description="Number of other translations to return.")
-    api_key: Any = Field(None, description="Key, if the server has keys.")
+    api_key: Any = API_KEY
     beam_size: Positive | None = Field(
         None,
         description="Number of hypotheses of beam search. A number below `alternatives` + 1 counts "
@@ -137,23 +134,19 @@ class DetectRequest(Parameters):
     q: str | ListOf[str] = Field(
         description="Text, or list of texts, in one language.", json_schema_extra=not_empty
     )
-    api_key: Any = Field(None, description="Key, if the server has keys.")
+    api_key: Any = API_KEY
 
 
 class SuggestRequest(Parameters):
     """The parameters of `POST /suggest`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {"q": "Good morning.", "s": "Bom dia.", "source": "en", "target": "pt"}
-        }
-    )
+    model_config = example(q="Good morning.", s="Bom dia.", source="en", target="pt")
 
     q: str = Field(description="Text that was translated.")
     s: str = Field(description="Better translation of `q`.")
     source: str = Field(description="Language code of `q`, or `auto`.")
     target: str = Field(description="Language code of `s`.")
-    api_key: Any = Field(None, description="Key, if the server has keys.")
+    api_key: Any = API_KEY
 
 
 class SuggestResponse(BaseModel):
@@ -168,7 +161,7 @@ class TranslateFileRequest(Parameters):
     file: UploadedFile
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
-    api_key: Any = Field(None, description="Key, if the server has keys.")
+    api_key: Any = API_KEY
     glossary: str | None = GLOSSARY
 
 

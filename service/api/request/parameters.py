@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, PlainValidator, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
 
 from service.api import error_texts
@@ -97,17 +97,27 @@ def _text(fault: ErrorDetails, name: str, where: str) -> ErrorText:
     return ErrorText(f"Invalid request: {where} parameter: {fault['msg']} ({found})")
 
 
-def request_body(model: type[BaseModel], *media_types: str) -> dict[str, Any]:
-    """Returns the OpenAPI fields of a route that reads the request body without FastAPI.
+def example(**fields: Any) -> ConfigDict:
+    """Returns the config of a model whose schema shows an example."""
+    return ConfigDict(json_schema_extra={"example": fields})
+
+
+def described(body: type[BaseModel], response: Any, *media_types: str) -> dict[str, Any]:
+    """Returns the arguments by which FastAPI describes a route that reads its own body.
 
     The result refers to the body's schema in `components` of the OpenAPI document. At first the
     result itself holds the schema, in `$defs`. `move_definitions` moves the schema to `components`.
+
+    Args:
+        response: Type of the response.
+        media_types: Media types of the body; without any, it is JSON.
     """
-    schema = model.model_json_schema(ref_template=REFERENCE)
-    definitions = {**schema.pop("$defs", {}), model.__name__: schema}
-    reference = {"$ref": REFERENCE.format(model=model.__name__), "$defs": definitions}
+    schema = body.model_json_schema(ref_template=REFERENCE)
+    definitions = {**schema.pop("$defs", {}), body.__name__: schema}
+    reference = {"$ref": REFERENCE.format(model=body.__name__), "$defs": definitions}
     content = {media_type: {"schema": reference} for media_type in media_types or (JSON,)}
-    return {"requestBody": {"required": True, "content": content}}
+    extra = {"requestBody": {"required": True, "content": content}}
+    return {"response_model": response, "openapi_extra": extra}
 
 
 def move_definitions(document: dict[str, Any]) -> None:

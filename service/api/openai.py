@@ -1,0 +1,577 @@
+"""The routes of OpenAI: POST /v1/embeddings and /embeddings, and the models under /v1/models.
+
+OpenAI's clients read no other shape of errors. They repeat a request by themselves after some
+errors, such as 429 and 5xx. They first wait for the time that Retry-After gives.
+
+Source: https://platform.openai.com/docs/api-reference/embeddings;
+https://platform.openai.com/docs/guides/error-codes.
+"""
+
+import binascii
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import orjson
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from model.config import ModelConfig
+from model.inspection.query import InspectedConfig, attention_layers
+from service.api import error_texts
+from service.api.context import Services, context_of, services_of
+from service.api.dialect import Dialect
+from service.api.errors import responses_of, status_of
+from service.api.keys import given_key
+from service.api.request.body import read_fields
+from service.api.request.inputs import EmbedParameters, Inputs, ModelName
+from service.api.request.parameters import described, example
+from service.api.request.reading import read_parameters, validated
+from service.api.responses import JSONResponse, gather, num_bytes_of
+from service.api.vectors import embed, embed_response
+from service.errors import (
+    ForbiddenError,
+    InvalidKeyError,
+    InvalidRequestError,
+    MissingKeyError,
+    NotFoundError,
+    OverloadedError,
+    RateLimitedError,
+    RequestTooLargeError,
+    ServiceError,
+    UnauthorizedError,
+)
+from service.models.remote import ServedRemote
+from service.models.served import AnyServed, ModelState, ServedEmbedder, ServedModel
+from service.models.text_reader import Input
+from service.settings.keys import ADMIN
+from service.tasks.attention.query import default_shift
+from service.tasks.backend import Status
+from service.tasks.context import RequestContext
+from service.tasks.embedding.embedder import EmbedUsage, Vectors
+from service.tasks.embedding.query import EmbedQuery
+from service.tasks.parameters import Parameters, Positive
+
+CODES = {
+    401: "invalid_api_key",
+    403: "forbidden",
+    404: "unknown_url",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "too_large",
+    421: "misdirected",
+    429: "rate_limit_exceeded",
+    500: "internal",
+    503: "unavailable",
+    504: "deadline_exceeded",
+}
+"""The `code` of an error by its status; OpenAI has no code for most errors with status 400."""
+
+STATUSES: dict[type[ServiceError], int] = {
+    MissingKeyError: 401,
+    InvalidKeyError: 401,
+    RequestTooLargeError: 400,
+}
+"""Statuses that OpenAI's clients expect in place of the statuses in `service.errors.KINDS`."""
+
+
+class OpenAIError(BaseModel):
+    """The content of an error body."""
+
+    message: str = Field(description="The fault, with the value, the limit and the remedy.")
+    type: str = Field(
+        description="The kind of error. With status 429, the limit that was reached: `requests`, "
+        "`tokens`, `characters`, `deadline` or `bytes`."
+    )
+    param: str | None = Field(description="The parameter at fault.")
+    code: str | None = Field(description="A more exact kind of error than `type`, or null.")
+
+
+class OpenAIErrorBody(BaseModel):
+    """The body of errors of the routes under /v1/ and of POST /embeddings.
+
+    X-Request-Id has the request's id.
+    """
+
+    model_config = example(
+        error={
+            "message": "Invalid request: missing input parameter",
+            "type": "invalid_request_error",
+            "param": "input",
+            "code": None,
+        }
+    )
+
+    error: OpenAIError
+
+
+OPENAI_ERRORS = responses_of(OpenAIErrorBody, 400, 401, 403, 404, 413, 429, 500, 503, 504)
+
+
+def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
+    status = status_of(error, STATUSES)
+    error_type = "server_error" if status >= 500 else "invalid_request_error"
+    code = CODES.get(status)
+    if isinstance(error, OverloadedError):
+        error_type = error.limit
+    elif isinstance(error, RateLimitedError):
+        error_type = error.unit
+    elif isinstance(error, NotFoundError) and error.param == "model":
+        code = "model_not_found"
+    elif isinstance(error, RequestTooLargeError):
+        # `input[3]` is one input, which is too long for the model.
+        is_one = (error.param or "").endswith("]")
+        code = "context_length_exceeded" if is_one else "too_large"
+    inside = {
+        "message": error_texts.text_of(error).joined,
+        "type": error_type,
+        "param": error.param and error.param.partition("[")[0],
+        "code": code,
+    }
+    return status, {"error": inside}
+
+
+router = APIRouter(tags=["embeddings"], responses=OPENAI_ERRORS)
+model_routes = APIRouter(tags=["models"])
+
+EncodingFormat = Literal["float", "base64"]
+
+
+def refuse_ids(inputs: Sequence[Input]) -> None:
+    if not all(isinstance(each, str) for each in inputs):
+        raise InvalidRequestError(
+            "Invalid request: input has token ids. OpenAI's clients make them with tiktoken, and "
+            "this model has another vocabulary. Send texts; in LangChain, set "
+            "check_embedding_ctx_length=False. If the ids are the model's own, send them to "
+            "/embed, or set REGARD_OPENAI_TOKEN_IDS=true.",
+            param="input",
+        )
+
+
+class EmbeddingsRequest(EmbedParameters):
+    """The body of `POST /v1/embeddings`, in OpenAI's shape, with parameters of TEI in addition.
+
+    TEI is Text Embeddings Inference, a server of Hugging Face.
+
+    As at OpenAI, an input that is too long is refused by default. `truncate` is false by default
+    because OpenAI's client libraries do not show the header that reports truncation.
+    """
+
+    model_config = example(input=["The cat sat on the mat.", "A cat is sitting."])
+
+    input: Inputs = Field(
+        description="One text or a list. With REGARD_OPENAI_TOKEN_IDS, ids of the model's tokens "
+        "are accepted too."
+    )
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first embedding model."
+    )
+    encoding_format: EncodingFormat = Field(
+        "float", description="`float`, or `base64` of little-endian float32."
+    )
+    dimensions: Positive | None = Field(
+        None,
+        description="Number of values to keep from the start of each vector; by default all.",
+    )
+    user: Any = Field(None, description="Accepted and ignored.")
+    truncate: bool = Field(
+        False,
+        description="Truncate inputs over the limit of the model. `truncated` marks these inputs, "
+        "and X-Truncated-Inputs counts them. If `truncate` is false, the server refuses them.",
+    )
+
+    def query(self) -> EmbedQuery:
+        return EmbedQuery(self.input, "input", self.reading, self.model, self.dimensions)
+
+
+class EmbeddingBody(BaseModel):
+    """The vector of one input."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int = Field(description="Index of the input.")
+    embedding: list[float] | str = Field(description="Numbers, or one base64 text.")
+    truncated: Literal[True] | None = Field(
+        None, description="Present only if the input was longer than the limit of the model."
+    )
+
+
+class EmbeddingsUsage(BaseModel):
+    """Tokens that the model has read, special tokens and prompts included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(BaseModel):
+    """One vector for each input, in the order of the inputs."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingBody]
+    model: str
+    usage: EmbeddingsUsage
+
+
+@router.post(
+    "/embeddings",
+    operation_id="embeddings_of_tei",
+    **described(EmbeddingsRequest, EmbeddingsResponse),
+)
+@router.post("/v1/embeddings", **described(EmbeddingsRequest, EmbeddingsResponse))
+async def embeddings(request: Request) -> Response:
+    """Returns a vector for each text, in OpenAI's shape."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, EmbeddingsRequest)
+        if not services.settings.openai_token_ids:
+            refuse_ids(body.input)
+    found = await embed(request, body.query())
+    chunks = embeddings_chunks(found.vectors, found.model, found.usage, body.encoding_format)
+    return embed_response(chunks, num_bytes_of(found.vectors), found.usage, context)
+
+
+def embeddings_chunks(
+    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
+) -> Iterator[bytes]:
+    return gather(_embeddings_parts(vectors, model, usage, encoding))
+
+
+def _embeddings_parts(
+    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
+) -> Iterator[bytes]:
+    write = _as_base64 if encoding == "base64" else _as_floats
+    truncated = set(usage.truncated)
+    yield b'{"object":"list","data":['
+    mark = b""
+    for index, vector in enumerate(vectors):
+        yield mark + b'{"object":"embedding","index":%d,"embedding":' % index + write(vector)
+        yield b',"truncated":true}' if index in truncated else b"}"
+        mark = b","
+    num_tokens = sum(usage.num_tokens)
+    tokens = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+    yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
+
+
+def _as_floats(vector: Vectors) -> bytes:
+    values = np.ascontiguousarray(vector, dtype=np.float32)
+    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _as_base64(vector: Vectors) -> bytes:
+    values = np.ascontiguousarray(vector, dtype="<f4")
+    return b'"' + binascii.b2a_base64(values.data, newline=False) + b'"'
+
+
+class AttentionSizeBody(BaseModel):
+    """The numbers of layers and heads of one kind of attention of a model."""
+
+    layers: int
+    heads: int = Field(description="Number of heads of each layer.")
+
+
+class AlignmentBody(BaseModel):
+    """The cross-attention that aligns words by default."""
+
+    layer: int
+    head: int | Literal["mean"] = Field(description="`mean` is the mean over the layer's heads.")
+    shift: int = Field(
+        description="The token that a row of attention aligns. 0 is the token that the decoder "
+        "predicts in the row's decode step. 1 is the token that the decoder reads in this step."
+    )
+
+
+class ServedBody(BaseModel):
+    """The fields of every served model, in OpenAI's shape with additional fields of Regard."""
+
+    id: str
+    state: ModelState = Field(description="`loading` until the model is loaded, then `ready`.")
+    object: Literal["model"] = "model"
+    created: int = Field(description="Start of the server, in Unix seconds.")
+    owned_by: str = "regard"
+    alias_of: str | None = Field(
+        None, description="Name of the model for which `id` is an alias; else null."
+    )
+    revision: str = Field(
+        description="First digits of the sha256 sum of the weights. For a remote model, they come "
+        "from the sha256 sum of its name and address."
+    )
+    device: str | None = Field(description="Null while the model loads.")
+    devices: list[str] = Field(
+        description="Devices of the workers that have loaded the model, such as several GPUs."
+    )
+    dtype: str | None = Field(description="Null while the model loads.")
+
+
+class ModelBody(ServedBody):
+    """A translation model, in OpenAI's shape with additional fields of Regard."""
+
+    task: Literal["translate"] = "translate"
+    source: str | None = Field(description="Source language; null for a model of several pairs.")
+    target: str | None = Field(description="Target language; null for a model of several pairs.")
+    sources: list[str] = Field(description="Source languages.")
+    targets: list[str] = Field(
+        description="Target languages; a text is not translated to its own language."
+    )
+    attention: dict[str, AttentionSizeBody] | None = Field(
+        description="Kinds of attention that can be inspected: encoder, decoder, cross. Null while "
+        "the model loads, and empty for a remote model."
+    )
+    alignment: AlignmentBody | None = Field(
+        description="The attention that aligns words by default. Null while the model loads, and "
+        "for a remote model."
+    )
+
+
+class EmbedderBody(ServedBody):
+    """An embedding model, in OpenAI's shape with additional fields of Regard."""
+
+    task: Literal["embed"] = "embed"
+    dimensions: int = Field(description="Number of values of a vector.")
+    max_tokens: int = Field(
+        description="Maximum number of tokens of a text, special tokens included. Longer texts are "
+        "truncated or refused."
+    )
+    prompts: list[str] = Field(description="Names of the prompts that may precede a text.")
+    attention: dict[str, AttentionSizeBody] | None = Field(
+        description="Kinds of attention that can be inspected: encoder. Null while the model loads."
+    )
+
+
+class OtherBody(ServedBody):
+    """A model that neither translates nor embeds."""
+
+    task: str = Field(description="Task that the model was made for.")
+
+
+class ChangingBody(BaseModel):
+    """A model that is not served: it is being loaded or unloaded, or its loading failed."""
+
+    id: str
+    state: ModelState
+    object: Literal["model"] = "model"
+    created: int = Field(description="Start of the server, in Unix seconds.")
+    owned_by: str = "regard"
+    error: str | None = Field(
+        None,
+        description="The reason why loading failed, or null. Only requests with an admin key get "
+        "the reason, because it may name files of the server.",
+    )
+
+
+AnyModelBody = ModelBody | EmbedderBody | OtherBody | ChangingBody
+
+
+class ModelList(BaseModel):
+    """The response of `GET /v1/models`."""
+
+    object: Literal["list"] = "list"
+    data: list[AnyModelBody]
+
+
+ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
+
+
+@model_routes.get("/v1/models/", include_in_schema=False)
+@model_routes.get("/v1/models")
+async def models(request: Request) -> ModelList:
+    """Lists the models with device and precision. An admin key adds the reasons of failed loads."""
+    return ModelList(data=await shown_models(request))
+
+
+@model_routes.get("/v1/models/{id:path}", responses=responses_of(OpenAIErrorBody, "4XX"))
+async def model(id: ModelId, request: Request) -> AnyModelBody:
+    """Returns one model."""
+    return find_model(id, await shown_models(request))
+
+
+def is_admin(request: Request, services: Services) -> bool:
+    key = services.keys.find(given_key(context_of(request).headers, {}))
+    return key is not None and ADMIN in key.scopes
+
+
+async def shown_models(request: Request) -> list[AnyModelBody]:
+    """Returns all models; only a request with an admin key gets the reasons of failures."""
+    services = services_of(request)
+    status = await services.backend.status()
+    if not is_admin(request, services):
+        status = replace(status, failures={})
+    return all_models(services, status)
+
+
+def all_models(services: Services, status: Status) -> list[AnyModelBody]:
+    """Returns the served models under all their names, then the models that are changing."""
+    catalog = services.catalog
+    served = [model_body(each, services, status) for each in catalog.served.values()]
+    served += [
+        model_body(catalog.served[name], services, status, alias)
+        for alias, name in catalog.aliases.items()
+        if name in catalog.served and alias not in catalog.served
+    ]
+    names = {each.id for each in served}
+    return served + [
+        ChangingBody(
+            id=name, created=services.started, state=state, error=status.failures.get(name)
+        )
+        for name, state in status.changes.items()
+        if name not in names
+    ]
+
+
+def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
+    for each in models:
+        if each.id == name:
+            return each
+    known = ", ".join(each.id for each in models) or "none"
+    raise NotFoundError(f"there is no model {name}; there are: {known}", param="model")
+
+
+def model_body(
+    served: AnyServed, services: Services, status: Status, alias: str | None = None
+) -> AnyModelBody:
+    resident = status.resident(served.name)
+    shared: dict[str, Any] = {
+        "id": alias or served.name,
+        "alias_of": alias and served.name,
+        "state": "ready" if resident else "loading",
+        "created": services.started,
+        "revision": served.files.revision,
+        "device": resident.device if resident else None,
+        "devices": sorted({each.device for each in status.models.get(served.name, [])}),
+        "dtype": resident.dtype if resident else None,
+    }
+    config = resident.config if resident else None
+    if isinstance(served, ServedModel):
+        return ModelBody(
+            source=served.files.source or None,
+            target=served.files.target or None,
+            sources=sorted(served.files.sources),
+            targets=sorted(served.files.targets),
+            attention=attention_sizes(config) if config else None,
+            alignment=alignment_of(config) if config else None,
+            **shared,
+        )
+    if isinstance(served, ServedRemote):
+        shared |= {"state": "ready", "device": "remote", "devices": [], "dtype": "unknown"}
+        files = served.files
+        return ModelBody(
+            source=files.source,
+            target=files.target,
+            sources=files.sources,
+            targets=files.targets,
+            attention={},
+            alignment=None,
+            **shared,
+        )
+    if isinstance(served, ServedEmbedder):
+        return EmbedderBody(
+            dimensions=served.config.output_size,
+            max_tokens=served.config.max_tokens,
+            prompts=[*served.config.prompts],
+            attention=attention_sizes(served.config.encoder) if resident else None,
+            **shared,
+        )
+    return OtherBody(task=served.task, **shared)
+
+
+def alignment_of(config: ModelConfig) -> AlignmentBody:
+    layer, head = config.aligning_layer, config.aligning_head
+    head_name: int | Literal["mean"] = "mean" if head is None else head
+    return AlignmentBody(layer=layer, head=head_name, shift=default_shift(config, layer))
+
+
+def attention_sizes(config: InspectedConfig) -> dict[str, AttentionSizeBody]:
+    heads = config.num_heads
+    return {
+        kind.value: AttentionSizeBody(layers=layers, heads=heads)
+        for kind, layers in attention_layers(config).items()
+    }
+
+
+ADMIN_ERRORS = responses_of(OpenAIErrorBody, 400, 401, 403, 404, 409, "4XX", 500, 503)
+"""Error responses of the routes that load and unload models."""
+
+
+class LoadRequest(Parameters):
+    """The body of `POST /v1/models/{id}`."""
+
+    model_config = {**example(source="firefox:en-de"), "extra": "forbid"}
+
+    source: str = Field(
+        min_length=1,
+        description="Reference to a model on the server's disk, as in REGARD_MODELS.",
+    )
+
+
+class DeletedModel(BaseModel):
+    """Response of `DELETE /v1/models/{id}`, in OpenAI's shape."""
+
+    id: str
+    object: Literal["model"] = "model"
+    deleted: bool = Field(description="False while the model is still being unloaded.")
+
+
+def require_admin(request: Request, services: Services) -> None:
+    if not services.keys.has_admin:
+        raise ForbiddenError(
+            "models are loaded and unloaded with an admin key, and this server has none: "
+            "start it with REGARD_ADMIN_KEY"
+        )
+    if not is_admin(request, services):
+        raise UnauthorizedError(
+            "this request needs the server's REGARD_ADMIN_KEY, or a key with the scope admin, as "
+            "`Authorization: Bearer …`"
+        )
+
+
+@model_routes.post(
+    "/v1/models/{id:path}",
+    responses={
+        **ADMIN_ERRORS,
+        202: {"model": ChangingBody, "description": "The model is still loading."},
+    },
+    **described(LoadRequest, AnyModelBody),
+)
+async def load(id: ModelId, request: Request) -> Response:
+    """Loads a model from the server's disk; the response comes when the model is ready.
+
+    If the load takes longer than the time limit of a request, the response is 202 and the load
+    continues. Other requests are served meanwhile.
+    """
+    services = services_of(request)
+    require_admin(request, services)
+    fields = await read_fields(request)
+    body = validated(request, fields, LoadRequest)
+    state = await services.backend.load_model(id, body.source)
+    found = find_model(id, all_models(services, await services.backend.status()))
+    return JSONResponse(found.model_dump(), 200 if state == "ready" else 202)
+
+
+@model_routes.delete(
+    "/v1/models/{id:path}",
+    response_model=DeletedModel,
+    responses={
+        **ADMIN_ERRORS,
+        202: {"model": DeletedModel, "description": "The model is still being unloaded."},
+    },
+)
+async def unload(id: ModelId, request: Request) -> Response:
+    """Unloads a model; the response comes when its requests have ended and its memory is free.
+
+    If this takes longer than the time limit of a request, the response is 202 and the unloading
+    continues.
+    """
+    services = services_of(request)
+    require_admin(request, services)
+    state = await services.backend.unload_model(id)
+    body = DeletedModel(id=id, deleted=state == "unloaded")
+    return JSONResponse(body.model_dump(), 200 if state == "unloaded" else 202)
+
+
+DIALECT = Dialect(
+    (router, model_routes),
+    tasks=dict.fromkeys(("/embeddings", "/v1/embeddings"), "embed"),
+    prefixes=("/v1/",),
+    error_shape=openai_shape,
+    scope="embed",
+)

@@ -1,1 +1,0 @@
-"""OpenAI's dialect: the routes under `/v1/`, and `/embeddings`."""

@@ -1,0 +1,623 @@
+"""The routes of TEI (Text Embeddings Inference), a server of Hugging Face.
+
+Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920; docs/openapi.json
+at a28ad28f39e0633749a21b74af23617fa86a0d0c.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, ValidationInfo
+from starlette.responses import Response
+
+from model.config import EmbeddingConfig, Pooling
+from model.tokenization.tokenizer import TokenizedText
+from service.api import error_texts, health, vectors
+from service.api.context import context_of, services_of
+from service.api.dialect import Dialect
+from service.api.errors import responses_of, status_of
+from service.api.request.inputs import (
+    EmbedParameters,
+    Inputs,
+    ModelName,
+    Text,
+    TokenIds,
+    as_inputs,
+    lower,
+)
+from service.api.request.parameters import described, example
+from service.api.request.reading import (
+    read_parameters,
+    read_permitted,
+    unless_disconnected,
+    validated,
+)
+from service.api.responses import JSONResponse, json_chunks, num_bytes_of
+from service.errors import (
+    DeadlineExceededError,
+    InternalError,
+    InvalidKeyError,
+    InvalidRequestError,
+    MissingKeyError,
+    NotFoundError,
+    OverloadedError,
+    RateLimitedError,
+    RequestTooLargeError,
+    ServiceError,
+    UnavailableError,
+    UnsupportedLanguageError,
+)
+from service.ipc.machine import http_workers
+from service.items import EMBED, RERANK
+from service.models.served import ServedReranker
+from service.models.text_reader import Direction, Input
+from service.tasks.context import RequestContext
+from service.tasks.embedding.embedder import Vectors
+from service.tasks.embedding.query import EmbedQuery
+from service.tasks.parameters import ListOf, Parameters, Positive, not_empty, refuse
+from service.tasks.reranking import Inputs as ScoreInputs
+from service.tasks.reranking import Reranker, ScoreQuery, Scores
+from service.tasks.vocabulary import ServedReader, find_reader, vocabulary_of
+
+ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokenizer"]
+
+STATUSES: dict[type[ServiceError], int] = {
+    InvalidRequestError: 422,
+    UnsupportedLanguageError: 422,
+    RequestTooLargeError: 422,
+    MissingKeyError: 401,
+    InvalidKeyError: 401,
+    NotFoundError: 424,  # no such model, or no model for the route
+    InternalError: 424,
+}
+"""TEI's statuses, where they differ from the statuses in `service.errors.KINDS`."""
+
+ERROR_TYPES: dict[type[ServiceError], ErrorType] = {
+    NotFoundError: "Backend",
+    OverloadedError: "Overloaded",
+    RateLimitedError: "Overloaded",
+    UnavailableError: "Unhealthy",
+    DeadlineExceededError: "Backend",
+    InternalError: "Backend",
+}
+"""TEI's `error_type` of errors; that of any other error is `Validation`."""
+
+
+class TeiErrorBody(BaseModel):
+    """The body of an error response of TEI's routes. TEI itself has no `request_id`."""
+
+    model_config = example(
+        error="Invalid request: missing inputs parameter",
+        error_type="Validation",
+        request_id="5f2c6f0e8d7b4a53",
+    )
+
+    error: str = Field(description="The fault, with the value, the limit and the remedy.")
+    error_type: ErrorType = Field(description="The kind of error, for programs.")
+    request_id: str = Field(
+        description="Id of the request, as in X-Request-Id. Give it when you report a problem."
+    )
+
+
+TEI_ERRORS = responses_of(TeiErrorBody, 401, 403, 413, 422, 424, 429, 503, 504)
+
+
+def tei_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
+    return status_of(error, STATUSES), {
+        "error": error_texts.text_of(error).joined,
+        "error_type": ERROR_TYPES.get(type(error), "Validation"),
+        "request_id": context.request_id,
+    }
+
+
+router = APIRouter(tags=["embeddings"], responses=TEI_ERRORS)
+scoring = APIRouter(tags=["reranking"], responses=TEI_ERRORS)
+tokens = APIRouter(tags=["tokens"], responses=TEI_ERRORS)
+operation = APIRouter(tags=["operation"], responses=responses_of(TeiErrorBody, 503))
+
+
+EMBEDDER: Any = Field(
+    None, description="Name as in /v1/models; by default the first embedding model."
+)
+
+
+def check_list(value: Any, info: ValidationInfo) -> Any:
+    if value == []:
+        refuse(f"{info.field_name} parameter is an empty list; send one text or more")
+    return value
+
+
+def check_text(value: Any, info: ValidationInfo) -> Any:
+    check_list(value, info)
+    if value == "":
+        refuse(f"{info.field_name} parameter is empty; send a text")
+    if isinstance(value, list) and "" in value:
+        where = f"{info.field_name}[{value.index('')}]"
+        refuse(f"{where} parameter is empty; send a text, or leave it out")
+    return value
+
+
+class EmbedAllRequest(EmbedParameters):
+    """The body of `POST /embed_all`, in TEI's shape.
+
+    The request asks for a vector for each token. These vectors are neither pooled nor scaled.
+    """
+
+    model_config = example(inputs="The cat sat on the mat.")
+
+    inputs: Inputs = Field(
+        description="One input or a list of inputs. An input is a text or a list of token ids."
+    )
+    model: ModelName = EMBEDDER
+
+    def query(self) -> EmbedQuery:
+        return EmbedQuery(self.inputs, "inputs", self.reading, self.model, is_per_token=True)
+
+
+class EmbedRequest(EmbedAllRequest):
+    """The body of `POST /embed`, in TEI's shape: it requests a vector for each input."""
+
+    normalize: bool = Field(True, description="Scale each vector to length 1.")
+    dimensions: Positive | None = Field(
+        None, description="Number of leading values to keep of each vector; by default all."
+    )
+
+    def query(self) -> EmbedQuery:
+        return EmbedQuery(
+            self.inputs, "inputs", self.reading, self.model, self.dimensions, self.normalize
+        )
+
+
+class SimilarityInputs(BaseModel):
+    """A sentence, and the sentences to compare it with."""
+
+    source_sentence: Annotated[str, BeforeValidator(check_text)] = Field(
+        json_schema_extra=not_empty
+    )
+    sentences: Annotated[ListOf[str], BeforeValidator(check_text)] = Field(
+        json_schema_extra=not_empty
+    )
+
+
+def check_pair(value: Any, info: ValidationInfo) -> Any:
+    if not isinstance(value, dict):
+        refuse(
+            f"{info.field_name} parameter must be an object with source_sentence (a text) and "
+            f"sentences (a list of texts), not {type(value).__name__}"
+        )
+    return value
+
+
+class SimilarityRequest(Parameters):
+    """The body of `POST /similarity`, in TEI's shape."""
+
+    model_config = example(
+        inputs={
+            "source_sentence": "The cat sat on the mat.",
+            "sentences": ["A cat is sitting.", "The train is late."],
+        }
+    )
+
+    inputs: Annotated[SimilarityInputs, BeforeValidator(check_pair)]
+    parameters: EmbedParameters | None = None
+    model: ModelName = EMBEDDER
+
+    def query(self) -> EmbedQuery:
+        texts: list[Input] = [self.inputs.source_sentence, *self.inputs.sentences]
+        parameters = self.parameters or EmbedParameters.model_validate({})
+        return EmbedQuery(texts, "inputs", parameters.reading, self.model)
+
+
+EmbedResponse = list[list[float]]  # a vector for each input
+EmbedAllResponse = list[list[list[float]]]  # a vector for each token of each input
+SimilarityResponse = list[float]  # cosine of the source sentence with each of `sentences`
+
+
+@router.post("/embed", **described(EmbedRequest, EmbedResponse))
+async def embed(request: Request) -> Response:
+    """Returns a vector for each text."""
+    with context_of(request).stage("validate"):
+        query = (await read_parameters(request, EmbedRequest)).query()
+    return await _vectors(request, query)
+
+
+async def _vectors(
+    request: Request, query: EmbedQuery, convert: Callable[[Vectors], Vectors] | None = None
+) -> Response:
+    found = await vectors.embed(request, query)
+    values = convert(found.vectors) if convert else found.vectors
+    chunks = json_chunks(values)
+    return vectors.embed_response(chunks, num_bytes_of(values), found.usage, context_of(request))
+
+
+@router.post("/embed_all", **described(EmbedAllRequest, EmbedAllResponse))
+async def embed_all(request: Request) -> Response:
+    """Returns a vector for each token of each text, special tokens included.
+
+    The vectors are neither pooled nor scaled.
+    """
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        query = (await read_parameters(request, EmbedAllRequest)).query()
+        context.num_inputs = len(query.inputs)
+    work = services.embedder.embed_tokens(query, context)
+    values, usage = await unless_disconnected(request, work)
+    return vectors.embed_response(json_chunks(values), num_bytes_of(values), usage, context)
+
+
+@router.post("/similarity", **described(SimilarityRequest, SimilarityResponse))
+async def similarity(request: Request) -> Response:
+    """Returns the cosine similarity of the source sentence and each other sentence."""
+    with context_of(request).stage("validate"):
+        query = (await read_parameters(request, SimilarityRequest)).query()
+    return await _vectors(request, query, vectors.cosines)
+
+
+class ScoreParameters(Parameters):
+    """The parameters that `/rerank` and `/predict` have in common."""
+
+    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
+    truncate: bool = Field(
+        False,
+        description="Cut inputs that are too long for the model. If false, a request with such an "
+        "input is refused.",
+    )
+    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
+        "right", description="End at which texts are truncated."
+    )
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first cross-encoder."
+    )
+
+
+class RerankRequest(ScoreParameters):
+    """The body of `POST /rerank`, in TEI's shape."""
+
+    model_config = example(
+        query="Where did the cat sit?", texts=["The train is late.", "The cat sat on the mat."]
+    )
+
+    query: Annotated[str, BeforeValidator(check_text)] = Field(
+        description="Query that the texts are compared with.", json_schema_extra=not_empty
+    )
+    texts: Annotated[ListOf[str], BeforeValidator(check_list)] = Field(
+        description="Texts to rank. An empty text also gets a score.",
+        json_schema_extra=not_empty,
+    )
+    return_text: bool = Field(False, description="Return each text with its score.")
+
+
+class Rank(BaseModel):
+    """The score of one text."""
+
+    index: int = Field(description="Index of the text in the request.")
+    score: float = Field(description="Relevance of the text to the query.")
+    text: str | None = Field(
+        None, description="The text. Absent unless the request has `return_text`."
+    )
+
+
+Single = Annotated[list[Text], Field(min_length=1, max_length=1)]
+Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
+
+
+def check_inputs(value: Any, info: ValidationInfo) -> Any:
+    """Refuses values that are no text, no pair of texts, and no list of such lists."""
+    name = info.field_name
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        for place, each in enumerate(value):
+            if not (is_texts(each) and len(each) in (1, 2)):
+                refuse(f"{name}[{place}] parameter must be a list of one text or of two texts")
+    elif not (is_texts([value]) or (is_texts(value) and len(value) == 2)):
+        refuse(
+            f"{name} parameter must be a text, a pair of texts, or a list of lists that each have "
+            "one text or two texts"
+        )
+    return value
+
+
+def is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
+
+
+class PredictRequest(ScoreParameters):
+    """The body of `POST /predict`, in TEI's shape."""
+
+    model_config = example(inputs=["Where did the cat sit?", "On the mat."])
+
+    inputs: Annotated[
+        Any,
+        PlainValidator(
+            check_inputs,
+            json_schema_input_type=Text
+            | Pair
+            | Annotated[list[Single | Pair], Field(min_length=1)],
+        ),
+    ] = Field(
+        description="A text, a pair of texts, or a list of lists that each have one text or two "
+        "texts."
+    )
+
+    @property
+    def is_batch(self) -> bool:
+        return isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
+
+
+class Prediction(BaseModel):
+    """The score of one label."""
+
+    score: float = Field(description="Score of the label.")
+    label: str = Field(description="Name of the label in the model's config.")
+
+
+@scoring.post("/rerank", **described(RerankRequest, list[Rank]))
+async def rerank(request: Request) -> Response:
+    """Returns the relevance score of each text for a query, in descending order."""
+    with context_of(request).stage("validate"):
+        body = await read_parameters(request, RerankRequest)
+    return await rank(request, body)
+
+
+async def rank(request: Request, body: RerankRequest) -> Response:
+    pairs: list[ScoreInputs] = [(body.query, text) for text in body.texts]
+    scores, _ = await score(request, body, "texts", pairs)
+    best = (-scores).argsort(kind="stable").tolist()  # texts of equal score keep their order
+    reply = [
+        {
+            "index": index,
+            "score": float(str(scores[index])),
+            **({"text": body.texts[index]} if body.return_text else {}),
+        }
+        for index in best
+    ]
+    return JSONResponse(reply)
+
+
+@scoring.post("/predict", **described(PredictRequest, list[Prediction] | list[list[Prediction]]))
+async def predict(request: Request) -> Response:
+    """Returns the score of a text or a pair, or of each text or pair in a list."""
+    with context_of(request).stage("validate"):
+        body = await read_parameters(request, PredictRequest)
+    given = body.inputs if body.is_batch else [body.inputs]
+    inputs: list[ScoreInputs] = [
+        (each,) if isinstance(each, str) else tuple(each) for each in given
+    ]
+    scores, label = await score(request, body, "inputs", inputs)
+    reply = [[{"score": float(str(score)), "label": label}] for score in scores]
+    return JSONResponse(reply if body.is_batch else reply[0])
+
+
+async def score(
+    request: Request, body: ScoreParameters, name: str, inputs: Sequence[ScoreInputs]
+) -> tuple[Scores, str]:
+    """Returns the scores of the inputs, which the parameter `name` has, and the model's label."""
+    services, context = services_of(request), context_of(request)
+    context.num_inputs = len(inputs)
+    options = body.raw_scores, body.truncate, body.truncation_direction, body.model
+    reranker = Reranker(services.catalog, services.backend, services.settings)
+    work = reranker.score(ScoreQuery(inputs, name, *options), context)
+    return await unless_disconnected(request, work)
+
+
+@router.post("/", **described(EmbedRequest, EmbedResponse | SimilarityResponse | list[Rank]))
+async def default(request: Request) -> Response:
+    """Returns the reply of /embed, /similarity or /rerank.
+
+    A server with cross-encoders and without embedding models answers as /rerank. Any other server
+    answers as /similarity if `inputs` is an object, and else as /embed. Clients that know only the
+    base address of a model send all their requests here.
+    """
+    catalog = services_of(request).catalog
+    with context_of(request).stage("validate"):
+        fields = await read_permitted(request)
+    if catalog.of_type(ServedReranker) and not catalog.embedders:
+        return await rank(request, validated(request, fields, RerankRequest))
+    if isinstance(fields.get("inputs"), dict):
+        query = validated(request, fields, SimilarityRequest).query()
+        return await _vectors(request, query, vectors.cosines)
+    return await _vectors(request, validated(request, fields, EmbedRequest).query())
+
+
+READER: Any = Field(
+    None,
+    description="Name as in /v1/models; by default the first embedding model or, without one, "
+    "the first reranker.",
+)
+
+
+class TokenizeRequest(Parameters):
+    """The body of a request to `POST /tokenize`."""
+
+    model_config = example(inputs="The cat sat.")
+
+    inputs: Annotated[str | ListOf[str], BeforeValidator(check_text)] = Field(
+        description="A text, or a list of texts.", json_schema_extra=not_empty
+    )
+    add_special_tokens: bool = Field(True, description="Add the model's special tokens.")
+    prompt_name: str | None = Field(
+        None, description="Name of the model's prompt that is put before each text."
+    )
+    model: ModelName = READER
+
+
+class TokenBody(BaseModel):
+    """One token of a text."""
+
+    id: int = Field(description="Id in the vocabulary.")
+    text: str = Field(description="Text of the token, or the name of a special token.")
+    special: bool = Field(description="Whether the token is special and not text.")
+    start: int | None = Field(
+        description="Index of the token's first character, counted from the start of the prompt; "
+        "null if special."
+    )
+    stop: int | None = Field(description="Index after the last character; null if special.")
+
+
+def as_ids(value: Any, info: ValidationInfo) -> list[list[int]]:
+    inputs = as_inputs(value, info)
+    ids = [each for each in inputs if not isinstance(each, str)]
+    if len(ids) < len(inputs):
+        refuse(f"{info.field_name} parameter must be a list of token ids, or a list of such lists")
+    return ids
+
+
+Ids = Annotated[
+    list[list[int]],
+    PlainValidator(
+        as_ids,
+        json_schema_input_type=TokenIds | Annotated[list[TokenIds], Field(min_length=1)],
+    ),
+]
+
+
+class DecodeRequest(Parameters):
+    """The body of a request to `POST /decode`."""
+
+    model_config = example(ids=[101, 4937, 102])
+
+    ids: Ids = Field(description="Token ids, or a list of lists of token ids.")
+    skip_special_tokens: bool = Field(True, description="Leave special tokens out.")
+    model: ModelName = READER
+
+
+@tokens.post("/tokenize", **described(TokenizeRequest, list[list[TokenBody]]))
+async def tokenize(request: Request) -> Response:
+    """Returns the tokens of each text with its prompt, without truncation to the model's limit."""
+    services = services_of(request)
+    body = await read_parameters(request, TokenizeRequest)
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    vocabulary = vocabulary_of(find_reader(services.catalog, body.model))
+    options = body.prompt_name, body.add_special_tokens
+    work = vocabulary.tokens(texts, *options, services.settings, context_of(request))
+    return JSONResponse(list(map(token_bodies, await unless_disconnected(request, work))))
+
+
+def token_bodies(tokenized: TokenizedText) -> list[dict[str, Any]]:
+    rows = zip(tokenized.ids, tokenized.pieces, tokenized.offsets, tokenized.special, strict=True)
+    return [
+        {
+            "id": token,
+            "text": piece if is_special else tokenized.text[start:stop],
+            "special": is_special,
+            "start": None if is_special else start,
+            "stop": None if is_special else stop,
+        }
+        for token, piece, (start, stop), is_special in rows
+    ]
+
+
+@tokens.post("/decode", **described(DecodeRequest, list[str]))
+async def decode(request: Request) -> Response:
+    """Returns the text of each list of token ids."""
+    services, context = services_of(request), context_of(request)
+    body = await read_parameters(request, DecodeRequest)
+    vocabulary = vocabulary_of(find_reader(services.catalog, body.model))
+    work = vocabulary.texts(body.ids, body.skip_special_tokens, services.settings, context)
+    return JSONResponse(await unless_disconnected(request, work))
+
+
+class EmbeddingType(BaseModel):
+    """The type of an embedding model."""
+
+    pooling: str = Field(description="How the vectors of tokens are joined into one vector.")
+
+
+class RerankerType(BaseModel):
+    """The type of a cross-encoder."""
+
+    id2label: dict[str, str]
+    label2id: dict[str, int]
+
+
+class ModelType(BaseModel):
+    """The type of a model. Exactly one of the two fields is present."""
+
+    embedding: EmbeddingType | None = None
+    reranker: RerankerType | None = None
+
+
+class Info(BaseModel):
+    """The default model of TEI's routes, and the limits of the server."""
+
+    model_id: str
+    model_sha: str | None = Field(description="First digits of the sha256 sum of the weights.")
+    model_dtype: str
+    model_type: ModelType
+    max_concurrent_requests: int
+    max_input_length: int = Field(description="Largest number of tokens of a text.")
+    max_batch_tokens: int
+    max_batch_requests: int | None
+    max_client_batch_size: int = Field(description="Largest number of texts of a request.")
+    auto_truncate: bool = Field(description="True, because /embed truncates by default.")
+    tokenization_workers: int
+    version: str
+    sha: str | None
+    docker_label: str | None
+
+
+POOLING = {Pooling.LAST_TOKEN: "last_token"}
+"""TEI's names of the pooling types that have another name in Regard."""
+
+
+@operation.get(
+    "/info", response_model_exclude_unset=True, responses=responses_of(TeiErrorBody, 424)
+)
+async def info(request: Request) -> Info:
+    """Returns the limits of the server and the default model.
+
+    The default is the first embedding model. Without embedding models, it is the first
+    cross-encoder.
+    """
+    services = services_of(request)
+    served, settings = find_reader(services.catalog, None), services.settings
+    resident = (await services.backend.status()).resident(served.name)
+    if resident is None:
+        raise UnavailableError("the models are loading", 1)
+    return Info(
+        model_id=served.name,
+        model_sha=served.files.revision,
+        model_dtype=resident.dtype,
+        model_type=model_type(served),
+        max_concurrent_requests=settings.max_pending_requests,
+        max_input_length=model_config(served).max_tokens,
+        max_batch_tokens=settings.max_batch_tokens,
+        max_batch_requests=None,
+        max_client_batch_size=settings.max_inputs,
+        auto_truncate=True,
+        tokenization_workers=http_workers(settings.http_workers, settings.device),
+        version=version("regard"),
+        sha=None,
+        docker_label=None,
+    )
+
+
+def model_config(served: ServedReader) -> EmbeddingConfig:
+    return served.config.model if isinstance(served, ServedReranker) else served.config
+
+
+def model_type(served: ServedReader) -> ModelType:
+    if isinstance(served, ServedReranker):
+        label = served.config.label
+        return ModelType(reranker=RerankerType(id2label={"0": label}, label2id={label: 0}))
+    names = [POOLING.get(each, each.value) for each in served.config.pooling]
+    return ModelType(embedding=EmbeddingType(pooling="+".join(names)))
+
+
+@operation.get("/ping", status_code=200, response_class=Response)
+async def ping(request: Request) -> Response:
+    """Returns an empty reply, or 503 if the server does not accept requests that run a model."""
+    await health.ready(request)
+    return Response()
+
+
+DIALECT = Dialect(
+    (router, scoring, tokens, operation),
+    tasks={
+        **dict.fromkeys(("/", "/embed", "/embed_all", "/similarity"), EMBED),
+        **dict.fromkeys(("/rerank", "/predict"), RERANK),
+    },
+    error_shape=tei_shape,
+    scope="embed",
+)

@@ -1,1 +1,0 @@
-"""The dialect of text-embeddings-inference (TEI): vectors, similarities and reranking."""
