@@ -31,16 +31,10 @@ RESERVE_BYTES = 64 * 1024
 RESERVE_SHARE = 8
 
 KEYLESS_SHARE = 4
-"""Share of the budget for bodies without an API key in a header, if the server has keys.
-
-Before such a body has arrived, the server does not know whether it may be sent at all.
-"""
+"""Share of the budget for bodies without an API key in a header, if the server has keys."""
 
 RETRY_SECONDS = 2
-"""Time after which a refused client may try again.
-
-A transfer that makes no progress after the refusal counts as stalled by then.
-"""
+"""Time after which a refused client may try again. Stalled transfers have ended by then."""
 
 
 class ByteBudget:
@@ -62,25 +56,19 @@ class ByteBudget:
         self.transfers: dict[Reservation, float] = {}
 
     def reserve(self, size: int, give_up: Callable[[], None]) -> "Reservation":
-        """Reserves bytes. If they do not fit, stalled transfers are given up first.
-
-        Args:
-            give_up: Ends the transfer after it has stalled.
-        """
+        """Reserves bytes for a transfer, which `give_up` ends after it has stalled."""
         reservation = Reservation(self, give_up)
         reservation.grow(size)
         reservation.mark_progress()
         return reservation
 
     def limit_for(self, size: int) -> int:
-        """Returns the limit of all reserved bytes for a transfer of `size` bytes in total."""
         return self.max_bytes - (self.max_bytes // RESERVE_SHARE if size > RESERVE_BYTES else 0)
 
     def make_room(self, size: int, own: int = 0) -> bool:
         """Gives up stalled transfers until `size` more bytes fit. Returns whether the bytes fit.
 
-        Any number of bytes fits if no other transfer has reserved bytes. The same transfer has
-        reserved `own` bytes.
+        Any number of bytes fits if only this transfer has reserved bytes: `own` bytes.
         """
         latest = time.monotonic() - STALLED_SECONDS
         limit = self.limit_for(size + own)
@@ -104,7 +92,6 @@ class Reservation:
         self.size = 0
 
     def grow(self, size: int) -> None:
-        """Reserves more bytes, so that `size` bytes are reserved in total."""
         missing = size - self.size
         for budget in self.budgets:
             if not budget.make_room(missing, self.size):
@@ -139,7 +126,6 @@ class UnreadReply:
         held: Size in bytes of the values that a reply is made from, such as arrays.
         unsent: Number of bytes in the write buffer and in the kernel that the client had not
             received at the last check. It is 0 if the write buffer was empty.
-        reservation: Reservation of the bytes in `held` and in the write buffer.
         stalled_since: Time since which the client has read nothing; None if no bytes wait.
     """
 
@@ -154,7 +140,6 @@ class UnreadReply:
         self.stalled_since: float | None = None
 
     def hold(self, num_bytes: int) -> None:
-        """Reserves bytes for the values of a reply, such as arrays, even if they do not fit."""
         self.held += num_bytes
         self.budget.make_room(num_bytes)
         reservation = self._reserved()
@@ -181,11 +166,7 @@ class UnreadReply:
         self.resume()
 
     def has_stalled(self, now: float, limit_seconds: float, is_paused: bool) -> bool:
-        """Returns whether the client has read nothing of a reply for more than `limit_seconds`.
-
-        Args:
-            is_paused: Whether the reply waits until the client has read a part.
-        """
+        """Returns whether the client has read nothing of a reply for more than `limit_seconds`."""
         waiting = unsent = self.transport.get_write_buffer_size()
         if waiting:
             unsent += kernel_unsent(self.transport.get_extra_info("socket"))

@@ -73,16 +73,13 @@ class Connection(HttpToolsProtocol):
     """Parses the requests of one connection and writes the replies.
 
     Attributes:
-        last_active: Time of the event loop at which bytes last arrived or a reply was last written.
         is_open: Whether a request has begun to arrive and is incomplete.
         is_head: Whether the first line and the headers of a request are incomplete.
-        head_bytes: Number of bytes of an incomplete first line and headers.
         num_body: Number of bytes of bodies that have arrived.
         overhead: Number of bytes outside the body, since bytes of the body last arrived.
         body_began: Value of `num_body` when the last request began.
         unparsed: Bytes that are parsed when the pipeline is empty. No bytes are read until then.
-        early_refusal: The response to a request that is being read, if the application does not get
-            the request.
+        early_refusal: The response to the request that is being read, if it is refused early.
         fault: The refusal that follows the replies to the requests before it, or None.
         running: The request whose reply is computed or written. `cycle` is the newest request.
     """
@@ -144,11 +141,8 @@ class Connection(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def reply(self, status: int, headers: RawHeaders, body: bytes | memoryview) -> bool:
-        """Writes a whole response; returns False if only messages of ASGI can send it.
-
-        uvicorn writes headers and body separately. The client would wake up for the headers alone,
-        and each write is a system call.
-        """
+        # uvicorn writes headers and body separately. The client would wake up for the headers
+        # alone, and each write is a system call.
         cycle = self.running
         if cycle is None or cycle.disconnected or not cycle.keep_alive or self.flow.write_paused:
             return False
@@ -201,7 +195,6 @@ class Connection(HttpToolsProtocol):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Parses bytes in parts, until too many requests wait."""
         begin = 0
         while begin < len(data) and self.fault is None and not self.transport.is_closing():
             if len(self.pipeline) >= MAX_PIPELINED:
@@ -214,7 +207,6 @@ class Connection(HttpToolsProtocol):
             begin = end
 
     def _part_bytes(self) -> int:
-        """Returns the size of the next part. It has at most HEAD_BYTES outside a body."""
         if self.is_head or not self.is_open:
             return HEAD_BYTES
         left = content_length(self.headers) - (self.num_body - self.body_began)
@@ -287,11 +279,8 @@ class Connection(HttpToolsProtocol):
         self.body_began = self.num_body
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Adds a header. The trailer of a body is ignored.
-
-        Source: RFC 9110, section 6.5.1. A proxy may remove keys and addresses from headers only.
-        """
-        if self.is_head:
+        # RFC 9110, section 6.5.1: a proxy may remove keys and addresses from headers only.
+        if self.is_head:  # not the trailer of a body
             name = name.lower()
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
@@ -315,7 +304,6 @@ class Connection(HttpToolsProtocol):
             super().on_headers_complete()
 
     def _count(self, template: Template) -> None:
-        """Counts a request in this turn of the event loop; may set `early_refusal`."""
         load, address = self.early.load, self.client[0] if self.client else ""
         is_admitted = load.admits(account_of(address, self.headers))
         self.scope["state"][ARRIVAL_KEY] = Arrival(self, is_admitted, load.turn_began)
@@ -335,7 +323,6 @@ class Connection(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
 
     def on_body(self, body: bytes) -> None:
-        """Adds bytes to the body. The body of an answered or refused request is dropped."""
         self.num_body += len(body)
         cycle = self.cycle
         if self.early_refusal or cycle.response_complete:
@@ -359,7 +346,6 @@ class Connection(HttpToolsProtocol):
             self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
-        """Begins the next request. The pool checks waiting connections, so they need no timers."""
         self.server_state.total_requests += 1
         self.last_active = self.answered = self.loop.time()
         if self.transport.is_closing():

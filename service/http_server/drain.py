@@ -26,10 +26,7 @@ FIRST_REQUEST_SECONDS = 0.25
 CHECK_SECONDS = 0.01  # time between two checks whether the first requests have arrived
 
 MAX_ACCEPTED = 32
-"""Largest number of connections that one call accepts from a socket.
-
-Other HTTP processes accept from the same socket. The limit lets them get connections too.
-"""
+"""Largest number of connections that one call accepts; other processes share the socket."""
 
 
 class Drain:
@@ -69,10 +66,7 @@ class Drain:
         return max(0.0, end - time.monotonic())
 
     def advance(self) -> bool:
-        """Begins to refuse work after the delay. Returns whether the sockets can be closed.
-
-        After the first refusal, the process can still accept connections until the next call.
-        """
+        """Begins to refuse work after the delay. Returns whether the sockets can be closed."""
         if time.monotonic() < self.began + self.delay_seconds:
             return False
         if not self.refuses_work:
@@ -85,8 +79,7 @@ class Acceptor:
     """Accepts all connections that wait on the listening sockets, in addition to uvloop.
 
     uvloop accepts one connection in each turn of the event loop. Under load a turn takes some
-    milliseconds, so new clients would wait for seconds. When the queue of the socket is full, the
-    operating system of a new client tries to connect again only after one second or more.
+    milliseconds, so new clients would wait for seconds.
 
     Args:
         listeners: Listening sockets in non-blocking mode. Their descriptors are duplicated.
@@ -105,7 +98,6 @@ class Acceptor:
         self.is_due = False
 
     def accept_soon(self) -> None:
-        """Accepts the connections that wait, after this turn of the event loop."""
         if not self.is_due:
             self.is_due = True
             self.loop.call_soon(self._accept)
@@ -183,11 +175,7 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _await_first_requests(self) -> None:
-        """Waits until each connection has had a request, for FIRST_REQUEST_SECONDS at most.
-
-        A client that has just connected may be sending its request. It gets an answer, usually a
-        refusal, instead of a closed connection.
-        """
+        """Waits until each connection has had a request, for FIRST_REQUEST_SECONDS at most."""
         end = time.monotonic() + FIRST_REQUEST_SECONDS
         is_waiting = True
         while is_waiting and not self.force_exit and time.monotonic() < end:

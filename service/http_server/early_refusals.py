@@ -18,7 +18,7 @@ from service.http_server.loop_load import LoopLoad
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 ID_MARK = "the-request's-id"
-"""Stands for the id of the request in a template. The mark has the length of an id."""
+"""Stands for the id of the request in a template, and has the length of an id."""
 
 NEEDS_APPLICATION = frozenset({b"origin", b"x-request-id", b"expect", b"content-encoding"})
 """Headers that change the response. The application answers a request with such a header."""
@@ -28,10 +28,7 @@ NEEDS_APPLICATION = frozenset({b"origin", b"x-request-id", b"expect", b"content-
 class Template:
     """The response to the refused requests of one route, except for the date and the id.
 
-    Attributes:
-        task: Value of the label `task` in the metrics.
-        status: HTTP status.
-        rest: The headers and the body; ID_MARK stands for the id of the request.
+    `task` is the label in the metrics. `rest` has the headers and the body, with ID_MARK.
     """
 
     task: str
@@ -39,7 +36,6 @@ class Template:
     rest: bytes
 
     def response(self, headers: RawHeaders) -> bytes:
-        """Returns the response for a new request id, with headers such as the date in addition."""
         number = f"{random.getrandbits(64):016x}".encode()
         common = [b"%b: %b\r\n" % each for each in headers]
         rest = self.rest.replace(ID_MARK.encode(), number)
@@ -70,10 +66,7 @@ class EarlyRefusals:
         self.refused: Counter[str] = Counter()  # requests not reported to `count` yet, by task
 
     def suffices(self, headers: RawHeaders) -> bool:
-        """Returns whether a template suffices to answer a request with these headers.
-
-        The application refuses a request with a large body without reading the body.
-        """
+        """Returns whether a template suffices to answer a request with these headers."""
         if self.is_draining() or any(name in NEEDS_APPLICATION for name, _ in headers):
             return False
         size = next((value for name, value in headers if name == b"content-length"), b"")

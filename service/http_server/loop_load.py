@@ -62,9 +62,8 @@ def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
 def account_of(address: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
     """Returns the name under which a request is counted.
 
-    Requests with large bodies count as those of another client. Many of them are refused in turn,
-    because the budget of bytes is full, and the short requests of the same address keep their
-    share. A chunked body counts as large.
+    Requests with large or chunked bodies count as those of another client. If many of them are
+    refused because of their bytes, the short requests of the same address keep their share.
     """
     for name, value in headers:
         if name == b"content-length":
@@ -130,7 +129,6 @@ class LoopLoad:
         return True
 
     def _share(self, client: str) -> int:
-        """Returns the largest number of requests of a client in a turn."""
         share = max(1, self.limit // self._num_clients)
         useful = self._useful.get(client)
         return share if useful is None else min(share, int(SPARE * useful) + 1)
@@ -177,11 +175,8 @@ class LoopLoad:
         self._refused.clear()
 
     def _smoothed(self, client: str, handled: int) -> float:
-        """Returns the mean number of useful requests of a client over the last turns.
-
-        If no request was refused because of another limit, `handled` shows only how many requests
-        arrived. More might have been useful, so the limit of a turn is counted instead.
-        """
+        """Returns the mean number of useful requests of a client over the last turns."""
+        # Without refusals, more requests than have arrived might have been useful.
         refused = self._refused[client]
         number = max(0, handled - refused) if refused else self.limit
         before = self._useful.get(client, number)

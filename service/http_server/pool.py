@@ -20,10 +20,7 @@ OWN_DESCRIPTORS = 128
 """Number of file descriptors that a process needs for other things than connections."""
 
 MAX_REFUSED = 128
-"""Largest number of connections over the limit that get a reply.
-
-Any further connection is closed without a reply.
-"""
+"""Largest number of connections over the limit that get a reply."""
 
 IDLE_SECONDS = 1.0
 """Time after which an idle connection is closed if a new connection needs its place."""
@@ -32,28 +29,22 @@ CLOSED_AT_ONCE = 32
 """Number of idle connections that are closed together, so that the search for them is rare."""
 
 SEARCH_SECONDS = 0.05
-"""Pause after a search that has found fewer than CLOSED_AT_ONCE idle connections.
-
-A search looks at every connection. Without this pause, each new connection would cause a search
-while few connections are idle.
-"""
+"""Pause after a search, of all connections, that has found fewer than CLOSED_AT_ONCE idle ones."""
 
 CHECKS_PER_LIMIT = 8  # number of checks within the shortest time limit
 MAX_CHECK_SECONDS = 1.0  # longest time between two checks of all connections
 
 
 class Watched(Protocol):
-    """A connection that the pool watches."""
+    """A connection that the pool watches. `idle_since` is None while it serves a request."""
 
     @property
-    def idle_since(self) -> float | None:
-        """Time since which the connection serves no request; None while it serves one."""
+    def idle_since(self) -> float | None: ...
 
     def check(self, now: float) -> None:
         """Closes the connection if a time limit has passed."""
 
-    def close(self) -> None:
-        """Closes the connection, which has no request in progress."""
+    def close(self) -> None: ...
 
 
 class ClientConnection(Protocol):
@@ -82,8 +73,7 @@ class Arrival(NamedTuple):
         connection: Connection of the request; None if an ASGI client in this process sent it.
         is_admitted: Whether LoopLoad has accepted the request; None if it has not been counted.
         began: Start of the turn of the event loop in which the request arrived, by
-            time.perf_counter. In a long turn, the request waits before the application sees it, and
-            its deadline counts from this start.
+            time.perf_counter. The deadline counts from this start.
     """
 
     connection: ClientConnection | None = None
@@ -156,7 +146,6 @@ class ConnectionPool:
             self.next_search = now + SEARCH_SECONDS
 
     def _idle(self, latest: float) -> Iterator[Watched]:
-        """Yields up to CLOSED_AT_ONCE connections that are idle since `latest`, oldest first."""
         found = [
             (since, id(each), each)
             for each in self.connections
@@ -177,10 +166,7 @@ class ConnectionPool:
 
 
 def raise_descriptors(max_connections: int) -> int:
-    """Returns how many of `max_connections` connections the limit of file descriptors allows.
-
-    Many systems start programs with a soft limit of 1,024, so the function raises it.
-    """
+    """Raises the soft limit of file descriptors; returns how many connections it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = max_connections + OWN_DESCRIPTORS
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -36,9 +36,7 @@ Source: RFC 9110, section 7.2; RFC 3986, section 3.2.2.
 
 
 def check_host(headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpRequestParser) -> None:
-    """Refuses a request without exactly one valid Host header. HTTP/1.0 does not need the header.
-
-    Two servers on the way of a request may otherwise serve it for two different hosts.
+    """Refuses a request without exactly one valid Host header; HTTP/1.0 does not need the header.
 
     Source: RFC 9112, section 3.2.
     """
@@ -59,7 +57,6 @@ def check_host(headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpReq
 
 
 def malformed() -> Refusal:
-    """Returns the refusal of bytes that are not HTTP, or of a CONNECT request."""
     return Refusal(400, "invalid_request", "this is not a valid request of HTTP/1.1")
 
 

@@ -1,8 +1,4 @@
-"""A request for embeddings, independent of HTTP.
-
-The schemas of the embedding routes import this module. Schemas must be imported fast, so this
-module does not import numpy.
-"""
+"""A request for embeddings, independent of HTTP."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
