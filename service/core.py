@@ -48,7 +48,6 @@ class Core:
         self.supervisor.kill()
 
     async def stop(self) -> None:
-        """Fails the unfinished items, cancels the changes of models, and ends the workers."""
         self.scheduler.close()
         self.changes.cancel()
         await self.supervisor.stop()
@@ -148,7 +147,6 @@ def build_core(
     """Builds the core without starting it.
 
     Args:
-        files: Models that the server has at the start. Workers do not load remote models.
         on_failure: Called with the reason when a model in `files` cannot be loaded, or when the
             device has failed repeatedly.
         cores: Number of CPU cores for the workers; 0 means all available cores.

@@ -38,10 +38,7 @@ CPU_FEATURES = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16"),
     *("asimd", "asimddp", "i8mm"),
 )
-"""CPU features that the report can list, spelled as in /proc/cpuinfo.
-
-Some of these features decide which build of the native code is used.
-"""
+"""CPU features that the report can list, spelled as in /proc/cpuinfo."""
 
 CGROUP = Path("/sys/fs/cgroup")
 CGROUP_LIMITS = (

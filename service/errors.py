@@ -196,9 +196,6 @@ class Fault(str):
 
 
 def fault(error: Exception) -> Fault:
-    """Returns the type and the traceback of an error for the log.
-
-    The message is left out, because it might quote a client's text.
-    """
+    """Returns the parts of an error for the log; the message might quote a client's text."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     return Fault(f"{type(error).__name__}\n{frames}")

@@ -59,7 +59,6 @@ class JsonFormatter(logging.Formatter):
 
 
 def parts_of(formatter: logging.Formatter, record: logging.LogRecord) -> tuple[str, list[str]]:
-    """Returns the message of a record, and the lines of the record's tracebacks."""
     args = record.args if isinstance(record.args, tuple) else ()
     faults = [arg for arg in args if isinstance(arg, Fault)]
     if not faults:

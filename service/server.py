@@ -27,10 +27,7 @@ def create_app(
     on_failure: Callable[[str], None] | None = None,
     cores: int = 0,
 ) -> Application:
-    """Builds the server as one application; only the device workers are separate processes.
-
-    `build_core` explains the arguments.
-    """
+    """Builds the server as one application; `build_core` explains the arguments."""
     catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
     core = build_core(settings, catalog.files, start_worker, on_failure, cores)
     documents = TemporaryFolder() if settings.files else None
@@ -58,10 +55,6 @@ class Server(DrainingServer):
 
     Args:
         on_listening: Called with the port and the models when the socket is open.
-
-    Attributes:
-        failure: Reason why the server ends: a model could not be loaded, or the device failed
-            repeatedly.
     """
 
     def __init__(
@@ -88,8 +81,7 @@ class Server(DrainingServer):
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Starts to drain at the first SIGTERM or SIGINT; a second signal ends the server at once.
 
-        The method of uvicorn would also record the signal, and raise it again after the drain. The
-        program would then end with the status of a killed program.
+        uvicorn's method would raise the signal again after the drain, for another exit status.
         """
         if self.should_exit:
             self.force_exit = True

@@ -33,7 +33,7 @@ logger = logging.getLogger("regard.http_worker")
 
 
 class HttpWorkerServer(DrainingServer):
-    """A server that reports when it listens, and that ignores SIGTERM and SIGINT."""
+    """A server that reports when it listens. Only the main process ends it, not a signal."""
 
     def __init__(self, config: HttpServerConfig, drain: Drain, backend: RemoteBackend) -> None:
         super().__init__(config, drain)
@@ -45,11 +45,10 @@ class HttpWorkerServer(DrainingServer):
         self.backend.listen()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Ignores SIGTERM and SIGINT: only the main process decides when this process ends."""
+        pass
 
 
 def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None:
-    """Answers HTTP requests until the main process ends or asks this process to stop."""
     config: HttpWorkerConfig = Channel(connection).receive()
     settings = config.settings
     logs.configure(settings.log_level, settings.log_format)
@@ -89,7 +88,6 @@ def run(connection: socket.socket, *listeners: socket.socket) -> None:
 
 
 def main() -> None:
-    """Runs an HTTP worker on the sockets whose file descriptors are the arguments."""
     require_linux()
     logs.configure("info", logs.environment_format())  # until the settings have arrived
     run(*[socket.socket(fileno=int(number)) for number in sys.argv[1:]])

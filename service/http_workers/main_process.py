@@ -59,11 +59,7 @@ async def start_process(sockets: Sequence[socket.socket]) -> Process:
 
 
 class HttpWorkerLink:
-    """The leases, submissions and other messages of one HTTP worker.
-
-    A lease is the permission of one request to submit items. `on_listening` is called for each
-    Listening: the HTTP worker accepts connections, or answers a Ping.
-    """
+    """The leases, submissions and other messages of one HTTP worker."""
 
     def __init__(
         self, core: Core, writer: asyncio.StreamWriter, on_listening: Callable[[], None]
@@ -124,11 +120,10 @@ class HttpWorkerLink:
                 self.core.metrics.lose(name, count)
 
     async def serve(self, models: ModelSet) -> str | None:
-        """Replaces the served models.
+        """Replaces the served models; returns the reason why the HTTP worker cannot serve them.
 
-        Returns the reason why the HTTP worker cannot serve the models. Returns None if the HTTP
-        worker serves them or has ended. The method does not wait for an HTTP worker that is still
-        starting, because a disk that hangs may delay the start for ever.
+        The method does not wait for an HTTP worker that is still starting, because a disk that
+        hangs may delay the start for ever.
         """
         if self.is_lost:
             return None
@@ -142,10 +137,7 @@ class HttpWorkerLink:
         return None if future.cancelled() else future.result()
 
     def _submit(self, message: Submit) -> None:
-        """Begins a submission at once, not in an asyncio task.
-
-        A task would begin later, perhaps after a Release of the same lease.
-        """
+        # An asyncio task would begin later, perhaps after a Release of the same lease.
         deadline = time.perf_counter() + message.seconds
         try:
             lease = self._lease(message)
@@ -200,9 +192,6 @@ class MainProcess:
         listeners: Listening sockets, which the HTTP workers inherit. Every HTTP worker accepts
             connections from all of them.
         on_listening: Called when the first HTTP worker accepts connections.
-
-    Raises:
-        CheckpointError: The models of the settings cannot be served, as `Catalog.load` explains.
     """
 
     def __init__(
@@ -244,9 +233,8 @@ class MainProcess:
     async def _drain(self, has_delay: bool) -> None:
         """Drains the HTTP workers, and returns when all of them have ended.
 
-        The HTTP workers have their own copies of the listening sockets and close them when they
-        have drained. After the time limit, the channels of the remaining HTTP workers are closed.
-        An HTTP worker that still runs STOP_SECONDS later is killed.
+        The HTTP workers have their own copies of the listening sockets. After the time limit, the
+        channels of the remaining HTTP workers are closed, and STOP_SECONDS later they are killed.
         """
         seconds = self.settings.drain_timeout_seconds + processes.STOP_SECONDS
         seconds += self.settings.drain_delay_seconds * has_delay
@@ -276,11 +264,7 @@ class MainProcess:
         self.stop()
 
     async def announce(self, models: ModelSet) -> None:
-        """Replaces the served models of all HTTP workers.
-
-        Raises:
-            CheckpointError: An HTTP worker cannot serve these models.
-        """
+        """Replaces the served models of all HTTP workers; raises a CheckpointError if one fails."""
         self.config = replace(self.config, models=models)
         links = [*self.links]
         failures = await asyncio.gather(*(link.serve(models) for link in links))
@@ -313,7 +297,7 @@ class MainProcess:
             await started.end(0 if is_young else processes.STOP_SECONDS)
 
     def _timeout_seconds(self) -> float:
-        """Returns the timeout, which leaves time for a large request that keeps a process busy."""
+        # A large request keeps a process busy.
         timeout = max(self.config.settings.worker_timeout_seconds, processes.STOP_SECONDS)
         return processes.STOP_SECONDS if self.keeper.is_stopping else timeout
 
@@ -333,11 +317,7 @@ class MainProcess:
 
 
 def open_listeners(host: str, port: int) -> list[socket.socket]:
-    """Opens a listening socket for each address of a host.
-
-    Raises:
-        OSError: The host has no address, or the system refuses one of its addresses or the port.
-    """
+    """Opens a listening socket for each address of a host; raises an OSError."""
     kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
     try:
         found = socket.getaddrinfo(host or None, port, type=kind, flags=flags)

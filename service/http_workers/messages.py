@@ -26,10 +26,7 @@ from service.workers.messages import ModelSet
 class HttpWorkerConfig:
     """First message of the main process to an HTTP worker.
 
-    Attributes:
-        settings: Settings of the server, command line included.
-        started: Start of the server, in Unix seconds.
-        folder: Folder of the kept documents; "" if documents are not translated.
+    `started` and `folder` are the arguments of `service.api.context.Services`.
     """
 
     settings: Settings
@@ -40,10 +37,7 @@ class HttpWorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """HTTP worker to main process: the HTTP worker accepts connections.
-
-    This message is also the answer to a Ping.
-    """
+    """HTTP worker to main process: it accepts connections. Also the answer to a Ping."""
 
 
 @dataclass(slots=True)
@@ -70,9 +64,7 @@ class Ask:
 class Admit:
     """HTTP worker to main process: asks to admit a request of about `tokens` tokens.
 
-    Attributes:
-        id: Id of this message; the Answer or the Refusal has the same id.
-        lease: Id of the lease, unique in the HTTP worker; a Release ends the lease.
+    `lease` is the id of the lease, unique in the HTTP worker.
     """
 
     id: int
@@ -89,7 +81,6 @@ class Submit:
 
     Attributes:
         id: Id of the submission; its Results, and perhaps a Refusal, have the same id.
-        tokens: Estimated number of tokens.
         seconds: Time until the deadline.
         total_tokens: Number of tokens of all submissions of the lease; 0 means the tokens of
             `items` alone. It is read only in the first submission of a lease.
@@ -163,11 +154,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Main process to HTTP worker: drain (`service.http_server.drain`), then end.
-
-    Attributes:
-        has_delay: Whether the HTTP worker still serves requests for REGARD_DRAIN_DELAY_SECONDS.
-    """
+    """Main process to HTTP worker: drain, then end; `service.http_server.drain` explains it."""
 
     has_delay: bool = True
 

@@ -46,12 +46,9 @@ class RemoteBackend:
     """A Backend that sends all work and questions to the main process.
 
     Args:
-        on_drain: Called when the main process asks this process to drain. Its argument is True
-            if this process still accepts requests for REGARD_DRAIN_DELAY_SECONDS.
+        on_drain: Called when the main process asks this process to drain; `Drain.begin` explains
+            the argument.
         on_lost: Called when the main process is gone.
-
-    Attributes:
-        change_models: Coroutine function that replaces the set of served models.
     """
 
     def __init__(self, on_drain: Callable[[bool], None], on_lost: Callable[[], None]) -> None:
@@ -70,11 +67,7 @@ class RemoteBackend:
 
     @asynccontextmanager
     async def connected(self, connection: socket.socket) -> AsyncIterator[None]:
-        """Opens the channel to the main process, and closes it after the context.
-
-        Before this method closes the channel, it waits until all requests have ended, but at most
-        for FINAL_SECONDS.
-        """
+        """Opens the channel to the main process; open requests have FINAL_SECONDS at its end."""
         reader, writer = await asyncio.open_connection(sock=connection)
         self.outbox = Outbox(writer)
         listening = asyncio.create_task(self._listen(reader))
@@ -108,11 +101,7 @@ class RemoteBackend:
         self.outbox.send(Listening())
 
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> "RemoteLease":
-        """Admits a request of about `tokens` tokens.
-
-        If `at_once` is false, this method sends nothing. The first `submit` of the lease then asks
-        for the admission, and the result stream raises the errors.
-        """
+        # Without `at_once`, the first `submit` asks for the admission.
         lease = RemoteLease(self, next(self.ids), tokens, client)
         if at_once:
             await lease.ask()
@@ -239,7 +228,6 @@ class RemoteLease:
         return stream
 
     def release(self) -> None:
-        """Ends the admission, and cancels the unfinished items."""
         streams = [self.backend.streams.pop(number) for number in self.streams]
         is_over = all(stream.is_closed for stream in streams)
         for stream in streams:

@@ -59,7 +59,7 @@ class WatchedLane(Protocol):
 
 
 class WorkerFigures(Protocol):
-    """The figures in a device worker's report, as `service.workers.messages.Report` has them."""
+    """The figures in `service.workers.messages.Report`."""
 
     @property
     def batches(self) -> Mapping[str, Mapping[BatchStats, int]]: ...
@@ -77,8 +77,7 @@ class WorkerFigures(Protocol):
 class LibrarySeries(dict[tuple[Any, ...], Any]):
     """Series of the client library's metrics; the keys are a metric and the values of its labels.
 
-    The library takes longer to find a series than to count in it. The dictionary stays small,
-    because label values come from closed sets.
+    The library takes longer to find a series than to count in it.
     """
 
     def __missing__(self, key: tuple[Any, ...]) -> Any:
@@ -89,12 +88,7 @@ class LibrarySeries(dict[tuple[Any, ...], Any]):
 
 @dataclass(frozen=True, slots=True)
 class TaskSeries:
-    """The series of one task kind.
-
-    Attributes:
-        phases: Kinds of model calls, such as `encode` and `decode`.
-        sides: Names of the token counts: `source` and `target`, only `source`, or none.
-    """
+    """The series of one task kind, by phases of model calls and by `source` and `target`."""
 
     phases: Sequence[str]
     sides: Sequence[str]
@@ -363,7 +357,6 @@ class Metrics:
             self.num_billed += ended.billed_characters
 
     def count_refused(self, task: str, number: int) -> None:
-        """Counts requests that were refused before the application got them."""
         self.series[self.requests, task, NO_MODEL, "rejected_queue"].inc(number)
         observe([(self.request_duration.series[task, NO_MODEL, "4xx"], 0.0)], number)
 
@@ -376,7 +369,6 @@ class Metrics:
         self.series[self.requests, task, NO_MODEL, "error"].inc(count)
 
     def observe_lengths(self, task: str, model: str, lengths: Sequence[tuple[int, ...]]) -> None:
-        """Counts the source tokens of finished items, and their target tokens if there are any."""
         metrics = (self.source_tokens, self.target_tokens)
         samples: list[tuple[Series, float]] = []
         for side, metric, tokens in zip(
@@ -412,7 +404,6 @@ class Metrics:
                 self.series[self.tokens, task, model, "padding"].inc(padding * count)
 
     def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
-        """Connects gauges with a lane; each scrape reads their values from the lane."""
         labels = (task, model, name)
         self.queue_depth.labels(*labels).set_function(lambda: len(lane))
         self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)

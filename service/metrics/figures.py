@@ -44,10 +44,7 @@ gets this result and is not computed.
 
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
-"""Model label of a request with several models or no model.
-
-A request that ends before a model is chosen also has this label.
-"""
+"""Model label of a request with several models, or that ends before a model is chosen."""
 
 
 @dataclass(slots=True)
@@ -56,15 +53,12 @@ class Ended:
 
     Attributes:
         task: Name of a task kind, or the label DETECT or DOCUMENT.
-        model: Served name of the model, or NO_MODEL.
         outcome: One of OUTCOMES.
         seconds: Time from the end of the request's headers to the last byte of the response.
         stages: Seconds spent in each stage.
         num_cut: Number of sentences or texts over the length limit, by model name.
         billed_characters: Number of characters that DeepL's routes have translated for the request.
         rejected: Number of translations that a guard rejected, by model, guard and outcome.
-        first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
-        trace_id: Id of the trace of the request; "" if the request is not traced.
     """
 
     task: str

@@ -25,9 +25,8 @@ class Load:
     """The load of a server.
 
     Attributes:
-        utilization: Used share of the request limit or of the token limit of admission, whichever
-            share is larger.
-        work_seconds: Estimated time to compute the tokens in progress, at the measured token rate.
+        utilization: The larger of the used shares of the request limit and of the token limit.
+        work_seconds: Estimated time to compute the tokens in progress.
         num_ok: Number of successful requests since the start.
     """
 
@@ -57,7 +56,6 @@ class LoadReport:
         self._utilization = 0.0
 
     def add(self, load: Load, now: float) -> None:
-        """Adds a sample of the load, which was taken at the time `now`, in seconds."""
         last, self._last = self._last, (now, load.num_ok)
         if last is None or now - last[0] > 4 * INTERVAL_SECONDS:
             self.value = b""  # after a pause, the old numbers have no meaning

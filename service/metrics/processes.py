@@ -38,7 +38,6 @@ class ProcessMetrics:
         registry.register(self)
 
     def watch(self, name: str, pid: int) -> None:
-        """Adds a child process; its figures get the label `process` with the value `name`."""
         self.pids[name] = pid
 
     def forget(self, name: str) -> None:
@@ -52,11 +51,9 @@ class ProcessMetrics:
         return used
 
     def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Yields the families without samples; the registry reads their names at registration."""
         yield from (*_families(), *_memory_families())
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Yields the families with one sample for each process that still exists."""
         families = _families()
         for name, pid in [*self.pids.items()]:
             try:

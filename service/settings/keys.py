@@ -40,9 +40,7 @@ NO_LIMITS = RateLimits()
 class ApiKey:
     """An API key without its text.
 
-    Attributes:
-        digest: SHA-256 of the key, as hexadecimal digits. It is also the name of the key's account.
-        name: Name that identifies the key in error messages; "" if the key has no name.
+    `digest` is its SHA-256 and the name of its account. Error messages use the name.
     """
 
     digest: str

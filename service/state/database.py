@@ -134,18 +134,14 @@ class Database:
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> Result:
-        """Runs a function that uses the file, in the thread of the state."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, lambda: function(*args, **kwargs))
 
     @contextmanager
     def transaction(self, has_writes: bool = True) -> Iterator[sqlite3.Connection]:
-        """Runs the `with` block as a transaction. An exception undoes the changes of the block.
+        """Runs the `with` block as a transaction, which blocks its thread.
 
-        The method blocks its thread, so do not call it in the thread of the event loop.
-
-        Args:
-            has_writes: Whether the block writes. A block that only reads waits for no other block.
+        An exception undoes the changes. A block without writes waits for no other block.
         """
         with self._lock:
             try:
@@ -165,10 +161,7 @@ class Database:
                 self.succeeded()
 
     def fault(self, is_needed: bool = False) -> str:
-        """Returns why the file cannot be written; "" if it can be.
-
-        A file that does not exist is created only if it is needed.
-        """
+        """Returns why the file cannot be written; "" if it can be. Creates a file if needed."""
         try:
             if not is_needed and not self.path.exists():
                 return fault_of(self.folder)
@@ -181,7 +174,6 @@ class Database:
         return self.reason
 
     def failed(self, cause: Exception) -> UnavailableError:
-        """Returns the error of a request, which does not name the folder; logs the cause."""
         self.reason = reason_of(cause, self.folder)
         if self._is_due(self.reason):
             logger.error(
@@ -223,10 +215,7 @@ class Database:
         self._connection = None
 
     def _open(self) -> sqlite3.Connection:
-        """Opens the file. A damaged file is put aside, unless this object is an observer.
-
-        Only one process at a time does this, so it cannot put aside the new file of another one.
-        """
+        """Opens the file. Only one process at a time puts a damaged file aside."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):
             if (found := inode_of(self.path)) is None:
@@ -268,11 +257,8 @@ class Database:
         return connection
 
     def _put_aside(self, reason: str) -> None:
-        """Renames the damaged file with its log, which `sqlite3 … .recover` can read.
-
-        The index of the log is renamed too, because a process that still uses the damaged file
-        would write to it.
-        """
+        # `sqlite3 … .recover` can read the file with its log. A process that still uses the file
+        # would write to the index of its log, so this is renamed too.
         time_of_day = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
         aside = f"{self.path}.corrupt-{time_of_day}"
         self.path.rename(aside)
@@ -289,7 +275,6 @@ class Database:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a folder until the `with` block ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         retry(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
@@ -301,8 +286,7 @@ def locked(folder: Path) -> Iterator[None]:
 def retry(attempt: Callable[[], object]) -> None:
     """Calls a function again for up to LOCK_SECONDS while a lock of another process stops it.
 
-    While another process switches a file to the write-ahead log, SQLite refuses the same switch at
-    once, whatever time limit the connection has.
+    SQLite itself does not wait while another process switches a file to the write-ahead log.
     """
     end = time.monotonic() + LOCK_SECONDS
     while True:
@@ -324,7 +308,6 @@ def check_pages(connection: sqlite3.Connection) -> None:
 
 
 def inode_of(path: Path) -> Inode | None:
-    """Returns the device and the inode of a file; None if it does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -23,10 +23,7 @@ MAX_BYTES = 512 * 1024 * 1024
 
 KEPT_TERMS = 16
 KEPT_ENTRIES = 250_000
-"""KEPT_TERMS and KEPT_ENTRIES limit the `Terms` objects that a process keeps, and their entries.
-
-The last one is kept even if it alone has more entries.
-"""
+"""Limits of the `Terms` objects that a process keeps, and of their entries; one is always kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +49,7 @@ class DictionaryInfo:
 
 @dataclass(frozen=True, slots=True)
 class Glossary:
-    """A glossary without the entries of its dictionaries, which are sorted by their languages.
-
-    The id is a UUID. The name need not be unique. The time `created` is in ISO 8601.
-    """
+    """A glossary without the entries of its dictionaries. `created` is in ISO 8601."""
 
     id: str
     name: str
@@ -66,8 +60,7 @@ class Glossary:
 class GlossaryStore:
     """Stores glossaries, which all API keys share.
 
-    The methods block their thread, except `terms`. Call them with `Database.call`. Each method
-    raises UnavailableError if the database cannot be used.
+    The methods block their thread, except `terms`. Call them with `Database.call`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -76,11 +69,7 @@ class GlossaryStore:
         self._indexing = asyncio.Lock()
 
     def create(self, name: str, dictionaries: Sequence[Dictionary]) -> Glossary:
-        """Stores a new glossary.
-
-        Dictionaries with the same languages become one. If they have the same source term, the
-        last entry is kept.
-        """
+        """Stores a new glossary. Of equal source terms in equal languages, the last one is kept."""
         merged: dict[tuple[str, str], dict[str, str]] = {}
         for each in dictionaries:
             merged.setdefault((each.source, each.target), {}).update(each.entries)
@@ -120,10 +109,6 @@ class GlossaryStore:
     def change(
         self, glossary: str, name: str | None, dictionaries: Sequence[Dictionary]
     ) -> Glossary:
-        """Renames a glossary if a name is given, and adds entries to its dictionaries.
-
-        A new entry replaces an old entry with the same source term.
-        """
         with self.database.transaction() as connection:
             old = _read(connection, glossary)
             known = {(each.source, each.target) for each in old.dictionaries}
@@ -138,7 +123,6 @@ class GlossaryStore:
             return _read(connection, glossary)
 
     def replace(self, glossary: str, dictionary: Dictionary) -> DictionaryInfo:
-        """Stores a dictionary in place of one with the same languages."""
         row = _row(dictionary)
         with self.database.transaction() as connection:
             _read(connection, glossary)
@@ -200,7 +184,6 @@ class GlossaryStore:
 
 
 def _index(dictionaries: Sequence[str]) -> tuple[Terms, int]:
-    """Returns the terms of dictionaries in JSON, and their number; the first one has priority."""
     entries: dict[str, str] = {}
     for each in reversed(dictionaries):
         entries |= json.loads(each)
@@ -235,7 +218,6 @@ def _entries(connection: Connection, glossary: str, source: str, target: str) ->
 
 
 def _row(dictionary: Dictionary) -> tuple[str, str, str, int, str]:
-    """Returns the columns of a dictionary after its glossary."""
     source, target, number = dictionary.source, dictionary.target, len(dictionary.entries)
     if number > MAX_ENTRIES:
         raise RequestTooLargeError(

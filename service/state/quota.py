@@ -15,13 +15,9 @@ NOTHING: AbstractAsyncContextManager[None] = nullcontext()
 class Quota:
     """Counts the characters of each account in the current month (UTC).
 
-    Each API key has an account. On a server without API keys, all clients share one account. All
-    processes of the server share the counts. Without a limit nothing is counted. If the database
-    cannot be used, all methods raise UnavailableError, because a translation whose characters are
-    not counted would exceed the limit.
-
-    Args:
-        limit: Largest number of characters of an account in a month; 0 means no limit.
+    Each API key has an account. On a server without API keys, all clients share one account.
+    Without a limit (0) nothing is counted. If the database cannot be used, all methods raise
+    UnavailableError, because a translation whose characters are not counted would exceed the limit.
     """
 
     def __init__(self, database: Database, limit: int) -> None:
@@ -29,7 +25,6 @@ class Quota:
         self.limit = limit
 
     def spent(self, account: str, number: int) -> AbstractAsyncContextManager[None]:
-        """Returns a context manager that counts characters unless its block fails."""
         return self._spent(account, number) if self.limit else NOTHING
 
     @asynccontextmanager
@@ -65,10 +60,7 @@ class Quota:
             )
 
     def add(self, account: str, month: str, number: int, limit: float = float("inf")) -> int:
-        """Adds characters to an account unless the sum would exceed the limit.
-
-        Returns the number of characters before the addition.
-        """
+        """Adds characters within the limit; returns the number before the addition."""
         with self.database.transaction(has_writes=number != 0) as connection:
             found = connection.execute(
                 "SELECT characters FROM usage WHERE (account, month) = (?, ?)", (account, month)

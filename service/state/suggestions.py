@@ -10,10 +10,7 @@ MAX_CHARS = 10_000
 """Largest number of characters of a text and of its suggested translation."""
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Size of the stored data from which on suggestions are refused.
-
-It is half of the limit for glossaries, so that suggestions alone cannot stop new glossaries.
-"""
+"""Size of the stored data from which on suggestions are refused: half of that of glossaries."""
 
 RETRY_AFTER_SECONDS = 60
 
