@@ -1,8 +1,7 @@
 """The rules that refuse requests because of their host, their page or their port.
 
-- The header Host is checked to prevent DNS rebinding. There, the owner of another site changes the
-  DNS entry of that site to the address of this server. The browser then lets pages of the other
-  site read the replies of this server. But the header Host still has the name of the other site.
+- The header Host is checked to prevent DNS rebinding. There, the owner of another site changes its
+  DNS entry to the address of this server. Its pages may then read the replies of this server.
 - A browser sends the origin of a page, such as `https://example.org`. Pages of the server itself
   always work. Pages of other origins need the setting REGARD_ALLOWED_ORIGINS.
 - With an admin port, /metrics and the loading and unloading of models are hidden on other ports.
@@ -59,7 +58,6 @@ class Hosts:
 
 
 def host_of(header: str) -> str:
-    """Returns the host name or the IP address in a Host header, in lower case, without the port."""
     text = header.strip().lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -75,7 +73,6 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether a server that listens on a host is reached only from this machine."""
     if is_address(host):
         return ipaddress.ip_address(host).is_loopback
     return host.lower() == "localhost" or host.lower().endswith(".localhost")
@@ -95,17 +92,10 @@ HEADERS = (
         b"Retry-After, Server-Timing, X-Request-Id, X-Trace-ID, X-Truncated-Inputs",
     ),
 )
-"""CORS headers of all responses to a page of an allowed origin.
-
-`Origins.response_headers` adds Access-Control-Allow-Origin. The response to a preflight
-also allows every header for which the page asks.
-"""
+"""CORS headers of all responses to a page of an allowed origin."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing and compute nothing. `Origins.check` accepts them from every page.
-
-Without CORS headers, a browser does not let a page of another origin read the response.
-"""
+"""Methods that change and compute nothing. `Origins.check` accepts them from every page."""
 
 OWN_SITE = (b"same-origin", b"none")
 """Values of Sec-Fetch-Site in requests that come from the server's own pages or from no page."""
@@ -138,12 +128,10 @@ class Origins:
     def check(self, method: str, headers: RawHeaders) -> None:
         """Refuses a request from a page whose origin is not allowed.
 
-        Only requests with the header Origin are checked. Browsers send Origin with every request
-        whose method is not in SAFE. Over TLS and to localhost, browsers also send Sec-Fetch-Site.
-        An origin in REGARD_ALLOWED_ORIGINS is allowed. Any other page must be the server's own: the
-        value of Sec-Fetch-Site must be in OWN_SITE. If this header is absent, the origin must match
-        the header Host. Programs other than browsers send no Origin, or an Origin that is neither a
-        web address nor `null`. Their requests are accepted.
+        Browsers send Origin with every request whose method is not in SAFE. A page that is not in
+        REGARD_ALLOWED_ORIGINS must be the server's own: the value of Sec-Fetch-Site must be in
+        OWN_SITE. If this header is absent, the origin must match the header Host. Other programs
+        send no Origin, or one that is neither a web address nor `null`.
         """
         if self.allows_all or method in SAFE:
             return
@@ -168,12 +156,7 @@ class Origins:
 
 
 class CrossOrigin(CORSMiddleware):
-    """Answers the preflights of pages of other origins.
-
-    A preflight is an OPTIONS request with the header Access-Control-Request-Method. As in
-    LibreTranslate, the CORS headers of all responses allow GET and POST. The response to a
-    preflight allows MORE_METHODS only if the page asks for one of them.
-    """
+    """Answers the preflights of pages of other origins."""
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
         super().__init__(
@@ -192,11 +175,7 @@ class CrossOrigin(CORSMiddleware):
 
 
 class AccessRules:
-    """The rules of one server.
-
-    Args:
-        admin_port: The admin port; 0 leaves all routes on every port.
-    """
+    """The rules of one server; without an admin port (0), all routes are on every port."""
 
     def __init__(self, hosts: Hosts, origins: Origins, admin_port: int = 0) -> None:
         self.hosts = hosts
@@ -204,7 +183,6 @@ class AccessRules:
         self.admin_port = admin_port
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Refuses a request whose host, page or port is not allowed."""
         host = headers.get(b"host")
         if host is not None and not self.hosts.allows_all and host not in self.hosts.known:
             self.hosts.check(host)

@@ -32,8 +32,6 @@ class Services:
     """The objects that routes work with.
 
     Args:
-        backend: The parts of the server that all processes share.
-        state: The file of quota, glossaries and suggestions.
         started: Start of the server, in Unix seconds.
         folder: Folder of the translated documents; "" without REGARD_FILES.
     """
@@ -84,8 +82,7 @@ class HttpContext(RequestContext):
         dialect: Decides the shape of errors and the scope that a key needs.
         headers: The first value of each header; names are in lower case.
         connection: Connection of the request; None if an ASGI client in this process sent it.
-        is_admitted: Whether the turn of the event loop had time left for the client; None until
-            the request is counted.
+        is_admitted: Whether LoopLoad has accepted the request; None until it is counted.
         reservation: The bytes of a large body in the budget of the HTTP process.
     """
 

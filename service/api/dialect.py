@@ -27,9 +27,7 @@ class Dialect:
         routers: Routes of the dialect.
         tasks: Maps a path to the value of the label `task` in the metrics. The metrics count only
             requests to these paths.
-        prefixes: Prefixes of the dialect's paths. Errors at unknown paths with one of these
-            prefixes have the shape of the dialect.
-        error_shape: Function that returns the status and body of an error.
+        prefixes: Errors at unknown paths with these prefixes have the shape of the dialect.
         id_header: Second header with the id of the request, besides X-Request-Id; "" for none.
         scope: Scope that an API key needs for the routes of the dialect.
     """
@@ -57,13 +55,7 @@ OWN = Dialect(())
 
 
 class Route(NamedTuple):
-    """One row of the table.
-
-    Attributes:
-        task: Label `task` in the metrics; None if the requests are not counted.
-        endpoint: Endpoint that the middleware calls; None if FastAPI calls the endpoint, or finds
-            that there is none.
-    """
+    """One row of the table. Without an endpoint, the middleware calls FastAPI."""
 
     dialect: Dialect
     task: str | None
@@ -83,11 +75,7 @@ class Routes:
         }
 
     def unknown(self, path: str) -> Route:
-        """Returns a row for a request with a wrong method, or with a parameter in its path.
-
-        If the path has a prefix of a dialect, the request gets that dialect and its tasks.
-        Otherwise it gets OWN, which has no tasks, so the tasks of all dialects are searched.
-        """
+        """Returns a row for a request with a wrong method, or with a parameter in its path."""
         for dialect in self.prefixed:
             if path.startswith(dialect.prefixes):
                 return Route(dialect, dialect.tasks.get(path))
@@ -97,8 +85,7 @@ class Routes:
 def direct_endpoint(route: APIRoute) -> Endpoint | None:
     """Returns the endpoint of a route if it takes only the request and returns a response.
 
-    FastAPI's dependencies, context stacks and nested routers would take as much time as all other
-    work on a short text.
+    FastAPI would take as much time as all other work on a short text.
     """
     signature = inspect.signature(route.endpoint)
     is_direct = [*signature.parameters] == ["request"] and signature.return_annotation is Response

@@ -33,13 +33,10 @@ Stamp = tuple[int, int, int]  # inode, size and time of the last change of a fil
 class KeyRing:
     """Finds keys by their hash, and reads the file of keys again when it changes.
 
-    If the file cannot be used, the error is logged once. It is logged again only after the file or
-    the error has changed. The keys from the last successful read stay valid. If no read has
-    succeeded, the server refuses all keys except its admin key. If the file becomes empty, all its
-    keys become invalid.
+    If the file cannot be used, the error is logged once, until the file or the error changes. The
+    keys from the last successful read stay valid.
 
     Attributes:
-        is_required: Whether the routes that check API keys refuse a request without a key.
         keys: The valid keys by their hash, the admin key included.
     """
 
@@ -55,11 +52,7 @@ class KeyRing:
         self.refresh()
 
     def find(self, given: str) -> ApiKey | None:
-        """Returns the key with a given text, or None.
-
-        The time of the search does not depend on the number of correct characters. Only hashes are
-        compared, and the hashes of similar texts are not similar.
-        """
+        """Returns the key with a given text, in a time that does not depend on similar keys."""
         digest = digest_of(given)
         found = self.keys.get(digest)
         is_equal = hmac.compare_digest(digest, NO_DIGEST if found is None else found.digest)
@@ -98,7 +91,6 @@ class KeyRing:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Examines the file of keys every WATCH_SECONDS seconds during the `with` block."""
         task = asyncio.create_task(self._watch())
         try:
             yield
@@ -115,11 +107,7 @@ class KeyRing:
 
 
 def given_key(headers: Mapping[bytes, bytes], fields: Mapping[str, Any]) -> str:
-    """Returns the key of a request; "" if it has none.
-
-    A key in a header is preferred to a key in a field. A header without a key, such as
-    `Authorization: Bearer`, counts as absent.
-    """
+    """Returns the key of a request, "" without one. A header is preferred to a field."""
     scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() in SCHEMES and key.strip():
         return key.strip()
@@ -131,10 +119,7 @@ def given_key(headers: Mapping[bytes, bytes], fields: Mapping[str, Any]) -> str:
 
 
 def num_characters(value: Any) -> int:
-    """Returns the number of characters of all texts in a value, plus the bytes of a document.
-
-    A field with the API key does not count. Each token id in a list counts as one character.
-    """
+    """Returns the number of characters, token ids and bytes of documents, without the API key."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):

@@ -92,11 +92,7 @@ class Application(FastAPI):
         return app(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Returns FastAPI's routes and error handlers.
-
-        FastAPI adds three layers around them: for errors, telemetry and body limits. The middleware
-        handles all errors, and the other two layers are off.
-        """
+        """Returns FastAPI's routes and error handlers, without its layers for other errors."""
         stack: Any = super().build_middleware_stack()
         while not isinstance(stack, ExceptionMiddleware):
             stack = stack.app
@@ -173,7 +169,6 @@ class RequestMiddleware:
             self._end(scope, context, response.status or CLIENT_GONE, span)
 
     def _begin(self, scope: Scope, route: Route) -> HttpContext:
-        """Returns the context of a request that has arrived, and counts the request."""
         state = scope.setdefault("state", {})
         connection, is_admitted, began = state.get(ARRIVAL_KEY, NO_ARRIVAL)
         # The first one of several headers with the same name counts.
@@ -203,7 +198,6 @@ class RequestMiddleware:
         return context
 
     def _check(self, scope: Scope, context: HttpContext) -> None:
-        """Refuses a request because of an access rule, an overload or the shutdown."""
         if context.task:
             if context.is_admitted is None:
                 account = account_of(context.address, scope["headers"])
@@ -259,7 +253,6 @@ class ResponseSender:
         await self.send(message)
 
     def _complete(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Begins the response, and adds the headers that every response has."""
         self.status, context = status, self.context
         headers += self.cors
         request_id = context.request_id.encode()
@@ -277,7 +270,6 @@ class ResponseSender:
     async def send_whole(
         self, response: Response, connection: ClientConnection | None = None
     ) -> None:
-        """Sends a response that is no stream; if possible, through its connection."""
         status, headers = response.status_code, response.raw_headers
         self._complete(status, headers)
         body = response.body if self.has_body else b""
@@ -290,7 +282,6 @@ class ResponseSender:
             await self.send({"type": "http.response.body", "body": body})
 
     async def fail(self, error: ServiceError) -> None:
-        """Records an error as the outcome, and sends the error if no response has begun."""
         response = error_response(error, self.context, self.context.dialect.error_shape)
         if self.status is None:
             await self.send_whole(response)
@@ -380,11 +371,7 @@ def respond(request: Request, error: ServiceError) -> Response:
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """Answers an error of the framework, such as an unknown path or a wrong method.
-
-    An OPTIONS request that is not a CORS preflight is no error. Its response lists the allowed
-    methods.
-    """
+    """Answers an error of the framework, such as an unknown path or a wrong method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = ", ".join(allowed_methods(request))

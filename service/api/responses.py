@@ -23,11 +23,7 @@ ANY = "*/*"
 CHUNK_BYTES = 128 * 1024  # minimum size of every chunk of JSON except the last
 
 PART_VALUES = 16 * 1024
-"""Maximum number of array values that are serialised at once.
-
-A row with more values is not divided: the server serialises the whole row at once. It serialises
-PART_VALUES values in about 0.5 ms.
-"""
+"""Maximum number of array values that are serialised at once, in 0.5 ms; rows are not divided."""
 
 
 class JSONResponse(Response):
@@ -50,11 +46,10 @@ class JSONResponse(Response):
 
 
 class ComputedResponse(StreamingResponse):
-    """A JSON response in chunks. All its values have already been computed.
+    """A JSON response in chunks, whose values have been computed.
 
-    The scheduler's admission of the request ends when the reply begins, even if the client reads
-    slowly. While the reply is written, the bytes of the values are reserved in the memory budget of
-    the HTTP process.
+    The admission of the request ends when the reply begins, even if the client reads slowly. While
+    the reply is written, the bytes of the values are reserved in the memory budget.
     """
 
     def __init__(
@@ -83,9 +78,8 @@ WITHOUT_BODY = (204, 304)  # statuses of responses that have neither a body nor 
 class LengthSender:
     """Sends a response to a client of HTTP/1.0, which knows no chunks.
 
-    A response without a length is kept until it is complete, and its bytes are reserved in the
-    memory budget. A stream is not kept, so a proxy such as nginx, which sends requests of HTTP/1.0
-    and knows chunks, passes on each event at once.
+    A response without a length is kept until it is complete. A stream is not kept, so that a proxy
+    such as nginx, which sends requests of HTTP/1.0, passes on each event at once.
     """
 
     def __init__(self, context: HttpContext, send: Send) -> None:
@@ -124,11 +118,7 @@ class LengthSender:
 def json_response(
     chunks: Iterator[bytes], num_bytes: int, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Returns a response from chunks of JSON, which each take about a millisecond.
-
-    Args:
-        num_bytes: Size of the values in memory.
-    """
+    """Returns a response from chunks of JSON. `num_bytes` is the size of the values in memory."""
     first, second = next(chunks), next(chunks, None)
     if second is None:
         return Response(first, headers=headers, media_type=JSON)
@@ -144,9 +134,7 @@ async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Iterator[bytes]:
     """Yields the JSON of a body with arrays, in chunks that each take about a millisecond.
 
-    Args:
-        body: An object, a list or an array. Arrays may be members of objects, and of lists that
-            contain only objects or arrays.
+    Arrays may be members of objects, and of lists that contain only objects or arrays.
     """
     return gather(_parts(body))
 
@@ -205,12 +193,7 @@ def _array_parts(array: NDArray[Any]) -> Iterator[bytes]:
 
 
 def preferred(accept: str, offered: Collection[str]) -> str:
-    """Returns the offered media type that a client prefers; JSON if the header names none.
-
-    Args:
-        accept: Accept header. Unknown media types in it are ignored, and so are wildcards such as
-            `text/*`.
-    """
+    """Returns the offered media type that a client prefers; JSON if the header names none."""
     ranges = [_media_range(part) for part in accept.split(",")]
     ranges.sort(key=lambda found: -found[1])  # equal weights keep their order
     for media_type, weight in ranges:

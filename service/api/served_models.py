@@ -31,10 +31,7 @@ class OpenRequests:
         return len(self.contexts)
 
     async def drained(self, models: set[str]) -> None:
-        """Waits for the end of the running requests whose model is in `models` or is NO_MODEL.
-
-        A request with NO_MODEL has not chosen a model yet, or uses several models.
-        """
+        """Waits for the end of the running requests of models, and of requests with NO_MODEL."""
         contexts = {each for each in self.contexts if each.model in models | {NO_MODEL}}
         if not contexts:
             return
@@ -51,11 +48,7 @@ class HasCatalog(Protocol):
 
 
 class ServedModels:
-    """The models that the routes of this process serve.
-
-    Args:
-        users: The objects that have the catalog.
-    """
+    """The models that the routes of this process serve; `users` are objects with the catalog."""
 
     def __init__(
         self,
@@ -80,10 +73,7 @@ class ServedModels:
         self.embedder.refresh()
 
     async def change(self, files: ModelSet) -> None:
-        """Replaces the served models, and waits for the running requests of removed models.
-
-        The wait includes the requests with NO_MODEL, and lasts at most `timeout_seconds`.
-        """
+        """Replaces the served models, and waits for the running requests of removed models."""
         async with self.turn:
             removed = self.catalog.files.names - files.names
             catalog = await asyncio.to_thread(self.catalog.changed_to, files)

@@ -1,8 +1,7 @@
-"""Computes cosines, and builds responses with the headers of TEI (Text Embeddings Inference).
+"""Computes embeddings and cosines, and builds responses with the headers of TEI.
 
-The headers report times and numbers of tokens. The bodies contain only arrays of float32, which
-`service.api.responses.json_chunks` writes. Each number in JSON is the shortest decimal that rounds
-to the float32 value. A client therefore gets the same float32 values from JSON as from base64.
+Each number in JSON is the shortest decimal that rounds to the float32 value. A client therefore
+gets the same values from JSON as from base64. TEI is Text Embeddings Inference, a server.
 """
 
 import time
@@ -39,13 +38,7 @@ def embed_response(
 
 
 def cosines(vectors: Vectors) -> Vectors:
-    """Returns the cosines of the first vector with all others, for `/similarity`.
-
-    Each cosine depends only on its own two vectors. The cosine with a vector of zeros is 0.
-
-    Args:
-        vectors: One row for each sentence. A row need not have norm 1.
-    """
+    """Returns the cosines of the first vector with all others; that of a vector of zeros is 0."""
     products = np.einsum("nd,d->n", vectors[1:], vectors[0])
     squares = np.einsum("nd,nd->n", vectors, vectors)
     lengths = np.sqrt(squares[1:]) * np.sqrt(squares[0])

@@ -27,10 +27,7 @@ SHOWN_VALUES = 8
 def json_body(
     model: str, items: Sequence[SequenceAttention], decimals: int | None
 ) -> dict[str, Any]:
-    """Returns the body of /attention, with one item for each text or split sentence.
-
-    `decimals` is the number of decimals of the alignment weights and of the detachment score.
-    """
+    """Returns the body of /attention. Alignment weights and detachment scores have `decimals`."""
     return {
         "model": model,
         "items": [_item_body(item, decimals) for item in items],
@@ -107,7 +104,6 @@ def probabilities_body(probabilities: Probabilities) -> dict[str, Any]:
 
 
 def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:
-    """Returns the body of /attention/steps, with the requested parts in addition to the rows."""
     source = token_labels(found.source)
     target = None if found.target is None else token_labels(found.target, found.start)
     query, steps = found.query, found.trace
@@ -181,7 +177,6 @@ def shortest(value: np.float32) -> float:
 
 
 def knockout_body(result: KnockoutResult) -> dict[str, Any]:
-    """Returns the body of /attention/knockout."""
     return {
         "model": result.model,
         "source": _fields(token_labels(result.source)),

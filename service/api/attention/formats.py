@@ -27,7 +27,6 @@ MEDIA_TYPES: dict[Format, str] = {
 
 
 def choose_format(wanted: Format | None, accept: str) -> Format:
-    """Returns the format that a request names in its body, or prefers in its Accept header."""
     if wanted is not None:
         return wanted
     binary: dict[str, Format] = {MEDIA_TYPES[name]: name for name in ("npz", "safetensors")}
@@ -49,7 +48,6 @@ def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention
 
 
 def _arrays(items: Sequence[SequenceAttention]) -> dict[str, NDArray[Any]]:
-    """Returns all arrays by name: `item0.cross.indices`, `item0.probabilities.likeliest.ids`."""
     named: dict[str, NDArray[Any]] = {}
     for number, item in enumerate(items):
         for attention in item.attentions:
@@ -88,13 +86,7 @@ def _without_arrays(value: Any) -> Any:
 
 
 def bertviz_body(items: Sequence[SequenceAttention]) -> dict[str, Any]:
-    """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each item.
-
-    These functions take tensors, so the client must convert each layer with `torch.tensor`. A layer
-    has the shape (1, heads, rows, columns). bertviz accepts only one list of tokens for the
-    decoder. If self-attention of the decoder was requested, the list contains the decoder's input
-    tokens. Otherwise the list contains the predicted tokens.
-    """
+    """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each item."""
     return {"items": [_bertviz_item(item) for item in items]}
 
 

@@ -130,11 +130,7 @@ def response_body(
 
 
 REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
-"""Maps a target language to codes with a region, which DeepL lists in place of the plain code.
-
-DeepL's clients refuse `en` and `pt` as target languages. The same model serves all regions of a
-language.
-"""
+"""Target languages that DeepL lists by regions; its clients refuse the plain codes."""
 
 
 class LanguagesRequest(Parameters):
@@ -209,11 +205,7 @@ def target_codes(catalog: Catalog) -> list[str]:
 
 
 def source_code(language: str, catalog: Catalog) -> str:
-    """Returns DeepL's code of a served source language.
-
-    DeepL names a source language without its region or script. If that short code means another
-    served language, the function returns the full code.
-    """
+    """Returns DeepL's code: without region or script, unless that names another language."""
     short = language.partition("-")[0]
     is_same = match_language(short, catalog.languages) == language
     return (short if is_same else language).upper()

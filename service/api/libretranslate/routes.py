@@ -59,11 +59,7 @@ router = APIRouter(tags=["translation"])
 information = APIRouter(tags=["languages"], responses=responses_of(ErrorBody, "4XX"))
 
 MAX_DETECT_CHARS = 16384
-"""Number of characters after which /detect ignores the remaining texts of a list.
-
-The function `service.tasks.detection.cost` counts the characters. It counts only the beginning of
-a long text, and adds a fixed number for each text.
-"""
+"""Cost, as `detection.cost` counts it, after which /detect ignores the other texts of a list."""
 
 
 @router.post(
@@ -178,7 +174,6 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
 
 
 def sample(texts: Sequence[str]) -> list[str]:
-    """Returns the first texts, up to the text that raises their cost over MAX_DETECT_CHARS."""
     end = len(texts)
     for index, chars in enumerate(accumulate(map(cost, texts))):
         if chars > MAX_DETECT_CHARS:
@@ -188,10 +183,7 @@ def sample(texts: Sequence[str]) -> list[str]:
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
-    """Returns up to three languages, with their mean confidence over all texts, best first.
-
-    If all texts are in the same unserved language, the first detection names it.
-    """
+    """Returns up to three languages, with their mean confidence over all texts, best first."""
     totals: dict[str, float] = {}
     for detection in (d for found in detections for d in found):
         totals[detection.language] = totals.get(detection.language, 0.0) + detection.confidence
@@ -241,10 +233,6 @@ async def frontend_settings(
 
 
 def languages_of(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
-    """Returns the languages of the catalog that a request names as source and target.
-
-    The source is None for `auto`.
-    """
     code = None if source.strip().lower() == "auto" else source
     return find_languages(catalog, ("source", code), ("target", target))
 
@@ -258,10 +246,7 @@ def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | N
 
 
 def default_target(catalog: Catalog) -> str:
-    """Returns the target language that a form offers first.
-
-    This is the target of the first single-pair model, or the server's last language, or English.
-    """
+    """Returns the target of the first single-pair model, the last language, or English."""
     targets = [model.files.target for model in catalog.models.values() if model.files.target]
     offered = [target for target in targets if target in catalog.languages]
     return [*offered, *reversed(catalog.languages), PIVOT][0]

@@ -121,12 +121,7 @@ def _body(sentence: TranslatedText) -> dict[str, Any]:
 
 
 class EventResponse(Response):
-    """A stream of events. It ends early when the client disconnects or does not read.
-
-    Args:
-        deadline: Time by time.perf_counter at which the stream ends, even if the client has not
-            read all events.
-    """
+    """A stream of events. It ends when the client disconnects, or at the deadline."""
 
     def __init__(
         self, events: AsyncGenerator[Event, None], media_type: str, deadline: float

@@ -38,11 +38,7 @@ MAX_DEPTH = 16  # maximum depth of lists and objects in a JSON body
 MAX_FIELDS = 4096  # maximum number of fields of a body
 
 BODY_SECONDS = 60.0
-"""Time limit for a whole body.
-
-Without this limit, the server would wait forever for a client that vanished in the middle of a body
-and left its connection open.
-"""
+"""Time limit for a whole body, from a client that may have vanished."""
 
 
 async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, Any]:
@@ -182,7 +178,7 @@ async def _value(value: str | UploadFile) -> str | Upload:
 
 
 def _normalize(value: str) -> str:
-    """Replaces CRLF by LF, and lone surrogates, which charsets such as UTF-7 have, by "?"."""
+    # Charsets such as UTF-7 have lone surrogates.
     return value.replace("\r\n", "\n").encode("utf-8", "replace").decode()
 
 
@@ -202,9 +198,8 @@ def merge(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class BodyBuffer:
     """Collects the bytes of one body.
 
-    A large body has memory pages of its own. The pages take memory only as bytes arrive, and the
-    operating system gets them back when the body ends. A growing `bytearray` would take up to twice
-    the memory, and leave gaps that bodies of other sizes cannot use.
+    A large body has memory pages of its own, which take memory only as bytes arrive. A growing
+    `bytearray` would take up to twice the memory, and leave gaps that other bodies cannot use.
     """
 
     def __init__(self) -> None:
@@ -233,8 +228,6 @@ class BodyBuffer:
 
 
 class BodyReader:
-    """Reads one body within limits of size and time."""
-
     def __init__(self, request: Request, max_bytes: int, seconds: float, is_keyless: bool) -> None:
         task = asyncio.current_task()
         assert task is not None

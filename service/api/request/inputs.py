@@ -18,10 +18,7 @@ from service.tasks.parameters import Parameters, refuse
 
 
 def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
-    """Returns a list of one or more inputs.
-
-    A pydantic union would check each token id twice.
-    """
+    """Returns a list of one or more inputs. A pydantic union would check each token id twice."""
     name = str(info.field_name)
     if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is int):
         if fault := _fault_of(value):
@@ -38,10 +35,7 @@ def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
 
 
 def _are_valid(inputs: list[Any]) -> bool:
-    """Returns whether all inputs are valid.
-
-    A Python loop over 400,000 texts would block other requests for a third of a second.
-    """
+    # A Python loop over 400,000 texts would block other requests for a third of a second.
     types = set(map(type, inputs))
     if not types <= {str, list} or (str in types and "" in inputs):
         return False
@@ -86,7 +80,7 @@ def check_name(value: Any, info: ValidationInfo) -> Any:
 
 
 def lower(value: Any) -> Any:
-    """Returns a text in lower case; older clients of TEI write `Right`."""
+    """Accepts `Right` from older clients of TEI."""
     return value.lower() if isinstance(value, str) else value
 
 

@@ -55,10 +55,7 @@ def describe(error: ValidationError) -> ErrorText:
 
 
 def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
-    """Returns the first fault, the name of its parameter, and its place, such as `q[1]`.
-
-    The name is None if the fault is in the body as a whole. The place is then `body`.
-    """
+    """Returns the first fault, the name of its parameter or None, and its place, such as `q[1]`."""
     faults = error.errors(include_url=False)
     # A union has one fault for each member type. The fault with the longest place is most exact.
     first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]

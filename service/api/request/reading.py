@@ -25,21 +25,14 @@ T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 
 FORM_BYTES = 64 * 1024
-"""Largest size of each field that is not a file.
-
-The limit on the whole body is REGARD_MAX_FILE_BYTES plus FORM_BYTES.
-"""
+"""Largest size of each field that is not a file, in addition to REGARD_MAX_FILE_BYTES."""
 
 UPLOAD_SECONDS = 600.0
 """Time limit for the arrival of a document. An upload over a slow connection takes minutes."""
 
 
 async def read_parameters(request: Request, model: type[Model]) -> Model:
-    """Returns the validated parameters of a request, from its JSON body, form or query.
-
-    The API key is checked before the parameters. A caller without a key thus learns nothing about
-    the parameters.
-    """
+    """Returns the validated parameters of a request. Its API key is checked before them."""
     return validated(request, await read_permitted(request), model)
 
 
@@ -62,8 +55,7 @@ async def read_permitted(
     """Returns the fields of a request whose key is valid, for this route, and within its limits.
 
     A key in a header is checked before the body is read. Without such a key, the body may have the
-    key, and it counts against the share of bodies without a key. The hash of the key is stored in
-    the context of the request, where the quota finds it.
+    key, and it counts against the share of bodies without a key.
 
     Args:
         read: Reads the fields; its second argument is whether no header has a key.
@@ -119,8 +111,7 @@ async def _read_form(request: Request, is_keyless: bool) -> dict[str, Any]:
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Returns the result of `work`, or cancels `work` as soon as the client disconnects.
 
-    The body of the request must have been read. The next ASGI message can then only be the
-    client's disconnection.
+    The body has been read, so the next ASGI message can only be the disconnection.
     """
     task = asyncio.current_task()
     assert task is not None

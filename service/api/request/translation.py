@@ -59,10 +59,7 @@ def find_languages(
 ) -> tuple[str | None, str]:
     """Returns the source and the target language of a request, as codes of the served models.
 
-    Args:
-        source: Name and value of the parameter; without a value, the language is detected, and the
-            source language is None.
-        target: Name and value of the parameter.
+    Each argument is a name and a value. The source is None if its language is to be detected.
     """
     for name, code in (source, target):
         if code is not None and not code.strip():
@@ -84,22 +81,14 @@ def find_languages(
 def decoding_options(
     beam_size: int = 1, num_hypotheses: int = 1, return_scores: bool = False
 ) -> DecodingOptions:
-    """Returns the options of greedy decoding or of beam search.
-
-    Calls with equal arguments return the same object. `pickle` writes this object only once in a
-    message to a worker, even if several sentences in the message refer to it.
-    """
+    """Returns the options; `pickle` writes equal ones only once in a message to a worker."""
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 
 
 async def find_terms(
     services: Services, glossaries: Sequence[str], source: str | None, target: str
 ) -> Terms | None:
-    """Returns the terms that glossaries have for a source and a target language.
-
-    If several glossaries have the same source term, the first one in `glossaries` is used. The
-    result is None if `glossaries` is empty or the source language is not known.
-    """
+    """Returns the terms of glossaries; None without a glossary or a known source language."""
     if not glossaries or source is None:
         return None
     languages = base_language(source), base_language(target)
@@ -141,7 +130,6 @@ async def open_job(
     terms: Terms | None,
     context: RequestContext,
 ) -> DocumentJob:
-    """Returns the job of a document. It counts against REGARD_MAX_FILES until it has run."""
     try:
         job = await documents.open(file.name, file.data, source, target, context)
     except DocumentError as error:
