@@ -9,6 +9,7 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -43,9 +44,9 @@ class Hosts:
         self.allows_all = ANY in names
         self.names = {name for name in names if not name.startswith("*.")}
         self.suffixes = tuple(name[1:] for name in names if name.startswith("*."))
-        self.known: set[bytes] = set()
+        self.check = lru_cache(MAX_KNOWN)(self._check)
 
-    def check(self, header: bytes) -> None:
+    def _check(self, header: bytes) -> None:
         host = host_of(header.decode("latin-1"))
         if not (host in self.names or host.endswith(self.suffixes) or is_address(host)):
             raise MisdirectedError(
@@ -53,8 +54,6 @@ class Hosts:
                 details="send the request to a name in REGARD_ALLOWED_HOSTS or to an IP address, "
                 "or add the name to REGARD_ALLOWED_HOSTS",
             )
-        if len(self.known) < MAX_KNOWN:
-            self.known.add(header)
 
 
 def host_of(header: str) -> str:
@@ -184,7 +183,7 @@ class AccessRules:
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host")
-        if host is not None and not self.hosts.allows_all and host not in self.hosts.known:
+        if host is not None and not self.hosts.allows_all:
             self.hosts.check(host)
         if b"origin" in headers:
             self.origins.check(scope["method"], scope["headers"])

@@ -11,21 +11,16 @@ from service.tasks.embedding.embedder import Embedder
 from service.text.detection import LanguageDetector
 from service.workers.messages import ModelSet
 
+CHECK_SECONDS = 0.02  # time between two checks whether requests have ended
+
 
 class OpenRequests:
     """Registers running requests, so that unloading a model can wait for its requests."""
 
     def __init__(self) -> None:
         self.contexts: set[RequestContext] = set()
-        self.waiting: list[tuple[set[RequestContext], asyncio.Event]] = []
-        self.begin = self.contexts.add  # a bound method of the set takes less time than a function
-
-    def end(self, context: RequestContext) -> None:
-        self.contexts.discard(context)
-        for contexts, ended in self.waiting:
-            contexts.discard(context)
-            if not contexts:
-                ended.set()
+        # The bound methods of the set take less time than functions.
+        self.begin, self.end = self.contexts.add, self.contexts.discard
 
     def count(self) -> int:
         return len(self.contexts)
@@ -33,14 +28,8 @@ class OpenRequests:
     async def drained(self, models: set[str]) -> None:
         """Waits for the end of the running requests of models, and of requests with NO_MODEL."""
         contexts = {each for each in self.contexts if each.model in models | {NO_MODEL}}
-        if not contexts:
-            return
-        waiting = contexts, asyncio.Event()
-        self.waiting.append(waiting)
-        try:
-            await waiting[1].wait()
-        finally:
-            self.waiting.remove(waiting)
+        while contexts & self.contexts:
+            await asyncio.sleep(CHECK_SECONDS)
 
 
 class HasCatalog(Protocol):

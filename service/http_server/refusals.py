@@ -61,11 +61,8 @@ def malformed() -> Refusal:
 
 
 def header_too_large(fault: str, limit: int) -> Refusal:
-    return Refusal(
-        431,
-        "header_too_large",
-        f"{fault}; the limit is {limit} bytes. Send less, or raise REGARD_MAX_HEADER_BYTES.",
-    )
+    text = f"{fault}; the limit is {limit} bytes. Send less, or raise REGARD_MAX_HEADER_BYTES."
+    return Refusal(431, "header_too_large", text)
 
 
 def too_many_headers(count: int, limit: int) -> Refusal:

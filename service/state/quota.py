@@ -2,14 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 from service.errors import QuotaExceededError, UnavailableError
 from service.state.database import Database
-
-NOTHING: AbstractAsyncContextManager[None] = nullcontext()
-"""The context manager of a server without a limit."""
 
 
 class Quota:
@@ -24,11 +21,12 @@ class Quota:
         self.database = database
         self.limit = limit
 
-    def spent(self, account: str, number: int) -> AbstractAsyncContextManager[None]:
-        return self._spent(account, number) if self.limit else NOTHING
-
     @asynccontextmanager
-    async def _spent(self, account: str, number: int) -> AsyncIterator[None]:
+    async def spent(self, account: str, number: int) -> AsyncIterator[None]:
+        """Counts characters unless the block of the context manager fails."""
+        if not self.limit:
+            yield
+            return
         month = this_month()
         spending = asyncio.ensure_future(self.database.call(self._spend, account, month, number))
         try:

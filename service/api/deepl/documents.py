@@ -10,7 +10,15 @@ from starlette.responses import Response
 
 from service.api.context import Services, context_of, services_of
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
-from service.api.deepl.schemas import AUTH_KEY
+from service.api.deepl.schemas import (
+    AUTH_KEY,
+    FORMALITY,
+    GLOSSARY_ID,
+    TARGET_LANG,
+    Formality,
+    KeyOnly,
+    check_formality,
+)
 from service.api.errors import responses_of
 from service.api.middleware import ended
 from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, UploadedFile, described
@@ -50,7 +58,7 @@ class DocumentRequest(Parameters):
     """The fields of `POST /v2/document`, a multipart form."""
 
     file: UploadedFile
-    target_lang: str = Field(description="Language code, such as `PT` or `PT-BR`.")
+    target_lang: str = TARGET_LANG
     source_lang: str | None = Field(
         None, description="Language code; without it the language of the document is detected."
     )
@@ -60,13 +68,8 @@ class DocumentRequest(Parameters):
     output_format: str | None = Field(
         None, description="Extension of the translation. It must equal the document's extension."
     )
-    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
-        "default",
-        description="No model has a choice of formality, so `more` and `less` are refused.",
-    )
-    glossary_id: str | None = Field(
-        None, description="Glossary whose terms the translation uses; needs `source_lang`."
-    )
+    formality: Formality = FORMALITY
+    glossary_id: str | None = GLOSSARY_ID
     auth_key: Any = AUTH_KEY
 
 
@@ -77,11 +80,10 @@ class DocumentHandle(BaseModel):
     document_key: str
 
 
-class DocumentKeyRequest(Parameters):
+class DocumentKeyRequest(KeyOnly):
     """The body of `POST /v2/document/{id}` and `POST /v2/document/{id}/result`: JSON or a form."""
 
     document_key: str = Field(description="The key that the upload returned.")
-    auth_key: Any = AUTH_KEY
 
 
 class DocumentStatus(BaseModel):
@@ -166,11 +168,7 @@ async def result(request: Request, document_id: str) -> Response:
 
 
 def check_options(body: DocumentRequest) -> None:
-    if body.formality in ("more", "less"):
-        raise InvalidRequestError(
-            "'formality' is not supported for given 'target_lang'.",
-            details=f"send default or prefer_{body.formality}",
-        )
+    check_formality(body.formality)
     if body.glossary_id and not body.source_lang:
         raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from service.api.context import Services, context_of, services_of
 from service.api.deepl import documents, glossaries
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, TRACE_HEADER, deepl_shape
-from service.api.deepl.schemas import AUTH_KEY, DeepLRequest, DeepLResponse
+from service.api.deepl.schemas import DeepLRequest, DeepLResponse, KeyOnly, check_formality
 from service.api.dialect import Dialect
 from service.api.request import translation
 from service.api.request.parameters import FORM, JSON, described
@@ -18,7 +18,6 @@ from service.api.request.translation import as_texts, decoding_options, find_lan
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
-from service.tasks.parameters import Parameters
 from service.tasks.translation.sentences import TranslatedText
 from service.tasks.translation.translator import TranslationRequest
 from service.text.language_codes import display_name, match_language
@@ -61,11 +60,7 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
         ("source_lang", body.source_lang or None),
         ("target_lang", body.target_lang),
     )
-    if body.formality in ("more", "less"):
-        raise InvalidRequestError(
-            "'formality' is not supported for given 'target_lang'.",
-            details=f"send default or prefer_{body.formality}",
-        )
+    check_formality(body.formality)
     if body.unavailable:
         raise InvalidRequestError(
             f"'{body.unavailable}' is not available on this server.", details="leave it out"
@@ -133,13 +128,12 @@ REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
 """Target languages that DeepL lists by regions; its clients refuse the plain codes."""
 
 
-class LanguagesRequest(Parameters):
+class LanguagesRequest(KeyOnly):
     """The parameters of `GET` or `POST /v2/languages`, in the query, as JSON or as a form."""
 
     type: Literal["source", "target"] = Field(
         "source", description="Which languages to list: `source` or `target`."
     )
-    auth_key: Any = AUTH_KEY
 
 
 class DeepLLanguage(BaseModel):
@@ -215,16 +209,6 @@ NO_LIMIT = 10**12
 """Value of `character_limit` that stands for no limit; DeepL returns it for unlimited plans."""
 
 
-class UsageRequest(Parameters):
-    """The parameters of `GET` or `POST /v2/usage`."""
-
-    auth_key: Any = Field(
-        None,
-        description="The API key. It may be in the header `Authorization` instead. A server "
-        "without keys ignores it.",
-    )
-
-
 class DeepLUsage(BaseModel):
     """The number of translated characters, and the limit of this number.
 
@@ -243,7 +227,7 @@ class DeepLUsage(BaseModel):
 async def usage(request: Request) -> DeepLUsage:
     """Returns the number of translated characters, and the limit of this number."""
     services = services_of(request)
-    await read_parameters(request, UsageRequest)
+    await read_parameters(request, KeyOnly)
     quota = services.quota
     if quota.limit:
         used = await quota.used(context_of(request).account)

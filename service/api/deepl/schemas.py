@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from service.api.request.parameters import example
+from service.errors import InvalidRequestError
 from service.tasks.parameters import ListOf, Parameters, not_empty
 
 
@@ -51,6 +52,24 @@ AUTH_KEY: Any = Field(
 )
 
 
+TARGET_LANG: Any = Field(description="Language code, such as `PT` or `PT-BR`.")
+Formality = Literal["default", "more", "less", "prefer_more", "prefer_less"]
+FORMALITY: Any = Field(
+    "default", description="No model has a choice of formality, so `more` and `less` are refused."
+)
+GLOSSARY_ID: Any = Field(
+    None, description="Glossary whose terms the translation uses; needs `source_lang`."
+)
+
+
+def check_formality(formality: Formality) -> None:
+    if formality in ("more", "less"):
+        raise InvalidRequestError(
+            "'formality' is not supported for given 'target_lang'.",
+            details=f"send default or prefer_{formality}",
+        )
+
+
 class DeepLRequest(Parameters):
     """The body of `POST /v2/translate`, as JSON or as a form."""
 
@@ -60,7 +79,7 @@ class DeepLRequest(Parameters):
         description="Texts to translate; in a form, `text` may be repeated.",
         json_schema_extra=not_empty,
     )
-    target_lang: str = Field(description="Language code, such as `PT` or `PT-BR`.")
+    target_lang: str = TARGET_LANG
     source_lang: str | None = Field(
         None, description="Language code. If absent, the language of each text is detected."
     )
@@ -70,10 +89,7 @@ class DeepLRequest(Parameters):
         "`0` takes each text as one sentence. With `tag_handling`, line breaks do not end a "
         "sentence, and `0` takes each block as one sentence.",
     )
-    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
-        "default",
-        description="No model has a choice of formality, so `more` and `less` are refused.",
-    )
+    formality: Formality = FORMALITY
     show_billed_characters: bool = Field(
         False, description="Return the number of characters of each text."
     )
@@ -113,9 +129,7 @@ class DeepLRequest(Parameters):
         default_factory=list,
         description="XML: elements that are returned without translation.",
     )
-    glossary_id: str | None = Field(
-        None, description="Glossary whose terms the translation uses; needs `source_lang`."
-    )
+    glossary_id: str | None = GLOSSARY_ID
     glossary_ids: Annotated[ListOf[str], BeforeValidator(_as_list)] = Field(
         default_factory=list,
         description="Up to 5 glossaries, in place of `glossary_id`; needs `source_lang`. If "
