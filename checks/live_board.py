@@ -48,24 +48,13 @@ SELECTOR = re.compile(r"\b(?:up|(?:regard|process)_\w+)\b(?:\{[^}]*\})?")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query of the dashboard, or a series that an alert reads.
+    """A query of the dashboard, or a series that an alert reads."""
 
-    Attributes:
-        place: Row and title of the panel, or name of the alert.
-        expression: Query with the variables of the dashboard filled in.
-    """
-
-    place: str
-    expression: str
+    place: str  # row and title of the panel, or name of the alert
+    expression: str  # query with the variables of the dashboard filled in
 
 
 class Prometheus:
-    """The HTTP API of a running Prometheus.
-
-    Args:
-        url: Address of the API.
-    """
-
     def __init__(self, url: str) -> None:
         self.url = url
 
@@ -99,7 +88,6 @@ class Prometheus:
         return sum(len(series["exemplars"]) for series in found)
 
     def is_up(self) -> bool:
-        """Reports whether Prometheus answers and has scraped the server."""
         try:
             return self.values("up") == [1.0]
         except OSError:
@@ -107,7 +95,6 @@ class Prometheus:
 
 
 def main() -> None:
-    """Runs the check."""
     program = shutil.which("prometheus")
     if program is None:
         print("SKIPPED: prometheus was not found, so no query was run. Install prometheus.")
@@ -158,7 +145,6 @@ def report(prometheus: Prometheus) -> int:
 
 
 def board_queries() -> Iterator[Query]:
-    """Yields every query of the dashboard."""
     for row in yaml.safe_load(DESCRIPTION.read_text("utf-8"))["rows"]:
         for panel in row["panels"]:
             for legend, expression in expressions(panel).items():
@@ -177,16 +163,7 @@ def alert_series() -> Iterator[Query]:
 
 @contextmanager
 def running_prometheus(program: str, target: str, folder: str) -> Iterator[Prometheus]:
-    """Runs a Prometheus that scrapes a server.
-
-    Args:
-        program: Path of the program.
-        target: Address of the server.
-        folder: Folder for the configuration and the data.
-
-    Raises:
-        TimeoutError: Prometheus has not scraped the server in time.
-    """
+    """Runs a Prometheus that scrapes the server at the address `target`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"

@@ -31,7 +31,6 @@ def faults_of(output: str) -> list[str]:
 
 
 def check() -> int:
-    """Runs the compiler and prints the faults; returns the exit status."""
     npx = shutil.which("npx")
     if npx is None:
         print("SKIPPED: npx was not found, so the types of the page are not checked. Install npm.")

@@ -44,7 +44,6 @@ class Passage:
 
 
 def passages_of(path: Path) -> Iterator[Passage]:
-    """Yields the passages of a Python or Markdown file."""
     text = path.read_text(encoding="utf-8")
     found = _markdown(path, text) if path.suffix == ".md" else _python(path, text)
     yield from (passage for passage in found if passage.lines)

@@ -64,26 +64,18 @@ MARKUP = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence that breaks a rule.
-
-    Attributes:
-        path: File that holds the sentence.
-        line: Line on which the sentence starts.
-        rule: Name of the rule.
-        sentence: The sentence. The word `code` replaces each code span in it.
-    """
+    """A sentence that breaks a rule."""
 
     path: Path
-    line: int
+    line: int  # line on which the sentence starts
     rule: str
-    sentence: str
+    sentence: str  # the word `code` replaces each code span in it
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.rule}: {self.sentence}"
 
 
 def check_passage(passage: Passage) -> Iterator[Finding]:
-    """Yields the findings in one passage."""
     for index, (line, sentence) in enumerate(sentences_of(passage)):
         rules = [*broken_rules(sentence)]
         if index == 0:
@@ -135,13 +127,11 @@ def opening_rules(kind: str, sentence: str) -> Iterator[str]:
 
 
 def is_excepted(finding: Finding) -> bool:
-    """Reports whether EXCEPTIONS contains the sentence of a finding."""
     path = finding.path.as_posix()
     return any(path == each and part in finding.sentence for each, part in EXCEPTIONS)
 
 
 def files_below(paths: Iterable[str]) -> Iterator[Path]:
-    """Yields the Python and Markdown files among the paths and below them, sorted."""
     for path in map(Path, paths):
         found = sorted(path.rglob("*")) if path.is_dir() else [path]
         yield from (each for each in found if each.suffix in SUFFIXES and each.is_file())
@@ -155,10 +145,7 @@ def summary(findings: Iterable[Finding]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the findings, or with --summary the number of findings in each folder.
-
-    Returns the exit status of the command.
-    """
+    """Prints the findings, or with --summary their number; returns the exit status."""
     paths = [argument for argument in arguments if argument != "--summary"]
     passages = (p for path in files_below(paths or DEFAULT_PATHS) for p in passages_of(path))
     found = [finding for passage in passages for finding in check_passage(passage)]

@@ -41,11 +41,7 @@ REQUESTS: tuple[tuple[str, Any], ...] = (
 
 
 def drive(url: str, seconds: float) -> dict[tuple[str, int], int]:
-    """Sends requests of every kind for `seconds` seconds.
-
-    Returns:
-        The number of responses for each path and status.
-    """
+    """Sends requests of every kind; returns the number of responses by path and status."""
     counts: dict[tuple[str, int], int] = {}
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -61,12 +57,10 @@ def drive(url: str, seconds: float) -> dict[tuple[str, int], int]:
 
 
 def count(counts: dict[tuple[str, int], int], path: str, status: int) -> None:
-    """Counts a response."""
     counts[path, status] = counts.get((path, status), 0) + 1
 
 
 def send(url: str, body: bytes, headers: dict[str, str] | None = None) -> int:
-    """Sends a POST request, reads the response, and returns its status."""
     trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     request = urllib.request.Request(
         url, body, {"Content-Type": JSON, "X-Request-Id": "check", **trace, **(headers or {})}
@@ -95,7 +89,6 @@ def remote_model() -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            """Answers a chat request; other requests get an empty response."""
             body = self.rfile.read(int(self.headers["content-length"]))
             reply = b""
             if self.path.endswith("/chat/completions"):

@@ -28,7 +28,6 @@ class Steps:
         self.start = time.monotonic()
 
     def done(self, step: str, faults: list[str], *, tolerant: bool = False) -> None:
-        """Prints a finished step."""
         seconds = time.monotonic() - self.start
         print(f"{seconds:5.0f} s  {step}: {'; '.join(faults) or 'ok'}", flush=True)
         if faults and not tolerant:
@@ -36,7 +35,6 @@ class Steps:
 
 
 def tree_faults() -> list[str]:
-    """Returns the files with changes that are not committed."""
     command = ["git", "status", "--porcelain", "--untracked-files=no"]
     return run(*command, cwd=ROOT).splitlines()
 
@@ -54,7 +52,6 @@ def build_twice(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def publish(files: list[Path]) -> None:
-    """Copies the files to `dist`, and writes their sums there."""
     DIST.mkdir(exist_ok=True)
     for old in (*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")):
         old.unlink()
@@ -75,7 +72,6 @@ def sign() -> None:
 
 
 def main() -> None:
-    """Runs all steps."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--trial", action="store_true", help="go on at changes and other versions")
     parser.add_argument("--sign", action="store_true", help="sign the sums with cosign")

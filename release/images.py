@@ -26,7 +26,6 @@ REQUIRED = ("IMAGE", "SOURCE", "CPU_INDEX", "CPU_HASHES")
 
 
 def output_of(*command: str, cwd: Path) -> str:
-    """Returns the standard output of a command without the spaces around it."""
     result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=cwd)
     return result.stdout.strip()
 
@@ -39,12 +38,10 @@ def read_images(root: Path) -> dict[str, str]:
 
 
 def unpinned(images: Mapping[str, str]) -> list[str]:
-    """Returns the images without a digest."""
     return [image for image in images.values() if not PINNED.fullmatch(image)]
 
 
 def pin(root: Path) -> None:
-    """Writes the present digest of each image into the lock."""
     text = (root / LOCK).read_text(encoding="utf-8")
     for name, image in read_images(root).items():
         tag = image.partition("@")[0]
@@ -108,7 +105,6 @@ def sign(images: list[str], environment: Mapping[str, str]) -> None:
 
 
 def main(verb: str) -> None:
-    """Runs one of the verbs."""
     if verb == "pin":
         pin(ROOT)
     elif verb == "check":

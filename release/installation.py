@@ -25,7 +25,6 @@ def install(distribution: Path, folder: Path) -> Path:
 
 
 def use(programs: Path, version: str) -> list[str]:
-    """Runs an installation; returns its faults."""
     variables = {"REGARD_WORKERS": "1", "HOME": str(programs.parent)}
     regard = str(programs / "regard")
 

@@ -53,7 +53,6 @@ class Package:
     hashes: tuple[str, ...]
 
     def lines(self) -> str:
-        """Returns the package in pip's format for requirements."""
         hashes = sorted(f"    --hash={each}" for each in self.hashes)
         return " \\\n".join([f"{self.name}=={self.version}", *hashes])
 
@@ -75,7 +74,6 @@ def is_needed(marker: str | None) -> bool:
 
 
 def read_lock(name: str) -> dict[str, Package]:
-    """Returns the packages of a file in `deploy/locks` by name."""
     return {each.name: each for each in read_packages((LOCKS / name).read_text("utf-8"))}
 
 
@@ -94,7 +92,6 @@ def compile_packages(uv: str, arguments: Iterable[str], extra: str = "") -> list
 
 
 def resolve(uv: str) -> dict[str, list[Package]]:
-    """Returns the packages of each lock."""
     image = compile_packages(uv, [*PYPROJECT, "--extra", "otel"], EMBEDDING_MODEL)
     everything = compile_packages(
         uv, [*PYPROJECT, "--extra", "bench", "--extra", "dev"], f"{EMBEDDING_MODEL}\nbertviz"
@@ -113,7 +110,6 @@ def resolve(uv: str) -> dict[str, list[Package]]:
 
 
 def write(locks: Mapping[str, list[Package]]) -> None:
-    """Writes the files."""
     for name, packages in locks.items():
         header = f"# {TITLES[name]} Renew: make hashes\n"
         lines = [each.lines() for each in sorted(packages, key=lambda package: package.name)]

@@ -100,12 +100,10 @@ def normalize(source: Path, seconds: int) -> None:
 
 
 def sum_of(file: Path) -> str:
-    """Returns the SHA-256 sum of a file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def names_in(file: Path) -> list[str]:
-    """Returns the names of the files in a wheel or a source distribution."""
     if file.suffix == ".whl":
         with zipfile.ZipFile(file) as archive:
             return archive.namelist()
@@ -115,7 +113,6 @@ def names_in(file: Path) -> list[str]:
 
 
 def content_faults(file: Path, names: Iterable[str]) -> list[str]:
-    """Returns the missing and the superfluous files of a distribution."""
     found = ["/" + name for name in names]
     required = [*REQUIRED]
     if file.suffix == ".whl":

@@ -44,7 +44,6 @@ def output_of(*command: str) -> str:
 
 
 def python_packages(python: str) -> Document:
-    """Returns a document about the packages of an environment."""
     flags = ["--no-validate", "--output-reproducible", "--sv", "1.6", "--of", "JSON"]
     command = [sys.executable, "-m", "cyclonedx_py", "environment", python]
     document: Document = json.loads(output_of(*command, *flags))
@@ -57,12 +56,7 @@ def python_packages(python: str) -> Document:
 
 
 def model_components(listing: str, versions: Mapping[str, str]) -> Iterator[Component]:
-    """Yields the models that `regard models info` describes in `listing`.
-
-    Args:
-        listing: Output of the command.
-        versions: Version of each package of Python by name.
-    """
+    """Yields the models in `listing`, which is the output of `regard models info`."""
     for section in re.split(r"\n(?=package:)", listing):
         if not (found := MODEL.match(section)):
             continue
@@ -80,7 +74,6 @@ def model_components(listing: str, versions: Mapping[str, str]) -> Iterator[Comp
 
 
 def file_component(package: str, checksum: str, size: str, path: str) -> Component:
-    """Returns one file of a model."""
     return {
         "type": "file",
         "bom-ref": f"model:{package}/{path}",
@@ -108,7 +101,6 @@ def system_components(status: str) -> Iterator[Component]:
 
 
 def interpreter_component(python: str) -> Component:
-    """Returns the interpreter of the image."""
     name, version = output_of(python, "-c", INTERPRETER).split()
     return {
         "type": "platform",
@@ -121,12 +113,6 @@ def interpreter_component(python: str) -> Component:
 
 
 def describe(python: str, status: str) -> Document:
-    """Returns the document of an image.
-
-    Args:
-        python: Path of the interpreter of the environment with Regard.
-        status: Text of `/var/lib/dpkg/status`.
-    """
     document = python_packages(python)
     packages: list[Component] = document["components"]
     (project,) = (each for each in packages if each["name"] == PROJECT)
@@ -158,7 +144,6 @@ def check(text: str) -> None:
 
 
 def main(python: str, packages: str, output: str) -> None:
-    """Writes and checks the document."""
     document = describe(python, Path(packages).read_text(encoding="utf-8"))
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     check(text)

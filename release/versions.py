@@ -11,7 +11,6 @@ CHART = "deploy/helm/regard/Chart.yaml"
 
 
 def project_version(root: Path) -> str:
-    """Returns the version in `pyproject.toml`."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["version"])
 
