@@ -240,7 +240,7 @@ class Database:
         # With isolation level None, only `transaction` begins transactions. The threads may share
         # the connection because `_lock` admits one thread at a time.
         connection = sqlite3.connect(
-            self.path, LOCK_SECONDS, isolation_level=None, check_same_thread=False
+            self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
             # With NORMAL, no commit waits for the disk. Every commit survives the end of the
