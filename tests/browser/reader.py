@@ -92,7 +92,7 @@ class Reader:
         return self.map.locator(f"rect[data-row='{row}'][data-column='{column}']")
 
     def copied_link(self, name: str = "Copy link") -> str:
-        """Copies the link to what is shown."""
+        """Copies the link to the present view, and returns it."""
         self.button(name).click()
         expect(self.button("Copied")).to_be_visible()
         link: str = self.page.evaluate("navigator.clipboard.readText()")

@@ -79,7 +79,7 @@ def test_bad_number_is_explained_below_its_row(reader: Reader, page: Page) -> No
         cell(page, "beats", 2).fill(text)
         expect(warning).to_contain_text("Write a number from −10 to 10")
         expect(cell(page, "beats", 2)).to_have_attribute("aria-invalid", "true")
-        assert_follows(page, FIRST)  # what was right before
+        assert_follows(page, FIRST)  # still the figures of the last valid number
         cell(page, "beats", 2).fill("0.5")
         expect(warning).to_have_text("")
 

@@ -18,7 +18,7 @@ async def test_requests_for_the_model_and_those_yet_unknown_are_waited_for() -> 
         requests.begin(each)
     waiting = asyncio.create_task(requests.drained({"a"}))
     await asyncio.sleep(0)
-    later = request("a")  # it cannot be for what is gone
+    later = request("a")  # begun after the model was removed
     requests.begin(later)
     requests.end(of_model)
     await asyncio.sleep(2 * CHECK_SECONDS)

@@ -78,7 +78,7 @@ class AheadRunner(ModelRunner):
         self.under_way.append(number)
 
         def wait() -> Decoded:
-            """Waited for once at most, in the order of the steps; some concern nobody by then."""
+            """Is called once at most, in the order of the steps; a step may be left out."""
             del self.under_way[: self.under_way.index(number) + 1]
             return decoded
 
