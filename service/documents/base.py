@@ -1,9 +1,4 @@
-"""The interface and the errors of documents, and documents of passages.
-
-* DocumentError: the document cannot be read or is refused
-  * UnsupportedFormatError: no supported format uses the extension of the file
-  * DocumentTooLargeError: the document is over a limit
-"""
+"""The interface and the errors of documents, and documents of passages."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -11,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from service.text.letters import split_margins
+from service.text.letters import has_letters, split_margins
 
 # Largest number of lines, tags and strings of a document that is one text. A piece takes up to 700
 # bytes of memory.
@@ -126,22 +121,23 @@ class Line:
 
 def lines_of(text: str) -> list[Line]:
     """Splits a text into lines. White space at the ends of a line goes to prefix and suffix."""
-    lines = []
-    for match in _LINE.finditer(text):
-        if match[0]:
-            prefix, content, after = split_margins(match[1])
-            lines.append(Line(prefix, content, after + match[2]))
-    return lines
+    found = ((split_margins(match[1]), match[2]) for match in _LINE.finditer(text) if match[0])
+    return [Line(prefix, content, after + end) for (prefix, content, after), end in found]
 
 
-def joined(lines: Sequence[Line]) -> Passage:
-    """Returns one passage for a text that extends over several lines, as its translation will."""
+def joined(lines: Sequence[Line]) -> str | Passage:
+    """Returns one passage for a text that extends over several lines, as its translation will.
+
+    Lines without letters are kept.
+    """
     contents = [line.content for line in lines]
-    text = " ".join(contents)
+    text, source = " ".join(contents), "".join(map(str, lines))
+    if not has_letters(text):
+        return source
 
     def place(translation: str) -> str:
         if translation == text:
-            return "".join(map(str, lines))
+            return source
         wrapped = wrap(" ".join(translation.split("\n")), contents)
         kept = [
             replace(line, content=content) for line, content in zip(lines, wrapped, strict=False)

@@ -1,15 +1,14 @@
 """Catalogues of messages: JSON files of user interfaces (.json), and gettext (.po).
 
-In JSON, string values are translated, and keys are kept. In gettext, an empty msgstr gets the
-translation of its msgid. An entry with several plural forms stays as it is if one of the forms
-already has a translation. Everything else is kept byte for byte; in the header of gettext, the
-language changes. Babel would change line breaks and drop previous messages (`#|`), so a version
-control system would show a change in every entry.
+In JSON, string values are translated. In gettext, an empty msgstr gets the translation of its
+msgid, unless another plural form of the entry has a translation. Everything else is kept byte for
+byte, except for the language in the header of gettext. Babel would change line breaks and drop
+previous messages (`#|`).
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from babel.messages.pofile import PoFileError, escape, unescape
@@ -50,11 +49,9 @@ def _json_parts(text: str) -> Iterator[str | Passage]:
             continue
         value = json.loads(match[0], strict=False)
         is_kept = _NO_TEXT.fullmatch(value.strip()) or _SURROGATE.search(value)
-        if is_kept or not has_letters(value):
-            continue
-        yield text[begin : match.start()]
-        yield _json_passage(match[0], value)
-        begin = match.end()
+        if not is_kept and has_letters(value):
+            yield from (text[begin : match.start()], _json_passage(match[0], value))
+            begin = match.end()
     yield text[begin:]
 
 
@@ -72,19 +69,31 @@ def _json_passage(source: str, value: str) -> Passage:
 
 @dataclass(slots=True)
 class _Field:
-    """One keyword of gettext with its strings, which may stand on several lines.
-
-    The number is the index of a plural form, as in `msgstr[1]`. Other fields have the number 0.
-    """
+    """One keyword of gettext with its strings, which may stand on several lines."""
 
     keyword: str
-    number: int
+    number: int  # index of a plural form, as in `msgstr[1]`; 0 for other fields
     lines: list[Line] = field(default_factory=list)
 
     @property
     def value(self) -> str:
         strings = _STRING.findall("\n".join(line.content for line in self.lines))
         return "".join(map(unescape, strings))  # Babel's `denormalize` would cut at U+2028
+
+    def passage(self, source: str) -> Passage:
+        """Returns the passage for an empty msgstr, which gets the translation of `source`."""
+        before, core, after = split_margins(source)
+        first, last = self.lines[0], self.lines[-1]
+        match = _KEYWORD.match(first.content)
+
+        def place(translation: str) -> str:
+            lines = (before + translation + after).splitlines(keepends=True) or [""]
+            strings = [escape(line) for line in (["", *lines] if len(lines) > 1 else lines)]
+            line_end = first.suffix.strip(" \t") or "\n"
+            keyword = match[0] if match else ""
+            return first.prefix + keyword + line_end.join(strings) + last.suffix
+
+        return Passage(core, place)
 
 
 def read_po(data: bytes) -> PassageDocument:
@@ -119,11 +128,9 @@ def read_po(data: bytes) -> PassageDocument:
 
 
 def _po_parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
-    """Yields the lines of an entry.
+    """Yields the lines of an entry, with passages for its translations if all of them are empty.
 
-    If all translations of the entry are empty, each of them becomes a passage to translate. A
-    translation whose source has no letters stays empty. If a language has only one plural form, the
-    form is the translation of the plural.
+    If a language has only one plural form, the form is the translation of the plural.
     """
     try:
         sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
@@ -136,25 +143,9 @@ def _po_parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
     for each in entry:
         source = plural if each.number or has_one_form else singular
         if each.keyword == "msgstr" and is_open and has_letters(source):
-            _, core, _ = split_margins(source)
-            yield Passage(core, _placed(each, source))
+            yield each.passage(source)
         else:
             yield from map(str, each.lines)
-
-
-def _placed(target: _Field, source: str) -> Callable[[str], str]:
-    before, _, after = split_margins(source)
-    first, last = target.lines[0], target.lines[-1]
-    match = _KEYWORD.match(first.content)
-    keyword = match[0] if match else ""
-
-    def place(translation: str) -> str:
-        lines = (before + translation + after).splitlines(keepends=True) or [""]
-        strings = [escape(line) for line in (["", *lines] if len(lines) > 1 else lines)]
-        line_end = first.suffix.strip(" \t") or "\n"
-        return first.prefix + keyword + line_end.join(strings) + last.suffix
-
-    return place
 
 
 def _set_language(written: str, language: str) -> str:

@@ -41,10 +41,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
 
 
 def _chapters(package: Element, name: str) -> list[str]:
-    """Returns the names of the chapters and of the table of contents.
-
-    The files in the book's reading order come first, in this order. The other files follow.
-    """
+    """Returns the names of the chapters and of the table of contents, in the reading order."""
     items = {
         each.get("id"): each
         for each in package.iter()
@@ -61,8 +58,8 @@ def _read_part(root: Element, _name: str) -> XmlDocument:
     if kind == "html":
         return XmlDocument(root, BlockReader(_page_role).read(root), _set_page_language)
     if kind == "package":
-        reader = _reader_of("title", "description")
-        return XmlDocument(root, reader.read(root), _set_book_language)
+        blocks = _reader_of("title", "description").read(root)
+        return XmlDocument(root, blocks, _set_book_language)
     return XmlDocument(root, _reader_of("text").read(root))
 
 
@@ -77,11 +74,12 @@ def _page_role(element: Element) -> Role:
 
 def _reader_of(*names: str) -> BlockReader:
     """Returns a reader of elements with the given names, wherever they are in other elements."""
-    return BlockReader(
-        lambda element: (
-            Role.APART if len(element) or local_name(element) in names else Role.APART_KEPT
-        )
-    )
+
+    def role(element: Element) -> Role:
+        is_read = len(element) or local_name(element) in names
+        return Role.APART if is_read else Role.APART_KEPT
+
+    return BlockReader(role)
 
 
 def _set_page_language(root: Element, language: str) -> None:
@@ -91,6 +89,6 @@ def _set_page_language(root: Element, language: str) -> None:
 
 
 def _set_book_language(root: Element, language: str) -> None:
-    found = [each for each in root.iter() if local_name(each) == "language"]
-    for element in found[:1]:
+    found = (each for each in root.iter() if local_name(each) == "language")
+    if (element := next(found, None)) is not None:
         element.text = language

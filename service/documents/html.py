@@ -1,8 +1,7 @@
 """Reads HTML (.html) documents.
 
-The text of a page is translated. All other characters are kept, except for the value of a `lang`
-attribute in the root element, which becomes the target language. Parsers such as `lxml` and
-`html5lib` would write the page with other quotes, other entities and added elements.
+All characters outside of texts are kept, except for the language of the root element. Parsers such
+as `lxml` and `html5lib` would write the page with other quotes, other entities and added elements.
 
 A block is a sequence of texts and inline elements, such as a paragraph. Usually a block is one
 passage: a text to translate.
@@ -19,15 +18,13 @@ from service.documents.tagged import (
     Form,
     Node,
     OpenElements,
-    Piece,
     TaggedText,
     Unit,
     is_translated,
-    pieces,
     units_of,
     words_of,
 )
-from service.text.html_text import INLINE, is_untranslated, unescaped
+from service.text.html_text import INLINE, Piece, is_untranslated, pieces, unescaped
 from service.text.letters import split_margins
 from service.text.markup import Kind, Token
 
@@ -111,10 +108,10 @@ def _source(tokens: Sequence[Token]) -> str:
 
 
 def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
-    """Yields the parts of a block. Usually the block has one passage.
+    """Yields the parts of a block.
 
-    Each text between two tags is a passage of its own if the tags are unbalanced or nested too
-    deeply. The same holds for a block with more than MAX_TOKENS tokens.
+    Each text between two tags is a passage of its own if the tags are unbalanced, too many or
+    nested too deeply.
     """
     ends = _ends(tokens)
     if ends is None or len(tokens) > MAX_TOKENS:
@@ -129,10 +126,7 @@ def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
 
 
 def _ends(tokens: Sequence[Token]) -> dict[int, int] | None:
-    """Maps the index of each start tag to the index of its end tag.
-
-    Returns None if tags are unbalanced or nested too deeply.
-    """
+    """Maps the index of each start tag to the index of its end tag; None as `_block` says."""
     ends: dict[int, int] = {}
     open_: list[int] = []
     for number, token in enumerate(tokens):

@@ -31,28 +31,20 @@ from service.documents.tagged import (
 class Role(Enum):
     """The role of an element in the text around it."""
 
-    # An inline element with words.
-    WORDS = auto()
-    # An inline element that does not change the formatting of its words. A translation keeps the
-    # words, and may drop the element.
-    PLAIN = auto()
-    # An inline element that stays as it is and does not stand for a word, such as an image.
-    EMPTY = auto()
-    # An element like EMPTY that must keep its order among the elements with this role, such as the
-    # start of a bookmark.
-    MARK = auto()
-    # An inline element that stays as it is and stands for a word, such as a page number.
-    KEPT = auto()
-    # An inline element with texts of its own, such as a footnote. It does not stand for a word.
-    ASIDE = auto()
-    # An element that ends a block, and that has texts of its own, such as a paragraph.
-    APART = auto()
-    # An element that ends a block and stays as it is.
-    APART_KEPT = auto()
+    # Inline elements.
+    WORDS = auto()  # with words
+    PLAIN = auto()  # with words, but without a formatting; a translation may drop the element
+    EMPTY = auto()  # stays as it is and does not stand for a word, such as an image
+    MARK = auto()  # like EMPTY, and keeps its order among these elements: the start of a bookmark
+    KEPT = auto()  # stays as it is and stands for a word, such as a page number
+    ASIDE = auto()  # does not stand for a word, and has texts of its own, such as a footnote
+
+    # Elements that end a block.
+    APART = auto()  # with texts of its own, such as a paragraph
+    APART_KEPT = auto()  # stays as it is
 
 
-# Largest number of nested elements around a whole text that stay in place without tags in the HTML
-# that is sent for translation. If more elements surround the text, the inner ones get tags.
+# Largest number of nested elements around a whole text that need no tags in its HTML.
 MAX_DEPTH = 10
 
 # The attribute that says whether white space is part of a text.
@@ -110,7 +102,6 @@ class BlockReader:
         return divided
 
     def _inside(self, element: Element) -> Iterator[Block]:
-        """Yields the blocks inside an element."""
         first = Place(element)
         children: list[Element] = []
         for child in element:
@@ -141,8 +132,7 @@ class BlockReader:
         """Yields the block of some adjacent elements, if they have words.
 
         Elements with more than MAX_UNITS inline tags give one block for each string instead.
-        `depth` is the number of elements around `children` that contain the whole text. These
-        elements stay where they are, so the text has no tags for them.
+        `depth` is the number of elements around `children` that contain the whole text.
         """
         first, children = self._trimmed(first, children)
         nodes: list[Node] = [first.get(), *self._nodes(children)]
@@ -163,17 +153,14 @@ class BlockReader:
     def _trimmed(self, first: Place, children: list[Element]) -> tuple[Place, list[Element]]:
         """Drops elements at the start and at the end that contain no words of this text."""
 
-        def is_left_out(child: Element) -> bool:
-            nodes = self._unit(child)
-            return all(not isinstance(each, str) and each.form is Form.EMPTY for each in nodes)
+        def is_left_out(child: Element, beside: Place) -> bool:
+            return not beside.get().strip() and not _has_content(self._unit(child))
 
         start, end = 0, len(children)
-        while start < end and not first.get().strip() and is_left_out(children[start]):
+        while start < end and is_left_out(children[start], first):
             first = Place(children[start], "tail")
             start += 1
-        while start < end and not (children[end - 1].tail or "").strip():
-            if not is_left_out(children[end - 1]):
-                break
+        while start < end and is_left_out(children[end - 1], Place(children[end - 1], "tail")):
             end -= 1
         return first, children[start:end]
 
@@ -200,9 +187,13 @@ class BlockReader:
         nodes = joined([element.text or "", *self._nodes(element)])
         if role is Role.PLAIN:
             return nodes
-        if not any(isinstance(each, str) or each.form is not Form.EMPTY for each in nodes):
-            return [Unit(Form.EMPTY, element)]
-        return [Unit(Form.WORDS, element, nodes)]
+        return [
+            Unit(Form.WORDS, element, nodes) if _has_content(nodes) else Unit(Form.EMPTY, element)
+        ]
+
+
+def _has_content(nodes: Sequence[Node]) -> bool:
+    return any(isinstance(each, str) or each.form is not Form.EMPTY for each in nodes)
 
 
 def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
@@ -228,20 +219,15 @@ def _keeps_lines(element: Element) -> bool:
 
 
 def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -> None:
-    """Replaces neighbouring elements, and the string before them, by translated nodes."""
+    """Replaces neighbouring elements, and the string before them, by translated nodes.
+
+    The function takes linear time, because it does not look up children by index.
+    """
     owner = first.element if first.part == "text" else first.element.getparent()
-    following = children[-1].getnext()
+    last = first
+    following = children[-1].getnext() if children else None
     for child in children:
         owner.remove(child)
-    _fill(owner, following, first, nodes)
-
-
-def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequence[Node]) -> None:
-    """Inserts nodes into an element before `following`, or at the end if `following` is None.
-
-    The function takes linear time, because it does not look up children by index. The content of
-    `last`, the string before the nodes, is replaced.
-    """
     last.set("")
     for node in nodes:
         if isinstance(node, str):
@@ -251,9 +237,7 @@ def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequenc
         if element.getparent() is not None:
             element.getparent().remove(element)
         if node.form is Form.WORDS:
-            for child in list(element):
-                element.remove(child)
-            _fill(element, None, Place(element), node.children)
+            _rebuild(Place(element), list(element), node.children)
         element.tail = None
         insert(owner, following, [element])
         last = Place(element, "tail")

@@ -1,13 +1,13 @@
 """Reads Microsoft Office files: Word (.docx) and PowerPoint (.pptx).
 
-The text of a paragraph is in runs, and each run has one formatting. A block is a part of a
-paragraph that is translated as one text. The base formatting of a block is the one with the most
-characters. Text with the base formatting becomes plain text. Text with another formatting becomes
-an inline element. Links, fields, notes and bookmarks become inline elements too. A translated block
-with inline elements gets new runs, and its inline elements move to their new places.
+The text of a paragraph is in runs, and each run has one formatting. The base formatting of a block
+is the one with the most characters. Text with the base formatting becomes plain text. Text with
+another formatting becomes an inline element, and so do links, fields, notes and bookmarks. A
+translated block with inline elements gets new runs.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -47,8 +47,7 @@ _EMPTY = frozenset(
 )
 _LEFT_OUT = frozenset(("p", "fld", "oMath", "oMathPara"))
 
-# Names of the fields whose result stays as it is, because Word computes the result again. The
-# result of all other fields is translated.
+# Names of the fields whose result stays as it is, because Word computes the result again.
 _KEPT_FIELDS = frozenset(
     "ADDIN AUTONUM CITATION DATE EQ FILENAME NOTEREF NUMPAGES PAGE PAGEREF REF SECTION SEQ TIME "
     "STYLEREF".split()
@@ -57,6 +56,7 @@ _KEPT_FIELDS = frozenset(
 # Largest number of neighbouring elements that are searched for the end of a field.
 MAX_FIELD_PARTS = 100
 
+# Properties and attributes of a run that do not change the look of its text.
 _TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
 _TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
 
@@ -85,12 +85,9 @@ def _read_part(root: Element, name: str) -> XmlDocument:
 
 @dataclass(slots=True)
 class Item:
-    """A part of a paragraph.
+    """A part of a paragraph."""
 
-    The elements are text elements with the same formatting, or the elements of a field, or one
-    link, one formula or another element without text.
-    """
-
+    # Text elements with the same formatting, the elements of a field, or one other element.
     elements: list[Element]
     form: Form = Form.WORDS  # of the inline element that stands for the item
     formatting: bytes | None = None  # of the text elements; None for other items
@@ -98,9 +95,8 @@ class Item:
 
     @property
     def text(self) -> str:
-        if self.formatting is None:
-            return ""
-        return "".join(element.text or "" for element in self.elements)
+        elements = [] if self.formatting is None else self.elements
+        return "".join(element.text or "" for element in elements)
 
     def parts(self) -> list[Element]:
         """Returns the runs of the item's elements, or the elements if they have no runs.
@@ -151,8 +147,7 @@ def _items(container: Element) -> Iterator[Item | None]:
 def _kept_field(start: Element) -> list[Element]:
     """Returns the sibling elements of the field that begins at `start` and stays as it is.
 
-    The list is empty if there is no such field, or if one run contains the whole field. It is also
-    empty if the first or last run has other text, or if there are more than MAX_FIELD_PARTS.
+    Returns none if one run contains the whole field, or if the first or last run has other text.
     """
     if local_name(start) == "fldSimple":
         instructions = [value for key, value in start.items() if key.endswith("}instr")]
@@ -183,15 +178,14 @@ def _is_kept_field(instruction: str) -> bool:
     return (instruction.split() or [""])[0].upper() in _KEPT_FIELDS
 
 
-def _link_items(link: Element) -> Iterator[Item | None]:
-    """Yields one item for a link, or the items of the link if a block ends inside the link."""
+def _link_items(link: Element) -> list[Item | None]:
+    """Returns one item for a link, or the items of the link if a block ends inside the link."""
     found = list(_items(link))
     inside = [item for item in found if item is not None]
     if len(inside) < len(found):
-        yield from (None, *found, None)
-    else:
-        has_text = any(item.text.strip() for item in inside)
-        yield Item([link], Form.WORDS if has_text else Form.EMPTY, items=_merged(inside))
+        return [None, *found, None]
+    has_text = any(item.text.strip() for item in inside)
+    return [Item([link], Form.WORDS if has_text else Form.EMPTY, items=_merged(inside))]
 
 
 def _run_items(run: Element) -> Iterator[Item | None]:
@@ -221,11 +215,10 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
         yield from _blocks(items[0].items)
         return
     nodes = _nodes(items)
-    num_units = sum(1 for _ in units_of(nodes))
+    num_units = len([*units_of(nodes)])
     if num_units > MAX_UNITS:
         for item in items:
-            parts = item.items or ([item] if item.formatting is not None else [])
-            yield from _blocks(parts)
+            yield from _blocks(item.items or ([item] if item.formatting is not None else []))
     elif is_translated(nodes):
         place = _rebuild if num_units else _set_text
         yield Block(TaggedText(nodes), lambda found: place(items, found))
@@ -252,11 +245,11 @@ def _merged(items: Sequence[Item]) -> list[Item]:
 
 def _base(items: Sequence[Item]) -> bytes | None:
     """Returns the formatting with the most characters; None if no item has text elements."""
-    sizes: dict[bytes, int] = {}
+    sizes = Counter[bytes]()
     for item in items:
         if item.formatting is not None:
-            sizes[item.formatting] = sizes.get(item.formatting, 0) + len(item.text.strip())
-    return max(sizes, key=lambda formatting: sizes[formatting], default=None)
+            sizes[item.formatting] += len(item.text.strip())
+    return max(sizes, key=sizes.__getitem__, default=None)
 
 
 def _nodes(items: Sequence[Item]) -> list[Node]:
@@ -266,24 +259,19 @@ def _nodes(items: Sequence[Item]) -> list[Node]:
         if item.formatting is not None and (item.formatting == base or not item.text.strip()):
             nodes.append(item.text)
         else:
+            inside: list[Node] = [item.text] if item.formatting is not None else _nodes(item.items)
             is_mark = local_name(item.elements[0]) in _MARKS
-            unit = Unit(item.form, item, is_ordered=is_mark)
-            if item.form is Form.WORDS:
-                unit.children = _nodes(item.items) if item.formatting is None else [item.text]
-            nodes.append(unit)
+            children = inside if item.form is Form.WORDS else []
+            nodes.append(Unit(item.form, item, children, is_mark))
     return nodes
 
 
 def _set_text(items: Sequence[Item], nodes: Sequence[Node]) -> None:
-    """Writes a translation without inline elements.
-
-    The first text element with the base formatting gets it. The others become empty.
-    """
+    """Writes a translation without inline elements into the first text element of the base."""
     base = _base(items)
     first = next(item.elements[0] for item in items if item.formatting == base)
-    for item in items:
-        for element in item.elements:
-            _write(element, words_of(nodes) if element is first else "")
+    for element in [element for item in items for element in item.elements]:
+        _write(element, words_of(nodes) if element is first else "")
 
 
 def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
@@ -306,9 +294,8 @@ def _written(unit: Unit) -> list[Element]:
     first, *others = item.elements
     run = first.getparent()  # None for elements that were children of the paragraph
     if item.formatting is not None:
-        for element in others:
-            if element.getparent() is run:
-                run.remove(element)
+        for element in [each for each in others if each.getparent() is run]:
+            run.remove(element)
         _write(first, words_of(unit.children))
     elif item.form is Form.WORDS:
         _rebuild(item.items, unit.children)
@@ -365,7 +352,6 @@ def _formatting(run: Element) -> bytes:
 
 
 def _described(element: Element) -> bytes:
-    """Returns the name, the attributes that matter, and the children, except those of `rPr`."""
     attributes = sorted(
         f"{name}={value}"
         for name, value in element.attrib.items()

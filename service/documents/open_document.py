@@ -58,10 +58,7 @@ def _bodies(root: Element) -> Iterator[Element]:
 
 
 def _role(element: Element, trivial: Container[str | None]) -> Role:
-    """Returns the role of an element inside a paragraph.
-
-    `trivial` are the names of the styles that do not change the look of a text.
-    """
+    """Returns the role of an element; `trivial` styles do not change the look of a text."""
     name = local_name(element)
     if name == "span" and element.get(_USED_STYLE) in trivial:
         return Role.PLAIN
@@ -78,5 +75,5 @@ def _is_trivial(style: Element) -> bool:
     if parent is None or local_name(parent) != "automatic-styles" or local_name(style) != "style":
         return False
     properties = [child for child in style if local_name(child)]
-    names = [name.rpartition("}")[2] for child in properties for name in child.attrib]
-    return all(name in _TRIVIAL for name in names) and not any(len(c) for c in properties)
+    names = {name.rpartition("}")[2] for child in properties for name in child.attrib}
+    return names <= _TRIVIAL and not any(map(len, properties))

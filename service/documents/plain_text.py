@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from service.documents.base import Line, Passage, PassageDocument, decode, joined, lines_of
-from service.text.letters import UNSPACED, has_letters
+from service.text.letters import UNSPACED
 
 # Smallest length, in characters, of the longest line of a wrapped paragraph. A paragraph whose
 # lines are all shorter is a verse or a list.
@@ -55,8 +55,7 @@ def _paragraphs(lines: Sequence[Line]) -> Iterator[str | Passage]:
         if has_content and _is_wrapped(paragraph):
             yield joined(paragraph)
         else:
-            for line in paragraph:
-                yield joined([line]) if has_letters(line.content) else str(line)
+            yield from (joined([line]) for line in paragraph)
 
 
 def _is_wrapped(lines: Sequence[Line]) -> bool:
@@ -107,16 +106,16 @@ class _Reader:
         rows = _table_rows(lines)
         for number, line in enumerate(lines):
             if self._is_kept(line):
-                yield from self._flush()
+                yield self._flush()
                 self.is_list = self.is_list and bool(line.prefix or not line.content)
                 yield str(line)
             elif line.content.startswith("|") or number in rows:
-                yield from self._flush()
+                yield self._flush()
                 yield from _cells(line)
             else:
                 yield from self._add(line)
             self.is_after_blank = not line.content
-        yield from self._flush()
+        yield self._flush()
 
     def _is_kept(self, line: Line) -> bool:
         if self.html_end:
@@ -162,7 +161,7 @@ class _Reader:
         marker = match[0] if match else ""
         if marker or self.is_after_blank:
             if marker.strip(">\t ") or not self.paragraph:
-                yield from self._flush()
+                yield self._flush()
             self.is_list = bool(marker.strip("># \t")) or (self.is_list and bool(line.prefix))
         source = line.content[len(marker) :]
         is_heading = "#" in marker
@@ -171,19 +170,16 @@ class _Reader:
         )
         suffix = source[len(content) :] + line.suffix
         if not content:  # a marker alone ends a paragraph, as an empty line does
-            yield from self._flush()
+            yield self._flush()
             yield line.prefix + marker + suffix
             return
         self.paragraph.append(Line(line.prefix + marker, content, suffix))
         if is_heading or suffix.startswith("  ") or suffix.lstrip().startswith("\\"):
-            yield from self._flush()
+            yield self._flush()
 
-    def _flush(self) -> Iterator[str | Passage]:
+    def _flush(self) -> str | Passage:
         paragraph, self.paragraph = self.paragraph, []
-        if any(has_letters(line.content) for line in paragraph):
-            yield joined(paragraph)
-        else:
-            yield from map(str, paragraph)
+        return joined(paragraph)
 
 
 def _without_closing_marks(heading: str) -> str:
@@ -209,6 +205,5 @@ def _cells(line: Line) -> Iterator[str | Passage]:
     """Yields the cells of a table row, and the kept strings between them."""
     yield line.prefix
     for part in _CELL_BORDER.split(line.content):
-        for cell in lines_of(part):
-            yield joined([cell]) if has_letters(cell.content) else str(cell)
+        yield from (joined([cell]) for cell in lines_of(part))
     yield line.suffix

@@ -1,9 +1,8 @@
 """Reads and writes documents in a process of its own, so that no document can harm the server.
 
 The process runs this module: `python -m service.documents.reader SOCKET MAX_BYTES MAX_SECONDS`,
-where SOCKET is the descriptor of an inherited socket. It imports the formats once, and forks a
-child for each request. The child may use MAX_BYTES of memory and MAX_SECONDS of processor time. The
-process ends when a child fails, or when the server closes the socket. It writes no file.
+where SOCKET is the descriptor of an inherited socket. It forks a child with these limits for each
+request. It ends when a child fails, or when the server closes the socket. It writes no file.
 """
 
 import asyncio
@@ -80,10 +79,7 @@ class ReadDocument:
 
 
 class DocumentReader:
-    """Reads and writes documents in a process with limits, one at a time.
-
-    The process starts with the first document. A process that has failed is replaced.
-    """
+    """Reads and writes documents, one at a time, in a process that is replaced if it fails."""
 
     def __init__(self, max_file_bytes: int, max_seconds: int = MAX_SECONDS) -> None:
         self.max_bytes = max(MIN_MEMORY, MEMORY_FACTOR * max_file_bytes)
@@ -194,9 +190,8 @@ class _Process:
     def _failure(self, status: int) -> Exception:
         """Returns the error for a process that has ended with a status."""
         if status == 128 + signal.SIGXCPU:
-            return DocumentTooLargeError(
-                f"the document takes more than {self.max_seconds} s of processor time; split it"
-            )
+            limit = f"{self.max_seconds} s of processor time"
+            return DocumentTooLargeError(f"the document takes more than {limit}; split it")
         if status in (NO_MEMORY, 128 + signal.SIGKILL, -signal.SIGKILL):
             return DocumentTooLargeError(  # the kernel kills the process if it has no memory left
                 f"the document takes more than {self.max_bytes} bytes of memory; split it, or "
@@ -233,8 +228,7 @@ def _encoded(text: str) -> bytes:
 def answer(request: Sequence[bytes]) -> list[bytes]:
     """Reads a document, or writes its translation, and returns the parts of the answer.
 
-    A request has the name and the content of the document. A request to write also has the target
-    language and the translations.
+    The parts of a request are the name, the content and, to write, the language and translations.
     """
     name, data, *rest = request
     try:
@@ -289,11 +283,7 @@ def _end_with_parent() -> None:
 
 
 def _serve_one(connection: socket.socket, *limits: int) -> None:
-    """Answers one request in a child, and waits for the child.
-
-    If the child fails, this process ends too. Its status is 128 and the number of the signal that
-    ended the child, or the child's own status.
-    """
+    """Answers one request in a child. If the child fails, this process ends with its status."""
     parent = os.getpid()
     child = os.fork()
     if child == 0:

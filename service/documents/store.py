@@ -1,9 +1,8 @@
 """Keeps translated documents in a folder for a limited time.
 
-All HTTP processes of a server share the folder, so each process can serve every document. A
-document has a file with its state in JSON. A second file contains the translation, as soon as the
-translation is ready. The names of both files begin with the id of the document. The time of a
-state's last change, as the file system has it, is the time at which the document expires.
+All HTTP processes of a server share the folder. A document has a file with its state in JSON and,
+later, a file with its translation. The names of both files begin with the id of the document. The
+modification time of the state is the time at which the document expires.
 """
 
 import json
@@ -105,12 +104,10 @@ class DocumentStore:
                 with suppress(FileNotFoundError):  # another process has removed it
                     if file.name.endswith(_CONTENT):
                         num_bytes += file.stat().st_size
+                    elif file.name.endswith(_STATE) and file.stat().st_mtime > now:
+                        expiries.append(file.stat().st_mtime)
                     elif file.name.endswith(_STATE):
-                        expires = file.stat().st_mtime
-                        if expires > now:
-                            expiries.append(expires)
-                        else:
-                            self.remove(file.name.removesuffix(_STATE))
+                        self.remove(file.name.removesuffix(_STATE))
         return num_bytes, min(expiries, default=None)
 
     def _write(self, name: str, content: bytes, expires: float | None = None) -> None:

@@ -62,24 +62,14 @@ def _read(mark: str, text: str, has_orphans: bool) -> PassageDocument:
 
 
 def _passages(cue: Sequence[Line]) -> Iterator[str | Passage]:
-    """Yields a cue in parts. A new speaker or a line without letters begins a new part.
-
-    A part without letters is a string, and any other part is a passage.
-    """
+    """Yields a cue in parts. A new speaker or a line without letters begins a new part."""
     speech: list[Line] = []
     for line in map(_without_tags, cue):
         if _SPEAKER.search(line.prefix) or not has_letters(line.content):
-            yield from _passage(speech)
+            yield joined(speech)
             speech = []
         speech.append(line)
-    yield from _passage(speech)
-
-
-def _passage(speech: Sequence[Line]) -> Iterator[str | Passage]:
-    if any(has_letters(line.content) for line in speech):
-        yield joined(speech)
-    elif speech:
-        yield "".join(map(str, speech))
+    yield joined(speech)
 
 
 def _without_tags(line: Line) -> Line:

@@ -15,7 +15,7 @@ from html import escape, unescape
 from itertools import count, groupby
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from service.text.html_text import VOID, unescaped, without_controls
+from service.text.html_text import Piece, pieces, unescaped, without_controls
 from service.text.letters import has_letters
 from service.text.markup import Kind
 
@@ -24,81 +24,13 @@ T = TypeVar("T")
 # An element of lxml, which has no type hints.
 Element = Any
 
-# Largest number of inline elements in a text. The time to place the elements in a translation grows
-# faster than their number.
+# Largest number of inline elements in a text, because placing them takes more than linear time.
 MAX_UNITS = 500
 
 LINE_BREAK = "<br>"
 _LINE_BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _TAGS = re.compile(r"<[^>]*>")
 _WORD = re.compile(r"\S+")
-
-_VALUE = r"""=\s*+(?:"[^"]*+"|'[^']*+')"""
-
-# Any piece of HTML. A comment extends to the end of the text if it is not closed.
-# Source: HTML, section 13.2.5 (tokenization).
-_PIECE = re.compile(
-    rf"""
-      (?P<text> (?: [^<]++ | <(?![a-z/!?]) )++ )
-    | (?P<comment> <!--(?:-?>|.*?(?:--!?>|\Z)) | <(?!!doctype)[!?][^>]*+> | </(?![a-z])[^>]*+> )
-    | (?P<tag> <(?P<slash>/?)(?P<name>[a-z][^\s/>]*+)
-        (?P<attributes>(?: [^>"'=]++ | {_VALUE} | [="'] )*+)> )
-    | (?P<other> <!doctype[^>]*+> | <.*+ )
-    """,
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
-_SCRIPT_END = {name: re.compile(rf"</{name}\b|\Z", re.IGNORECASE) for name in ("script", "style")}
-_ATTRIBUTE = re.compile(
-    r"""([^\s/>="'][^\s/>=]*+)(?:\s*+=[\s=]*+(?:"([^"]*+)"|'([^']*+)'|([^>\s"']\S*+)?))?"""
-)
-
-
-class Piece(NamedTuple):
-    """A piece of HTML. A script and a style sheet belong to their start tags.
-
-    The kind is BLOCK for a document type, and for a tag that is not closed, with the rest of the
-    text. The kind of a tag does not depend on its name.
-    """
-
-    kind: Kind
-    source: str
-    name: str = ""  # of a tag, in lower case
-    attributes: str = ""
-
-    def attribute_values(self) -> dict[str, str | None]:
-        """Returns the attributes of a start tag by name, in lower case."""
-        found = _ATTRIBUTE.findall(self.attributes)
-        return {name.lower(): unescaped("".join(values)) for name, *values in reversed(found)}
-
-
-def pieces(text: str) -> Iterator[Piece]:
-    """Cuts HTML, which may be malformed, into pieces. The pieces, joined, equal the text."""
-    place = 0
-    while match := _PIECE.match(text, place):
-        end = match.end()
-        if match["tag"] is None:
-            kind = Kind.TEXT if match["text"] else Kind.EMPTY if match["comment"] else Kind.BLOCK
-            yield Piece(kind, match[0])
-        else:
-            name, attributes = match["name"].lower(), match["attributes"]
-            is_single = name in VOID or _is_single(attributes)
-            kind = Kind.CLOSE if match["slash"] else Kind.EMPTY if is_single else Kind.OPEN
-            if (
-                kind is Kind.OPEN
-                and name in _SCRIPT_END
-                and (found := _SCRIPT_END[name].search(text, end))
-            ):
-                end = found.start()
-            yield Piece(kind, text[place:end], name, attributes)
-        place = end
-
-
-def _is_single(attributes: str) -> bool:
-    """Reports whether a tag ends with a slash that is no part of a value, as `<b class=a/>`."""
-    if not attributes.endswith("/"):
-        return False
-    _, equals, value = re.sub(_VALUE, " ", attributes).rpartition("=")
-    return not equals or len(value.split()) != 1
 
 
 class OpenElements(Generic[T]):
@@ -132,13 +64,9 @@ class OpenElements(Generic[T]):
 class Form(Enum):
     """The kind of an inline element; the value is its tag in the HTML."""
 
-    # An element with words to translate.
-    WORDS = "span"
-    # An element without words, such as a footnote reference.
-    EMPTY = "img"
-    # An element whose words stay as they are. The sentence is translated as if a single word stood
-    # in the place of the element.
-    KEPT = "code"
+    WORDS = "span"  # with words to translate
+    EMPTY = "img"  # without words, such as a footnote reference
+    KEPT = "code"  # its words stay as they are; in the sentence, it counts as a single word
 
 
 @dataclass(slots=True, eq=False)
@@ -148,10 +76,7 @@ class Unit:
     form: Form
     source: Any  # the element in the document, as the format represents it
     children: "list[Node]" = field(default_factory=list)  # only of the form WORDS
-
-    # Whether the element must keep its order among the ordered elements beside it. The start of a
-    # bookmark, for example, must stay before its end.
-    is_ordered: bool = False
+    is_ordered: bool = False  # whether it keeps its order among the ordered elements beside it
 
 
 Node = str | Unit
@@ -160,8 +85,8 @@ Node = str | Unit
 class TaggedText:
     """A text with inline elements, as a tree in `nodes` and as HTML in `html`.
 
-    Both are without the white space at the ends, which is in `before` and `after`. If `keeps_lines`
-    is false, line breaks count as white space.
+    The white space at its ends is in `before` and `after`. If `keeps_lines` is false, line breaks
+    count as white space.
     """
 
     def __init__(self, nodes: Sequence[Node], keeps_lines: bool = False) -> None:
@@ -269,15 +194,11 @@ class _Reader:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
-        parents = {
-            child: unit
-            for unit in units_of(nodes)
-            for child in unit.children
-            if isinstance(child, Unit)
-        }
+        units = [*units_of(nodes)]
+        # Inner elements follow outer elements, so the innermost parent is kept.
+        parents = {child: unit for unit in units for child in units_of(unit.children)}
         self.origins = [
-            _Origin(unit, parents.get(unit), number)
-            for number, unit in enumerate(units_of(nodes), 1)
+            _Origin(unit, parents.get(unit), number) for number, unit in enumerate(units, 1)
         ]
         self.by_id = {str(origin.number): origin for origin in self.origins}
         self.found: dict[Unit, Unit] = {}
@@ -308,11 +229,7 @@ class _Reader:
         return self.top if unit is None else self.found[unit].children
 
     def _claim(self, tag: Piece, parent: Unit | None) -> _Origin | None:
-        """Returns the source element of a translated element; None if its tag must be left out.
-
-        Its id or name may be wrong. The element may have been found before, or it may not be inside
-        the same element as in the source.
-        """
+        """Returns the source element of a translated element; None if its tag must be left out."""
         origin = self.by_id.get(tag.attribute_values().get("id") or "")
         if origin is None or origin.unit in self.found or origin.parent is not parent:
             return None
@@ -361,8 +278,7 @@ def _likely_words(
     exactly once. If not, the words at the same relative position are taken. `source` and `nodes`
     are the siblings of the element in the source and in the translation.
 
-    Returns the index of a string in `nodes`, and the bounds of the words in this string; None if
-    `nodes` has no words.
+    Returns the index of a string in `nodes`, and the bounds of the words in this string.
     """
     texts = [(n, node) for n, node in enumerate(nodes) if isinstance(node, str) and node.strip()]
     if not texts:

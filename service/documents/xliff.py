@@ -1,9 +1,8 @@
 """Reads and writes XLIFF 1 and 2 (.xlf, .xliff).
 
-A unit has a source text and, once it is translated, a target text. If a unit has no translation, or
-if its state is in OPEN_STATES, its source is copied into the target with all inline elements. The
-text of the target is then translated. A unit stays as it is if it is marked `translate="no"`, or if
-it has a translation and its state is not in OPEN_STATES.
+If a unit has no translation, or if its state is in OPEN_STATES, its source is copied into the
+target with all inline elements. The text of the target is then translated. Other units stay as they
+are, and so do units that are marked `translate="no"`.
 """
 
 import re
@@ -11,7 +10,7 @@ from copy import deepcopy
 
 from service.documents.base import DocumentError
 from service.documents.inline import SPACE, BlockReader, Role
-from service.documents.tagged import Block, Element
+from service.documents.tagged import Element
 from service.documents.xml_files import XmlDocument, XmlParser, local_name
 
 # Inline elements without words. An element contains a code, such as a tag of another format, or is
@@ -33,16 +32,13 @@ def read_xliff(data: bytes) -> XmlDocument:
     if local_name(root) != "xliff" or version[:2] not in ("1.", "2."):
         raise DocumentError("the file is not XLIFF 1 or 2: its root must be <xliff version=…>")
     unit = "trans-unit" if version.startswith("1.") else "segment"
+    units = [each for each in root.iter() if local_name(each) == unit and _is_translatable(each)]
+    targets = [target for each in units if (target := _new_target(each)) is not None]
     reader = BlockReader(_role)
-    blocks: list[Block] = []
-    for element in [each for each in root.iter() if local_name(each) == unit]:
-        if _is_translatable(element) and (target := _new_target(element)) is not None:
-            blocks += reader.read(target)
-    return XmlDocument(root, blocks, _set_language)
+    return XmlDocument(root, [b for each in targets for b in reader.read(each)], _set_language)
 
 
 def _role(element: Element) -> Role:
-    """Returns the role of an element inside a source or a target."""
     name = local_name(element)
     if name in NATIVE:
         if _is_placeholder(element):
@@ -69,10 +65,9 @@ def _is_translatable(unit: Element) -> bool:
 
 
 def _new_target(unit: Element) -> Element | None:
-    """Copies the content of the source into the target, and returns the target.
+    """Copies the content of the source into the target, which is added if it is missing.
 
-    A missing target is added to the unit. The result is None if the unit has no source, or if the
-    unit already has a translation and its state is not in OPEN_STATES.
+    Returns None if the unit has no source, or a translation that stays.
     """
     found = {local_name(child): child for child in unit if local_name(child)}
     source, target = found.get("source"), found.get("target")
@@ -88,11 +83,8 @@ def _new_target(unit: Element) -> Element | None:
     state = target.get("state") or unit.get("state")
     if "".join(target.itertext()).strip() and state not in OPEN_STATES:
         return None
-    for child in list(target):
-        target.remove(child)
+    target[:] = deepcopy(source)[:]
     target.text = source.text
-    for child in source:
-        target.append(deepcopy(child))
     if local_name(unit) == "segment":
         unit.set("state", "translated")
     else:

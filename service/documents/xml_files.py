@@ -7,6 +7,7 @@ import io
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
@@ -65,11 +66,7 @@ class XmlParser:
         return root
 
     def _count(self, data: bytes, name: str) -> None:
-        """Adds a file to the sums, before the file is parsed.
-
-        In UTF-8 and UTF-16, each element, comment and instruction has the byte `<`, and each
-        attribute has the byte `=`.
-        """
+        """Adds a file to the sums. Each node has the byte `<` or, if it is an attribute, `=`."""
         self.num_bytes += len(data)
         end_tags = data.count(b"</") + data.count(b"<\0/")
         self.num_nodes += data.count(b"<") - end_tags + data.count(b"=")
@@ -111,12 +108,9 @@ class XmlDocument:
         if language and self.set_language is not None:
             self.set_language(self.root, language)
         tree = self.root.getroottree()
-        info = tree.docinfo
+        encoding, standalone = tree.docinfo.encoding or "UTF-8", tree.docinfo.standalone
         written: bytes = etree.tostring(
-            tree,
-            encoding=info.encoding or "UTF-8",
-            xml_declaration=True,
-            standalone=info.standalone,
+            tree, encoding=encoding, xml_declaration=True, standalone=standalone
         )
         return written
 
@@ -129,9 +123,8 @@ class Member(NamedTuple):
 
 
 def read_archive(data: bytes, required: str = "") -> dict[str, Member]:
-    """Returns the files of an archive by name, in the order of the archive.
+    """Returns the files of an archive by name, in order. The file `required` must be among them.
 
-    An archive without the file `required`, if it is given, is refused.
     All limits are checked before the archive is unpacked. The size is checked again during the
     unpacking, because the headers of an archive may state wrong sizes.
     """
@@ -210,22 +203,19 @@ class ArchiveDocument:
     ) -> None:
         parser = parser or XmlParser()
         self.members = members
-        self.parts = {
-            name: read(parser.parse(members[name].data, name), name)
-            for name in names
-            if name in members
-        }
+        found = [name for name in names if name in members]
+        self.parts = {name: read(parser.parse(members[name].data, name), name) for name in found}
 
     def texts(self) -> list[str]:
         return [text for part in self.parts.values() for text in part.texts()]
 
     def write(self, translations: Sequence[str], language: str) -> bytes:
         """Returns an archive with the same files, in the same order."""
-        changed, begin = {}, 0
-        for name, part in self.parts.items():
-            end = begin + len(part.blocks)
-            changed[name] = part.write(translations[begin:end], language)
-            begin = end
+        remaining = iter(translations)
+        changed = {
+            name: part.write([*islice(remaining, len(part.blocks))], language)
+            for name, part in self.parts.items()
+        }
         output = io.BytesIO()
         with ZipFile(output, "w") as archive:
             for name, member in self.members.items():

@@ -7,9 +7,9 @@ stay as they are: the elements in OPAQUE, and all elements with `translate="no"`
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape, unescape
-from typing import Any
+from typing import Any, NamedTuple
 
 from lxml import etree, html
 
@@ -38,35 +38,82 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _REFERENCE = re.compile(r"&#(?:[0-9]+|[xX][0-9a-fA-F]+);?")
 _TOO_LARGE = re.compile(r"&#(?:0*+[0-9]{8,}|[xX]0*+[0-9a-fA-F]{7,});?")
 
-_VALUE = r"""=\s*+(?:"[^"]*+"|'[^']*+')"""
-_SEPARATOR = re.compile(rf"{_VALUE}|[\s/]+")
-
-# A start tag, with the content of an element whose content is not HTML; or a comment.
-_START_TAG = re.compile(
-    rf"""
-      <!--.*?(?:-->|\Z)
-    | <(?:(?P<raw>script|style|textarea)\b|[a-z])
-      (?P<attributes>(?: [^>"'=]++ | {_VALUE} | [="'] )*+)
-      (?(raw).*?(?:</(?P=raw)\b|\Z))
-    """,
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
-
 # A document, and not a fragment.
 _DOCUMENT = re.compile(
     r"\s*+(?:(?><\?xml[^>]*>|<!--.*?-->)\s*+)*+<(?:!doctype|(?:html|head|body)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 
+_LAST_TAG = re.compile("</(?:body|html)", re.IGNORECASE)
+
 # Byte order mark. A document that begins with it would be parsed as a fragment.
 _MARK = "\ufeff"
 
-_LAST_TAGS = re.compile(
-    r"<!--|<(?P<raw>script|style|textarea)\b|</(?:body|html)\s*>", re.IGNORECASE
+_VALUE = r"""=\s*+(?:"[^"]*+"|'[^']*+')"""
+
+# Any piece of HTML. A comment extends to the end of the text if it is not closed.
+# Source: HTML, section 13.2.5 (tokenization).
+_PIECE = re.compile(
+    rf"""
+      (?P<text> (?: [^<]++ | <(?![a-z/!?]) )++ )
+    | (?P<comment> <!--(?:-?>|.*?(?:--!?>|\Z)) | <(?!!doctype)[!?][^>]*+> | </(?![a-z])[^>]*+> )
+    | (?P<tag> <(?P<slash>/?)(?P<name>[a-z][^\s/>]*+)
+        (?P<attributes>(?: [^>"'=]++ | {_VALUE} | [="'] )*+)> )
+    | (?P<other> <!doctype[^>]*+> | <.*+ )
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_ENDS = {
-    name: re.compile(rf"</{name}\b", re.IGNORECASE) for name in ("script", "style", "textarea")
+_KINDS = {"text": Kind.TEXT, "comment": Kind.EMPTY, "other": Kind.BLOCK}
+_RAW_END = {
+    name: re.compile(rf"</{name}\b|\Z", re.IGNORECASE) for name in ("script", "style", "textarea")
 }
+_ATTRIBUTE = re.compile(
+    r"""([^\s/>="'][^\s/>=]*+)(?:\s*+=[\s=]*+(?:"([^"]*+)"|'([^']*+)'|([^>\s"']\S*+)?))?"""
+)
+
+
+class Piece(NamedTuple):
+    """A piece of HTML. The content of a script, a style sheet or a textarea is in its start tag.
+
+    The kind is BLOCK for a document type, and for a tag that is not closed, with the rest of the
+    text. The kind of a tag does not depend on its name.
+    """
+
+    kind: Kind
+    source: str
+    name: str = ""  # of a tag, in lower case
+    attributes: str = ""
+
+    def attribute_values(self) -> dict[str, str | None]:
+        """Returns the attributes of a start tag by name, in lower case."""
+        found = _ATTRIBUTE.findall(self.attributes)
+        return {name.lower(): unescaped("".join(values)) for name, *values in reversed(found)}
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """Cuts HTML, which may be malformed, into pieces. The pieces, joined, equal the text."""
+    place = 0
+    while match := _PIECE.match(text, place):
+        end = match.end()
+        if match.lastgroup != "tag":
+            yield Piece(_KINDS[match.lastgroup], match[0])
+        else:
+            slash, name, attributes = match.group("slash", "name", "attributes")
+            name = name.lower()
+            is_single = name in VOID or _is_single(attributes)
+            kind = Kind.CLOSE if slash else Kind.EMPTY if is_single else Kind.OPEN
+            if kind is Kind.OPEN and name in _RAW_END:
+                end = next(_RAW_END[name].finditer(text, end)).start()
+            yield Piece(kind, text[place:end], name, attributes)
+        place = end
+
+
+def _is_single(attributes: str) -> bool:
+    """Reports whether a tag ends with a slash that is no part of a value, as `<b class=a/>`."""
+    if not attributes.endswith("/"):
+        return False
+    _, equals, value = re.sub(_VALUE, " ", attributes).rpartition("=")
+    return not equals or len(value.split()) != 1
 
 
 def unescaped(text: str) -> str:
@@ -114,8 +161,11 @@ def read_html(text: str) -> list[Token]:
     """
     text = without_controls(text)
     mark = _MARK if text.startswith(_MARK) else ""
-    text = _with_late_ends(text.removeprefix(_MARK))
-    _check_attributes(text)
+    text = text.removeprefix(_MARK)
+    if len(text) > MAX_ATTRIBUTES or _LAST_TAG.search(text):
+        found = [*pieces(text)]
+        _check_attributes(found)
+        text = _with_late_ends(found)
     # By default, the parser would lose text that is nested more than 256 levels deep, and it would
     # add a doctype to a document.
     parser = html.HTMLParser(huge_tree=True, default_doctype=False)
@@ -141,11 +191,12 @@ def read_html(text: str) -> list[Token]:
     return [token for token in tokens if token.source]
 
 
-def _check_attributes(text: str) -> None:
-    for tag in _START_TAG.finditer(text):
-        attributes = tag["attributes"] or ""
+def _check_attributes(found: Iterable[Piece]) -> None:
+    for piece in found:
+        # A piece of the kind BLOCK may be a tag that is not closed.
+        attributes = piece.source if piece.kind is Kind.BLOCK else piece.attributes
         if len(attributes) > MAX_ATTRIBUTES:
-            number = len([*filter(None, _SEPARATOR.split(attributes))])
+            number = len(_ATTRIBUTE.findall(attributes))
             if number > MAX_ATTRIBUTES:
                 raise InvalidRequestError(
                     f"Invalid request: a tag has {number} attributes; the limit is "
@@ -153,27 +204,21 @@ def _check_attributes(text: str) -> None:
                 )
 
 
-def _with_late_ends(text: str) -> str:
+def _with_late_ends(found: Sequence[Piece]) -> str:
     """Returns a text without `</body>` and `</html>` if other text follows one of them.
 
     The parser would lose the text that follows. At the end of the document, the parser itself
     adds these end tags.
     """
-    parts: list[str] = []
-    begin = at = 0
-    while found := _LAST_TAGS.search(text, at):
-        at = found.end()
-        if found[0] == "<!--":
-            end = text.find("-->", at)
-            at = end if end >= 0 else len(text)
-        elif found["raw"]:
-            end_tag = _ENDS[found["raw"].lower()].search(text, at)
-            at = end_tag.start() if end_tag else len(text)
+    kept: list[str] = []
+    first = None  # number of pieces before the first of these end tags
+    for piece in found:
+        if piece.kind is Kind.CLOSE and piece.name in ("body", "html"):
+            first = len(kept) if first is None else first
         else:
-            parts.append(text[begin : found.start()])
-            begin = at
-    is_last = not "".join([*parts[1:], text[begin:]]).strip()
-    return text if is_last else "".join([*parts, text[begin:]])
+            kept.append(piece.source)
+    is_last = first is None or not "".join(kept[first:]).strip()
+    return "".join(piece.source for piece in found) if is_last else "".join(kept)
 
 
 def _comments(siblings: Iterable[Any]) -> Iterator[Token]:
