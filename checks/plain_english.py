@@ -64,8 +64,6 @@ MARKUP = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence that breaks a rule."""
-
     path: Path
     line: int  # line on which the sentence starts
     rule: str
@@ -85,7 +83,6 @@ def check_passage(passage: Passage) -> Iterator[Finding]:
 
 
 def sentences_of(passage: Passage) -> Iterator[tuple[int, str]]:
-    """Yields each sentence of a passage with the line on which it starts."""
     starts, text = [], ""
     for number, line in passage.lines:
         starts.append((len(text), number))

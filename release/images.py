@@ -56,7 +56,6 @@ def pin(root: Path) -> None:
 
 
 def check(root: Path) -> None:
-    """Ends the program if an image has no digest."""
     if names := unpinned(read_images(root)):
         sys.exit(f"no digest: {', '.join(names)}. Run: make pin-images")
 
@@ -81,7 +80,6 @@ def build_variables(root: Path, environment: Mapping[str, str]) -> dict[str, str
 
 
 def build(root: Path, environment: Mapping[str, str]) -> None:
-    """Builds, pushes and signs the images."""
     check(root)
     variables = build_variables(root, environment)
     (root / METADATA).parent.mkdir(exist_ok=True)

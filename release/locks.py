@@ -46,8 +46,6 @@ PINNED = re.compile(r"([\w.-]+)==([^ ;\\]+)(?: ; ([^\\]+))?")
 
 @dataclass(frozen=True)
 class Package:
-    """One locked version with the sums of its files."""
-
     name: str
     version: str
     hashes: tuple[str, ...]
@@ -78,7 +76,6 @@ def read_lock(name: str) -> dict[str, Package]:
 
 
 def compile_packages(uv: str, arguments: Iterable[str], extra: str = "") -> list[Package]:
-    """Resolves requirements with uv; `extra` is text with further requirements."""
     sources = ["-"] if extra else []
     result = subprocess.run(
         [uv, *COMPILE, *arguments, *sources],

@@ -52,7 +52,6 @@ def run(*command: str, cwd: Path, **variables: str) -> str:
 
 
 def export(root: Path, folder: Path) -> None:
-    """Writes the files of the last commit into a new folder."""
     folder.mkdir(parents=True)
     archive = subprocess.run(
         ["git", "archive", "HEAD"], check=True, cwd=root, stdout=subprocess.PIPE

@@ -138,7 +138,6 @@ def link(document: Document, project: str, models: list[str]) -> None:
 
 
 def check(text: str) -> None:
-    """Ends the program if a document does not follow the schema of CycloneDX 1.6."""
     if fault := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         sys.exit(f"the bill of materials does not follow the schema: {fault}")
 

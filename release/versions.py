@@ -16,7 +16,6 @@ def project_version(root: Path) -> str:
 
 
 def named_versions(root: Path) -> Iterator[tuple[str, str]]:
-    """Yields each file that names the version, and the version in it."""
     patterns = {
         "Dockerfile": r"^ARG VERSION=(.+)$",
         "docker-bake.hcl": r'variable "VERSION" \{\s+default = "(.+)"',

@@ -47,5 +47,4 @@ def stop(message: str, code: int = 1) -> typer.Exit:
 
 
 def say(text: str) -> None:
-    """Prints a line on the standard error."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)

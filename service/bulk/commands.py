@@ -37,15 +37,8 @@ from service.tasks.embedding.limits import check_dimensions
 
 INTERRUPTED = "interrupted; committed rows are kept: run the same command to continue"
 RESULT_SETTINGS = (
-    "device",
-    "dtype",
-    "placements",
-    "languages",
-    "shortlist",
-    "max_beam_size",
-    "guard_beam_size",
-    "max_source_tokens",
-    "max_batch_tokens",
+    *("device", "dtype", "placements", "languages", "shortlist"),
+    *("max_beam_size", "guard_beam_size", "max_source_tokens", "max_batch_tokens"),
 )
 """Settings that can change results."""
 
@@ -54,8 +47,6 @@ app = typer.Typer(no_args_is_help=True)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The options that both commands have."""
-
     sources: Annotated[list[Path], typer.Argument(help="files, or folders of files")]
     output: Annotated[Path, typer.Option("--output", "-o", help="folder for the results")]
     text_column: Annotated[str, typer.Option(help="column of the texts")] = "text"
@@ -138,12 +129,8 @@ def translate(
     if bool(target) == bool(to_column):
         raise stop("name either the target language with --to, or its column with --to-column")
     columns = Columns(layout.text_column, layout.id_column, from_column, to_column)
-    wanted = {
-        "result": "translation",
-        "source": None if source == "auto" else source,
-        "target": target,
-    }
-    compute(layout, columns, wanted)
+    given = None if source == "auto" else source
+    compute(layout, columns, {"result": "translation", "source": given, "target": target})
 
 
 @app.command()
@@ -231,11 +218,10 @@ def check_models(options: JobOptions, settings: Settings) -> None:
     if options.result == "vector":
         check_reader(options, settings, catalog)
         return
-    target = catalog.language(options.target) if options.target else None
-    if options.source is not None:
-        source = catalog.language(options.source)
-        if target is not None:
-            catalog.route(source, target)
+    given = (options.source, options.target or None)
+    source, target = (None if code is None else catalog.language(code) for code in given)
+    if source is not None and target is not None:
+        catalog.route(source, target)
 
 
 def check_reader(options: JobOptions, settings: Settings, catalog: Catalog) -> None:
@@ -288,13 +274,13 @@ def is_complete(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]
 
 def open_job(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -> Job:
     recorded = folder.recorded()
-    if recorded is not None:
+    if recorded is None:
+        job = plan(options, paths)
+        folder.begin(job)
+    else:
         check_same(recorded, options, paths)
         job = touched(recorded)
         folder.record(job)
-        return job
-    job = plan(options, paths)
-    folder.begin(job)
     return job
 
 
@@ -306,6 +292,5 @@ def report(layout: Layout, job: Job, figures: dict[str, Any]) -> None:
         share, runs = figures["recomputed_share"], figures["num_runs"]
         say(f"the job took {runs} runs; {share:.2%} of the rows were computed again")
     say(f"{figures['cpu_seconds_per_million']:.0f} CPU seconds for a million rows")
-    if "price_per_million" in figures:
-        price, per_million = figures["price"], figures["price_per_million"]
-        say(f"cost: {price:.4g}, or {per_million:.4g} for a million rows")
+    if "price" in figures:
+        say("cost: {price:.4g}, or {price_per_million:.4g} for a million rows".format(**figures))

@@ -56,7 +56,6 @@ class CoreEngine:
         self.failure: str | None = None
 
     async def start(self) -> None:
-        """Starts the device workers, and waits until they have loaded the models."""
         settings = self.settings
         self.catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
         files = self.catalog.files
@@ -91,7 +90,6 @@ class CoreEngine:
         return [outcome for outcome in outcomes if outcome is not None]
 
     async def stop(self) -> None:
-        """Ends the device workers, and closes the connections to remote models."""
         await self.core.stop()
         await self.endpoints.__aexit__(None, None, None)
 

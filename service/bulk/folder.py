@@ -13,12 +13,12 @@ the second file replaces the first with the same content.
 """
 
 import fcntl
-import itertools
 import json
 import os
 import re
 import shutil
 import socket
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,8 +40,6 @@ SHARD_NAME = re.compile(r"part-(\d{5,})\.(?:jsonl|parquet)")
 
 
 class OutputFolder:
-    """Reads and writes the files of one job."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.work = path / WORK
@@ -71,20 +69,14 @@ class OutputFolder:
         if has_job := not own.isdisjoint(names):
             names = [name for name in names if SHARD_NAME.fullmatch(name) is None]
         if unknown := [name for name in names if name not in own]:
-            reason = (
-                "that do not belong to its job" if has_job else "that are not from `regard bulk`"
-            )
+            reason = "do not belong to its job" if has_job else "are not from `regard bulk`"
             raise JobError(
-                f"{self.path} has files {reason}: {', '.join(unknown[:5])}; move them, or choose "
-                "another --output"
+                f"{self.path} has files that {reason}: {', '.join(unknown[:5])}; move them, or "
+                "choose another --output"
             )
 
     def manifest(self) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads((self.path / MANIFEST).read_bytes())
-        except FileNotFoundError:
-            return None
-        return found
+        return read_json(self.path / MANIFEST)
 
     def begin(self, job: Job) -> None:
         if shards := [name for name in os.listdir(self.path) if SHARD_NAME.fullmatch(name)]:
@@ -101,9 +93,7 @@ class OutputFolder:
             file.write(json.dumps(job.description(), indent=1).encode())
 
     def recorded(self) -> Job | None:
-        try:
-            description = json.loads((self.work / "job.json").read_bytes())
-        except FileNotFoundError:
+        if (description := read_json(self.work / "job.json")) is None:
             return None
         return restore(description, np.load(self.work / "shards.npy", mmap_mode="r"))
 
@@ -126,11 +116,11 @@ class OutputFolder:
         """Returns the number of committed rows. A chunk of a shard in progress counts in full."""
         begun = {int(name) for name in listed(self.chunks) if name.isdecimal()}
         published = self._published()  # after `begun`: a shard is published, then loses its chunks
-        num_rows = int(job.table[sorted(published), 2].sum())
-        for index in begun - published:
-            committed = len(self.committed(index)) * job.options.chunk_rows
-            num_rows += min(job.shard(index).num_rows, committed)
-        return num_rows
+        in_progress = (
+            min(job.shard(index).num_rows, len(self.committed(index)) * job.options.chunk_rows)
+            for index in begun - published
+        )
+        return int(job.table[sorted(published), 2].sum()) + sum(in_progress)
 
     def committed(self, index: int) -> set[str]:
         names = listed(self.chunks / f"{index:05d}")
@@ -176,6 +166,14 @@ class OutputFolder:
 
     def delete_work(self) -> None:
         shutil.rmtree(self.work, ignore_errors=True)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return found
 
 
 def listed(folder: Path) -> list[str]:
@@ -224,24 +222,24 @@ def read_totals(folder: Path) -> dict[str, Any]:
     counts. Of several lines about the failed rows of a chunk, the newest counts. A row whose result
     was lost is computed and counted again.
     """
-    files = {path: [*read_lines(path)] for path in sorted(folder.glob("*.jsonl"))}
+    totals: defaultdict[str, Any] = defaultdict(int)
     failed: dict[tuple[int, int], tuple[float, int]] = {}
-    for line in itertools.chain(*files.values()):
-        if "failed" in line:
-            key, found = (line["shard"], line["chunk"]), (line.get("at", 0.0), line["failed"])
-            failed[key] = max(found, failed.get(key, found))
-
-    def largest(field: str) -> float:
-        return sum(
-            max((line.get(field, 0.0) for line in each), default=0.0) for each in files.values()
-        )
-
+    for path in folder.glob("*.jsonl"):
+        lines = [*read_lines(path)]
+        for name in ("cpu", "machine_seconds"):
+            totals[name] += max((line.get(name, 0.0) for line in lines), default=0.0)
+        totals["begun"] += sum(line.get("begun", 0) for line in lines)
+        totals[path.name.partition("-")[0]] += 1
+        for line in lines:
+            if "failed" in line:
+                key, found = (line["shard"], line["chunk"]), (line.get("at", 0.0), line["failed"])
+                failed[key] = max(found, failed.get(key, found))
     return {
-        "rows_computed": sum(line.get("begun", 0) for each in files.values() for line in each),
-        "cpu_seconds": largest("cpu"),
-        "machine_seconds": largest("machine_seconds"),
-        "num_runs": sum(path.name.startswith("run-") for path in files),
-        "num_actors": sum(path.name.startswith("actor-") for path in files),
+        "rows_computed": totals["begun"],
+        "cpu_seconds": totals["cpu"],
+        "machine_seconds": totals["machine_seconds"],
+        "num_runs": totals["run"],
+        "num_actors": totals["actor"],
         "failed_rows": sum(number for _, number in failed.values()),
     }
 

@@ -1,8 +1,7 @@
 """Formats of input and output files: text with one row a line, JSONL, and Parquet.
 
-An input format divides a file into shards, which are ranges of rows, when a job starts. It reads
-the rows of a shard when the shard is computed. An output format writes the results of each chunk of
-a shard, with the positions of the rows. At the end it merges the chunks into the file of the shard.
+An input format divides a file into shards, which are ranges of rows. An output format writes the
+results of each chunk of a shard. At the end it merges the chunks into the file of the shard.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -42,16 +41,17 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A range of rows in one file."""
-
     file: int  # index of the file
     position: int  # start of the range: an offset in bytes, or a row number in a Parquet file
     num_rows: int
     first_row: int  # number of the first row, counted over all files from 0
 
 
-Scan = tuple[str, int, Sequence[int]]
-"""The sha256 checksum of a file, its number of rows, and the position of each of its shards."""
+class Scan(NamedTuple):
+    sha256: str
+    num_rows: int
+    positions: Sequence[int]  # of each shard
+    has_numbers: bool  # whether all ids are integers
 
 
 class TextInput:
@@ -60,7 +60,7 @@ class TextInput:
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
         if columns != Columns():
             raise JobError(f"{path} is a text file and has no columns; omit the column options")
-        return scan_lines(path, shard_rows)
+        return scan_lines(path, columns, shard_rows)
 
     def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
         """Yields the rows of a shard. A row that cannot be read has an error."""
@@ -68,15 +68,12 @@ class TextInput:
             try:
                 yield Row(number, line.decode("utf-8"))
             except UnicodeDecodeError:
-                yield Row(number, None, error=f"row {number} is not UTF-8")
-
-    def has_numbers(self, path: Path, columns: Columns) -> bool:
-        return True
+                yield unreadable(number, columns, "is not UTF-8")
 
 
 class JsonLinesInput:
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
-        return scan_lines(path, shard_rows)
+        return scan_lines(path, columns, shard_rows)
 
     def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
         for number, line in read_lines(path, shard):
@@ -91,30 +88,29 @@ class JsonLinesInput:
                         fields[columns.id] = json.loads(line, parse_int=str)[columns.id]
                 yield row_of(number, fields, columns)
             else:
-                error = f"row {number} is no JSON object"
-                yield Row(None if columns.id else number, None, error=error)
-
-    def has_numbers(self, path: Path, columns: Columns) -> bool:
-        return columns.id is None
+                yield unreadable(number, columns, "is no JSON object")
 
 
 class ParquetInput:
     def scan(self, path: Path, columns: Columns, shard_rows: int) -> Scan:
+        import pyarrow
         import pyarrow.parquet as parquet
 
         try:
             with parquet.ParquetFile(path) as file:
-                num_rows, known = file.metadata.num_rows, file.schema_arrow.names
+                num_rows, schema = file.metadata.num_rows, file.schema_arrow
         except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
             raise JobError(f"{path} is no readable Parquet file: {error}") from None
-        if missing := [name for name in columns.names if name not in known]:
+        if missing := [name for name in columns.names if name not in schema.names]:
             raise JobError(
-                f"{path} has no column {', '.join(missing)}; it has {', '.join(known)}. "
+                f"{path} has no column {', '.join(missing)}; it has {', '.join(schema.names)}. "
                 "Name the columns with --text-column, --id-column, --from-column and --to-column"
             )
+        kind = pyarrow.int64() if columns.id is None else schema.field(columns.id).type
+        has_numbers = pyarrow.types.is_integer(kind) and not pyarrow.types.is_uint64(kind)
         with path.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        return digest, num_rows, range(0, num_rows, shard_rows)
+        return Scan(digest, num_rows, range(0, num_rows, shard_rows), bool(has_numbers))
 
     def read(self, path: Path, columns: Columns, shard: Shard) -> Iterator[Row]:
         import pyarrow.parquet as parquet
@@ -129,20 +125,10 @@ class ParquetInput:
                         return
                     number = shard.first_row + place - shard.position
                     if fields is None:
-                        row_id = None if columns.id else number
-                        yield Row(row_id, None, error=f"row {number} is not UTF-8")
+                        yield unreadable(number, columns, "is not UTF-8")
                     else:
                         yield row_of(number, fields, columns)
                 first += batch.num_rows
-
-    def has_numbers(self, path: Path, columns: Columns) -> bool:
-        import pyarrow
-        import pyarrow.parquet as parquet
-
-        if columns.id is None:
-            return True
-        kind = parquet.read_schema(path).field(columns.id).type
-        return bool(pyarrow.types.is_integer(kind) and not pyarrow.types.is_uint64(kind))
 
 
 def fields_of(batch: Any) -> list[dict[str, Any] | None]:
@@ -170,34 +156,34 @@ def row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], int]:
     return found, first
 
 
+def unreadable(number: int, columns: Columns, fault: str) -> Row:
+    return Row(None if columns.id else number, None, error=f"row {number} {fault}")
+
+
 def row_of(number: int, fields: dict[str, Any], columns: Columns) -> Row:
-    row = Row(number if columns.id is None else fields.get(columns.id), None)
-    if columns.id is not None and row.id is None:
-        row.error = f"row {number} has no value in the column {columns.id}"
-    elif columns.text not in fields:
-        row.error = f"row {number} has no column {columns.text}"
-    else:
-        row.text, row.error = string_of(fields[columns.text], columns.text)
-    if columns.source is not None and not row.error:
-        row.source, row.error = string_of(fields.get(columns.source), columns.source)
-        row.source = row.source or None
-    if columns.target is not None and not row.error:
-        target, row.error = string_of(fields.get(columns.target), columns.target)
-        row.target = target or ""
-        if not (row.target or row.error):
-            row.error = f"row {number} has no value in the column {columns.target}"
-    if row.error:
-        row.text = None
-    return row
+    row_id = number if columns.id is None else fields.get(columns.id)
+    try:
+        if row_id is None:
+            raise ValueError(f"row {number} has no value in the column {columns.id}")
+        if columns.text not in fields:
+            raise ValueError(f"row {number} has no column {columns.text}")
+        names = (columns.text, columns.source, columns.target)
+        text, source, target = (string_of(fields, name) for name in names)
+        if columns.target is not None and not target:
+            raise ValueError(f"row {number} has no value in the column {columns.target}")
+    except ValueError as error:
+        return Row(row_id, None, error=str(error))
+    return Row(row_id, text, source or None, target or "")
 
 
-def string_of(value: Any, column: str) -> tuple[str | None, str]:
+def string_of(fields: dict[str, Any], column: str | None) -> str | None:
+    value = None if column is None else fields.get(column)
     if value is None or isinstance(value, str):
-        return value, ""
-    return None, f"the column {column} has a {type(value).__name__}, not a string"
+        return value
+    raise ValueError(f"the column {column} has a {type(value).__name__}, not a string")
 
 
-def scan_lines(path: Path, shard_rows: int) -> Scan:
+def scan_lines(path: Path, columns: Columns, shard_rows: int) -> Scan:
     """Hashes a file, counts its lines, and finds the offset of the first line of each shard."""
     digest, num_rows, offset, positions, last = hashlib.sha256(), 0, 0, [0], NEWLINE
     with path.open("rb") as file:
@@ -211,7 +197,7 @@ def scan_lines(path: Path, shard_rows: int) -> Scan:
             last = block[-1]
     num_rows += last != NEWLINE
     num_shards = -(-num_rows // shard_rows)
-    return digest.hexdigest(), num_rows, positions[:num_shards]
+    return Scan(digest.hexdigest(), num_rows, positions[:num_shards], columns.id is None)
 
 
 def read_lines(path: Path, shard: Shard) -> Iterator[tuple[int, bytes]]:
@@ -229,12 +215,7 @@ INPUTS: dict[str, InputFormat] = {
     "jsonl": JsonLinesInput(),
     "parquet": ParquetInput(),
 }
-SUFFIXES = {
-    ".txt": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-}
+SUFFIXES = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
 def find_files(sources: Sequence[Path]) -> tuple[str, list[Path]]:
@@ -332,9 +313,12 @@ class ParquetOutput:
     ) -> None:
         import pyarrow
 
+        ids: list[Any] = [row.id for row in chunk.rows]
+        if not has_numbers:
+            ids = [each if each is None else str(each) for each in ids]
         arrays = {
             POSITION: pyarrow.array(chunk.positions, pyarrow.int64()),
-            "id": id_column([row.id for row in chunk.rows], has_numbers),
+            "id": pyarrow.array(ids, pyarrow.int64() if has_numbers else pyarrow.string()),
             name: value_column(name, outcomes),
             "error": pyarrow.array([each.error or None for each in outcomes], pyarrow.string()),
         }
@@ -355,14 +339,6 @@ class ParquetOutput:
             for first in range(0, len(order), ROW_GROUP_ROWS):
                 writer.write_table(rows.take(order[first : first + ROW_GROUP_ROWS]))
         return len(positions)
-
-
-def id_column(ids: Sequence[Any], has_numbers: bool) -> Any:
-    import pyarrow
-
-    if has_numbers:
-        return pyarrow.array(ids, pyarrow.int64())
-    return pyarrow.array([each if each is None else str(each) for each in ids], pyarrow.string())
 
 
 def value_column(name: str, outcomes: Sequence[Outcome]) -> Any:

@@ -39,8 +39,6 @@ class JobOptions:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """An input file and its fingerprint."""
-
     path: str
     num_bytes: int
     modified_ns: int
@@ -84,21 +82,20 @@ class Job:
 
 
 def plan(options: JobOptions, paths: Sequence[Path]) -> Job:
-    """Reads all inputs once, and divides their rows into shards."""
     form = INPUTS[options.input_format]
-    files, rows, first_row = [], [], 0
+    files, rows, first_row, has_numbers = [], [], 0, True
     for index, path in enumerate(paths):
         state = path.stat()
-        digest, total, positions = form.scan(path, options.columns, options.shard_rows)
-        files.append(InputFile(str(path), state.st_size, state.st_mtime_ns, digest, total))
-        for place, position in enumerate(positions):
+        found = form.scan(path, options.columns, options.shard_rows)
+        total, has_numbers = found.num_rows, has_numbers and found.has_numbers
+        files.append(InputFile(str(path), state.st_size, state.st_mtime_ns, found.sha256, total))
+        for place, position in enumerate(found.positions):
             before = place * options.shard_rows
             num_rows = min(options.shard_rows, total - before)
             rows.append((index, position, num_rows, first_row + before))
         first_row += total
     if not rows:
         raise JobError(f"{paths[0]} has no rows; there is nothing to compute")
-    has_numbers = all(form.has_numbers(path, options.columns) for path in paths)
     return Job(options, tuple(files), has_numbers, np.array(rows, np.int64))
 
 
@@ -145,8 +142,8 @@ def has_hash(file: InputFile, options: JobOptions) -> bool:
     path = Path(file.path)
     if not path.exists() or path.stat().st_size != file.num_bytes:
         return False
-    digest, *_ = INPUTS[options.input_format].scan(path, options.columns, options.shard_rows)
-    return digest == file.sha256
+    found = INPUTS[options.input_format].scan(path, options.columns, options.shard_rows)
+    return found.sha256 == file.sha256
 
 
 def touched(job: Job) -> Job:

@@ -1,9 +1,7 @@
 """Rows of the input, their results, their chunks, and the isolation of rows that fail.
 
-The rows of a shard are sorted by length and divided into chunks, because a batch of rows of similar
-length takes less time. Chunks depend only on the rows, so a job that continues makes the same
-chunks again. A row that fails gets its own error. All other rows are computed as if
-this row did not exist.
+The rows of a shard are sorted by length, because a batch of rows of similar length takes less time.
+Chunks depend only on the rows, so a job that continues makes the same chunks again.
 """
 
 import asyncio
@@ -41,8 +39,6 @@ class JobError(Exception):
 
 @dataclass(slots=True)
 class Row:
-    """A row of the input."""
-
     id: Any  # value of the id column, or the number of the row
     text: str | None  # None if the text is null or the row cannot be read
     source: str | None = None  # None uses the source language of the job
@@ -52,8 +48,6 @@ class Row:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a row."""
-
     value: str | Vector | None  # None after an error, for a null text, for a blank text's vector
     error: str = ""
 

@@ -109,8 +109,6 @@ def decode(data: bytes, marks: str = "") -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a text."""
-
     prefix: str  # kept characters before the content, such as an indent or a list marker
     content: str  # without white space at its ends
     suffix: str  # kept characters after the content, including the line end

@@ -97,7 +97,6 @@ class _Field:
 
 
 def read_po(data: bytes) -> PassageDocument:
-    """Reads a message catalogue."""
     mark, text = decode(data)
     entry: list[_Field] = []
     parts: list[str | Passage] = [mark]

@@ -41,7 +41,6 @@ def read_epub(data: bytes) -> ArchiveDocument:
 
 
 def _chapters(package: Element, name: str) -> list[str]:
-    """Returns the names of the chapters and of the table of contents, in the reading order."""
     items = {
         each.get("id"): each
         for each in package.iter()

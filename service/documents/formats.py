@@ -62,7 +62,6 @@ def format_of(name: str) -> Format:
 
 
 def read_document(name: str, data: bytes) -> Document:
-    """Reads a document in the format of its extension."""
     chosen = format_of(name)
     if len(data) > MAX_BYTES:
         raise DocumentTooLargeError(

@@ -210,7 +210,6 @@ def _nodes(tokens: Sequence[Token], ends: dict[int, int], first: int, last: int)
 
 
 def _written(nodes: Sequence[Node]) -> str:
-    """Returns a tree as HTML with the tags of the page."""
     parts = []
     for node in nodes:
         if isinstance(node, str):

@@ -84,7 +84,6 @@ class BlockReader:
         return self.role_of(element) if isinstance(element.tag, str) else Role.EMPTY
 
     def read(self, root: Element) -> list[Block]:
-        """Returns the blocks with words, in order."""
         self.divided = self._divided(root)
         return list(self._inside(root))
 

@@ -102,7 +102,6 @@ class _Reader:
         self.is_after_blank = True
 
     def read(self, lines: Sequence[Line]) -> Iterator[str | Passage]:
-        """Yields kept lines and passages."""
         rows = _table_rows(lines)
         for number, line in enumerate(lines):
             if self._is_kept(line):

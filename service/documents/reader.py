@@ -69,8 +69,6 @@ class Answer(bytes, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """A document that has been read."""
-
     is_html: bool
     num_chars: int  # of the words, without tags
     sample: str  # some of the words, from which the language is detected
@@ -112,7 +110,6 @@ class DocumentReader:
         return await self._run(write)
 
     def close(self) -> None:
-        """Ends the process. No other process is started."""
         self.is_closed = True
         if self.process is not None:
             self.process.close()
@@ -141,8 +138,6 @@ class DocumentReader:
 
 
 class _Process:
-    """A started process, with its limits on one document."""
-
     def __init__(self, max_bytes: int, max_seconds: int) -> None:
         self.max_bytes = max_bytes
         self.max_seconds = max_seconds
@@ -181,7 +176,6 @@ class _Process:
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Ends the process, and waits for its end."""
         self.end()
         self.child.wait()
         self.file.close()
@@ -269,7 +263,6 @@ def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
 
 
 def _limit(max_bytes: int, max_seconds: int) -> None:
-    """Limits the memory and the processor time of this process, which is a child."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     max_bytes += pages * resource.getpagesize()
     for kind, wanted in ((resource.RLIMIT_AS, max_bytes), (resource.RLIMIT_CPU, max_seconds)):
@@ -306,7 +299,6 @@ def _serve_one(connection: socket.socket, *limits: int) -> None:
 
 
 def main() -> None:
-    """Answers requests until the server closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_with_parent()

@@ -27,8 +27,6 @@ def _new_secret() -> str:
 
 @dataclass(slots=True)
 class DocumentState:
-    """The state of one document."""
-
     name: str  # of the file with the translation
     characters: int  # code points in the texts
     expires: float  # Unix time at which the document is deleted
@@ -57,7 +55,6 @@ class DocumentStore:
         self._write(state.id + _STATE, json.dumps(asdict(state)).encode(), state.expires)
 
     def finish(self, state: DocumentState, content: bytes) -> None:
-        """Writes the translation of a document, and then its state."""
         self._write(state.id + _CONTENT, content)
         self.save(state)
 
@@ -72,7 +69,6 @@ class DocumentStore:
         return state if state.expires > time.time() else None
 
     def content(self, id_: str) -> bytes | None:
-        """Returns the translation of a document; None if there is no translation."""
         try:
             return (self.folder / (id_ + _CONTENT)).read_bytes()
         except FileNotFoundError:

@@ -71,8 +71,6 @@ class Form(Enum):
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """An inline element."""
-
     form: Form
     source: Any  # the element in the document, as the format represents it
     children: "list[Node]" = field(default_factory=list)  # only of the form WORDS
@@ -142,7 +140,6 @@ def joined(nodes: Sequence[Node]) -> list[Node]:
 
 
 def words_of(nodes: Sequence[Node]) -> str:
-    """Returns the words of a tree, without tags."""
     return "".join(node if isinstance(node, str) else words_of(node.children) for node in nodes)
 
 
@@ -177,7 +174,6 @@ def to_html(nodes: Sequence[Node]) -> str:
 
 
 def plain_text(html: str) -> str:
-    """Returns the words of the HTML of a `TaggedText`."""
     return unescape(_TAGS.sub("", without_controls(html).replace(LINE_BREAK, " ")))
 
 

@@ -116,8 +116,6 @@ class XmlDocument:
 
 
 class Member(NamedTuple):
-    """One file of an archive."""
-
     info: ZipInfo
     data: bytes
 

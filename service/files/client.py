@@ -81,7 +81,6 @@ class Client:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Ends all requests and closes the connections."""
         self.is_stopped.set()
         self.executor.shutdown(wait=False, cancel_futures=True)
         for connection in [*self.connections]:

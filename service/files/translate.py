@@ -72,8 +72,6 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A file to translate, and the file for its translation."""
-
     source: Path
     target: Path
 

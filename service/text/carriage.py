@@ -46,8 +46,6 @@ VARIANTS = (_variant("XYZ", ""), _variant("A", "B"), _variant("(", ")"))
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """The stand-in of one span in a sentence."""
-
     marker: str  # that `service.text.protection` has put in place of the span
     before: str  # character to the left of the span; "" at the start of the sentence
     after: str
@@ -128,7 +126,6 @@ def carry(sentence: str, variant: int, limit: int) -> Carrier | None:
 
 
 def split_at_markers(sentence: str) -> list[str]:
-    """Returns the parts of a sentence: markers, and the texts between them."""
     return [part for part in re.split(f"({MARKER.pattern})", sentence) if part]
 
 

@@ -19,8 +19,6 @@ AHEAD = 8
 
 @dataclass(slots=True)
 class ChunkedText:
-    """A text whose long sentences have been cut."""
-
     segments: Segments
     sources: list[list[int]]  # token ids of each sentence, without EOS
     num_cut: int  # number of sentences that were cut

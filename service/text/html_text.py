@@ -228,7 +228,6 @@ def _comments(siblings: Iterable[Any]) -> Iterator[Token]:
 
 
 def _tokens(root: Any) -> Iterator[Token]:
-    """Yields the tokens of an element and of all elements in it."""
     walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
     for event, element in walk:
         name = element.tag

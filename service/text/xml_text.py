@@ -61,8 +61,6 @@ class _Element:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a text: a tag, characters, a comment, or an entity."""
-
     kind: Kind | None  # None for the bounds of CDATA and for the end of the root element
     start: int  # index of the first byte
     words: str = ""  # characters of a text, with decoded entities
@@ -134,7 +132,6 @@ def read_xml(text: str, rules: XmlRules) -> list[Token]:
 
 
 def _tokens(source: bytes, parts: list[_Part], rules: XmlRules) -> Iterator[Token]:
-    """Yields the tokens of the root element."""
     beside_words = [False]
     insides: list[bool] = []
     index = 0
