@@ -21,9 +21,6 @@ DEFAULT_PATHS = (
 SUFFIXES = (".py", ".md")
 MAX_WORDS = 25
 
-EXCEPTIONS: dict[tuple[str, str], str] = {}
-"""Sentences that may break a rule: maps (path, part of the sentence) to the reason."""
-
 AUXILIARY = (
     r"(?:is|are|was|were|has|have|had|does|did|can|could|may|might|must|will|would|should|comes?"
     r"|came|goes|lies|stands|remains|follows|makes?|takes?|gives?|needs?)"
@@ -75,10 +72,8 @@ class Finding:
 
 def check_passage(passage: Passage) -> Iterator[Finding]:
     for index, (line, sentence) in enumerate(sentences_of(passage)):
-        rules = [*broken_rules(sentence)]
-        if index == 0:
-            rules += opening_rules(passage.kind, sentence)
-        for rule in rules:
+        opening = [] if index else opening_rules(passage.kind, sentence)
+        for rule in (*broken_rules(sentence), *opening):
             yield Finding(passage.path, line, rule, sentence)
 
 
@@ -123,11 +118,6 @@ def opening_rules(kind: str, sentence: str) -> Iterator[str]:
         yield "no verb in the third person"
 
 
-def is_excepted(finding: Finding) -> bool:
-    path = finding.path.as_posix()
-    return any(path == each and part in finding.sentence for each, part in EXCEPTIONS)
-
-
 def files_below(paths: Iterable[str]) -> Iterator[Path]:
     for path in map(Path, paths):
         found = sorted(path.rglob("*")) if path.is_dir() else [path]
@@ -145,9 +135,8 @@ def main(arguments: Sequence[str]) -> int:
     """Prints the findings, or with --summary their number; returns the exit status."""
     paths = [argument for argument in arguments if argument != "--summary"]
     passages = (p for path in files_below(paths or DEFAULT_PATHS) for p in passages_of(path))
-    found = [finding for passage in passages for finding in check_passage(passage)]
-    kept = {finding for finding in found if not is_excepted(finding)}
-    findings = sorted(kept, key=lambda each: (each.path, each.line, each.rule))
+    found = {finding for passage in passages for finding in check_passage(passage)}
+    findings = sorted(found, key=lambda each: (each.path, each.line, each.rule))
     if "--summary" in arguments:
         print(summary(findings))
     else:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from release.packages import run
 from release.versions import project_version
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,11 +24,6 @@ LOCK = Path("deploy/images.lock")
 METADATA = Path("dist/images.json")
 PINNED = re.compile(r"[^@]+@sha256:[0-9a-f]{64}")
 REQUIRED = ("IMAGE", "SOURCE", "CPU_INDEX", "CPU_HASHES")
-
-
-def output_of(*command: str, cwd: Path) -> str:
-    result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=cwd)
-    return result.stdout.strip()
 
 
 def read_images(root: Path) -> dict[str, str]:
@@ -46,8 +42,8 @@ def pin(root: Path) -> None:
     for name, image in read_images(root).items():
         tag = image.partition("@")[0]
         flags = ("--format", "{{.Manifest.Digest}}")
-        digest = output_of("docker", "buildx", "imagetools", "inspect", tag, *flags, cwd=root)
-        pinned = f"{tag}@{digest}"
+        digest = run("docker", "buildx", "imagetools", "inspect", tag, *flags, cwd=root)
+        pinned = f"{tag}@{digest.strip()}"
         if not PINNED.fullmatch(pinned):
             sys.exit(f"the registry returned no digest of {tag}: {digest!r}")
         text = text.replace(f"{name}={image}\n", f"{name}={pinned}\n")
@@ -65,7 +61,7 @@ def build_variables(root: Path, environment: Mapping[str, str]) -> dict[str, str
     missing = [name for name in REQUIRED if not environment.get(name)]
     if missing:
         sys.exit(f"set {', '.join(missing)} (docs/releases.md)")
-    seconds = output_of("git", "log", "-1", "--format=%ct", cwd=root)
+    seconds = run("git", "log", "-1", "--format=%ct", cwd=root).strip()
     created = datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     base = read_images(root)["BASE_IMAGE"]
     return {
@@ -73,7 +69,7 @@ def build_variables(root: Path, environment: Mapping[str, str]) -> dict[str, str
         "BASE": base,
         "BASE_DIGEST": base.partition("@")[2],
         "VERSION": project_version(root),
-        "REVISION": output_of("git", "rev-parse", "HEAD", cwd=root),
+        "REVISION": run("git", "rev-parse", "HEAD", cwd=root).strip(),
         "CREATED": created,
         "SOURCE_DATE_EPOCH": seconds,
     }
@@ -92,25 +88,21 @@ def build(root: Path, environment: Mapping[str, str]) -> None:
 
 def sign(images: list[str], environment: Mapping[str, str]) -> None:
     """Signs images by their digests, or prints the commands that would sign them."""
-    commands = [["cosign", "sign", "--yes", image] for image in images]
-    if environment.get("SIGN") == "yes" and shutil.which("cosign", path=environment.get("PATH")):
-        for command in commands:
+    can_sign = environment.get("SIGN") == "yes" and shutil.which("cosign", path=environment["PATH"])
+    if not can_sign:
+        print("NOT SIGNED: this needs cosign and SIGN=yes. To sign later:")
+    for command in (["cosign", "sign", "--yes", image] for image in images):
+        if can_sign:
             subprocess.run(command, check=True, env=dict(environment))
-        return
-    print("NOT SIGNED: this needs cosign and SIGN=yes. To sign later:")
-    for command in commands:
-        print("  " + " ".join(command))
+        else:
+            print("  " + " ".join(command))
 
 
 def main(verb: str) -> None:
-    if verb == "pin":
-        pin(ROOT)
-    elif verb == "check":
-        check(ROOT)
-    elif verb == "build":
-        build(ROOT, os.environ)
-    else:
-        sys.exit(f"unknown verb {verb!r}: use pin, check or build")
+    verbs = {"pin": pin, "check": check, "build": lambda root: build(root, os.environ)}
+    if verb not in verbs:
+        sys.exit(f"unknown verb {verb!r}: use {', '.join(verbs)}")
+    verbs[verb](ROOT)
 
 
 if __name__ == "__main__":

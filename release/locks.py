@@ -76,16 +76,8 @@ def read_lock(name: str) -> dict[str, Package]:
 
 
 def compile_packages(uv: str, arguments: Iterable[str], extra: str = "") -> list[Package]:
-    sources = ["-"] if extra else []
-    result = subprocess.run(
-        [uv, *COMPILE, *arguments, *sources],
-        input=extra,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    return read_packages(result.stdout)
+    command = [uv, *COMPILE, *arguments, *(["-"] if extra else [])]
+    return read_packages(subprocess.check_output(command, input=extra, text=True, cwd=ROOT))
 
 
 def resolve(uv: str) -> dict[str, list[Package]]:

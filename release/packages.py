@@ -32,30 +32,22 @@ SOURCES = (r"/setup\.py$", r"/csrc/batch\.cpp$", r"/csrc/simd/neon\.h$", r"/CHAN
 
 
 def run(*command: str, cwd: Path, **variables: str) -> str:
-    """Runs a command without the folder of this project in its path, and returns its output.
+    """Returns the output of a command without the folder of this project in its path.
 
-    The program ends with the output if the command fails.
+    The program ends if the command fails.
     """
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(
-        command,
-        cwd=cwd,
-        env=inherited | variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+        command, cwd=cwd, env=inherited | variables, capture_output=True, text=True, check=False
     )
     if result.returncode != 0:
-        sys.exit(f"{result.stdout}\nfailed: {' '.join(command)}")
+        sys.exit(f"{result.stdout}{result.stderr}\nfailed: {' '.join(command)}")
     return result.stdout
 
 
 def export(root: Path, folder: Path) -> None:
     folder.mkdir(parents=True)
-    archive = subprocess.run(
-        ["git", "archive", "HEAD"], check=True, cwd=root, stdout=subprocess.PIPE
-    ).stdout
+    archive = subprocess.check_output(["git", "archive", "HEAD"], cwd=root)
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
 

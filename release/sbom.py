@@ -7,9 +7,7 @@ interpreter. SOURCE_DATE_EPOCH sets the time of the document.
 """
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from email.parser import HeaderParser
@@ -19,6 +17,8 @@ from typing import Any
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
+
+from release.packages import run
 
 Component = dict[str, Any]
 Document = dict[str, Any]
@@ -36,11 +36,7 @@ INTERPRETER = "import platform; print(platform.python_implementation(), platform
 
 
 def output_of(*command: str) -> str:
-    """Returns the standard output of a command that finds no packages outside its environment."""
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, cwd="/", env=variables
-    ).stdout
+    return run(*command, cwd=Path("/"))
 
 
 def python_packages(python: str) -> Document:
@@ -91,13 +87,8 @@ def system_components(status: str) -> Iterator[Component]:
             continue
         name, version, machine = fields["Package"], fields["Version"], fields["Architecture"]
         purl = PackageURL("deb", "debian", name, version, {"arch": machine}).to_string()
-        yield {
-            "type": "library",
-            "bom-ref": purl,
-            "name": name,
-            "version": version,
-            "purl": purl,
-        }
+        described = {"name": name, "version": version, "purl": purl}
+        yield {"type": "library", "bom-ref": purl, **described}
 
 
 def interpreter_component(python: str) -> Component:

@@ -1,8 +1,7 @@
 """The log of every process of the server: its format and its levels.
 
-In the text format, a log line begins with a time. Control characters in a message are escaped, and
-the lines of a traceback are indented. A name that a client sends, such as the name of a model,
-therefore cannot look like a log line.
+Control characters in a message are escaped, and the lines of a traceback are indented. A name that
+a client sends, such as the name of a model, therefore cannot look like a log line.
 """
 
 import json
@@ -87,9 +86,7 @@ def configure(level: str, log_format: LogFormat) -> None:
 
     In JSON, warnings and the errors that end a thread or the process are records too.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(FORMATTERS[log_format]())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level=level.upper(), handlers=[_handler(log_format)], force=True)
     if log_format == "json":
         logging.captureWarnings(True)
         sys.excepthook = _log_end
@@ -107,8 +104,11 @@ def _log_thread(args: threading.ExceptHookArgs) -> None:
 
 def configure_own(level: str, log_format: LogFormat) -> None:
     """Sends the server's own records to stderr, in a process of another program."""
+    logger.handlers, logger.propagate = [_handler(log_format)], False
+    logger.setLevel(level.upper())
+
+
+def _handler(log_format: LogFormat) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[log_format]())
-    own = logging.getLogger("regard")
-    own.handlers, own.propagate = [handler], False
-    own.setLevel(level.upper())
+    return handler

@@ -83,7 +83,7 @@ class Client:
     def __exit__(self, *_error: object) -> None:
         self.is_stopped.set()
         self.executor.shutdown(wait=False, cancel_futures=True)
-        for connection in [*self.connections]:
+        for connection in self.connections:
             if connection.sock is not None:
                 with suppress(OSError):  # the server has closed the connection
                     connection.sock.shutdown(socket.SHUT_RDWR)  # wakes a reading thread
@@ -110,7 +110,6 @@ class Client:
             try:
                 status, headers, data = self._post(path, body)
             except (OSError, http.client.HTTPException) as error:
-                self._close()
                 message = f"{self.url} cannot be reached: {error}; is the server running?"
             except ValueError:  # its text may contain the key
                 raise ServerError(
@@ -134,15 +133,18 @@ class Client:
         raise AssertionError
 
     def _post(self, path: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
-        connection = getattr(self.local, "connection", None)
-        if connection is None:
+        if not hasattr(self.local, "connection"):
             kind = http.client.HTTPSConnection if self.is_secure else http.client.HTTPConnection
-            connection = kind(self.host, self.port, timeout=TIMEOUT_SECONDS)
-            self.local.connection = connection
-            self.connections.append(connection)
-        connection.request("POST", self.prefix + path, body, self.headers)
-        response = connection.getresponse()
-        return response.status, response.headers, response.read()
+            self.local.connection = kind(self.host, self.port, timeout=TIMEOUT_SECONDS)
+            self.connections.append(self.local.connection)
+        connection = self.local.connection
+        try:
+            connection.request("POST", self.prefix + path, body, self.headers)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        except (OSError, http.client.HTTPException):
+            connection.close()  # the next request opens it again
+            raise
 
     def _parse(self, data: bytes) -> Any:
         try:
@@ -150,13 +152,6 @@ class Client:
         except ValueError:
             message = f"{self.url} did not answer with JSON; is it a Regard server?"
             raise ServerError(message) from None
-
-    def _close(self) -> None:
-        connection = getattr(self.local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self.connections.remove(connection)
-            self.local.connection = None
 
 
 def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:

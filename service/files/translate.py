@@ -1,6 +1,7 @@
 """The command `regard translate`."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from rich.progress import Progress
 
 from service.console import console, say, stop
 from service.documents.base import DocumentError
-from service.documents.formats import FORMATS, read_document
+from service.documents.formats import FORMATS, extension_of, read_document
 from service.files.client import Client, RefusedError, ServerError, in_requests
 from service.files.session import (
     STANDARD_INPUT,
@@ -101,12 +102,10 @@ def jobs_of(source: Path, target: Path) -> Iterator[Job]:
     has_subfolder = root in translations.parents
     for path in sorted(source.rglob("*")):
         below = path.relative_to(source)
-        is_hidden = any(part.startswith(".") for part in below.parts)
-        if is_hidden or path.suffix.lower() not in FORMATS:
-            continue
-        if has_subfolder and (root / below).is_relative_to(translations):
-            continue
-        if path.is_file():
+        is_left_out = any(part.startswith(".") for part in below.parts) or (
+            has_subfolder and (root / below).is_relative_to(translations)
+        )
+        if not is_left_out and extension_of(path.name) in FORMATS and path.is_file():
             yield Job(path, target / below)
 
 
@@ -128,9 +127,7 @@ class TextTranslator:
 
         `advance` gets the number of texts that each request finished.
         """
-        counts: dict[str, int] = {}
-        for text in texts:
-            counts[text] = counts.get(text, 0) + 1
+        counts = Counter(texts)
         requests = list(in_requests(counts))
         known: dict[str, str] = {}
         send = partial(self._send, is_html=is_html)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from checks import plain_english
 from checks.passages import Passage, passages_of
 from checks.plain_english import check_passage, main
 
@@ -172,27 +171,3 @@ def test_generated_measurements_are_skipped(tmp_path: Path) -> None:
     block = "\n\n| engine |\n| --- |\n| nobody |\n\ndate 1; likewise.\nnobody\n\n"
     path.write_text(f"<!-- bench:a-b -->{block}<!-- /bench:a-b -->\nPlain text.\n", "utf-8")
     assert [passage.lines for passage in passages_of(path)] == [[(11, "Plain text.")]]
-
-
-def test_exception_is_let_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "a.md"
-    path.write_text("A quote: likewise.\n", "utf-8")
-    assert main([str(path)]) == 1
-    monkeypatch.setitem(plain_english.EXCEPTIONS, (path.as_posix(), "A quote"), "It is a quote.")
-    capsys.readouterr()
-    assert main([str(path)]) == 0
-    assert capsys.readouterr().out == ""
-
-
-def test_every_exception_has_a_reason_and_is_needed() -> None:
-    found = {
-        (finding.path.as_posix(), part)
-        for path, part in plain_english.EXCEPTIONS
-        for passage in passages_of(Path(path))
-        for finding in check_passage(passage)
-        if part in finding.sentence
-    }
-    assert found == {*plain_english.EXCEPTIONS}
-    assert all(plain_english.EXCEPTIONS.values())
