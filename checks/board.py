@@ -1,7 +1,7 @@
 """Writes the Grafana dashboard: `python -m checks.board [--check]`.
 
-The dashboard is described in `deploy/grafana/board.yml`. This module adds the options that Grafana
-needs and the place of each panel. With `--check` it writes nothing, and exits with status 1 if the
+The dashboard is described in `deploy/grafana/board.yml`. This module adds the options of the panels
+and their places. With `--check` it writes nothing, and exits with status 1 if the
 written dashboard differs from its description.
 """
 
@@ -43,7 +43,8 @@ def main() -> None:
 
 
 def render(description: Mapping[str, Any]) -> str:
-    return json.dumps({**frame(), "panels": [*panels(description["rows"])]}, indent=1) + "\n"
+    board = {**description["dashboard"], "panels": [*panels(description["rows"])]}
+    return json.dumps(board, indent=1) + "\n"
 
 
 def panels(rows: list[Json]) -> Iterator[Json]:
@@ -171,55 +172,6 @@ def table(_entry: Json) -> Json:
         "fieldConfig": {"defaults": {}, "overrides": []},
         "options": {"showHeader": True},
         "transformations": [{"id": "organize", "options": {"excludeByName": hidden}}],
-    }
-
-
-def frame() -> Json:
-    alerts = {
-        "name": "Alerts",
-        "enable": True,
-        "hide": False,
-        "iconColor": "red",
-        "datasource": DATASOURCE,
-        "expr": 'ALERTS{alertstate="firing",alertname=~"Regard.*"}',
-        "titleFormat": "{{alertname}}",
-        "textFormat": "{{task}} {{model}}",
-        "step": "10s",
-    }
-    return {
-        "uid": "regard",
-        "title": "Regard",
-        "tags": ["regard"],
-        "schemaVersion": 39,
-        "version": 1,
-        "editable": True,
-        "timezone": "browser",
-        "graphTooltip": 1,
-        "refresh": "10s",
-        "time": {"from": "now-30m", "to": "now"},
-        "annotations": {"list": [alerts]},
-        "templating": {"list": [variable("task"), variable("model")]},
-        "links": [],
-    }
-
-
-def variable(label: str) -> Json:
-    query = f"label_values(regard_requests_total, {label})"
-    return {
-        "name": label,
-        "label": label.capitalize(),
-        "type": "query",
-        "datasource": DATASOURCE,
-        "query": {"query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
-        "definition": query,
-        "refresh": 2,
-        "sort": 1,
-        "multi": True,
-        "includeAll": True,
-        "allValue": ".*",
-        "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
-        "options": [],
-        "hide": 0,
     }
 
 
