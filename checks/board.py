@@ -1,8 +1,8 @@
 """Writes the Grafana dashboard: `python -m checks.board [--check]`.
 
 The dashboard is described in `deploy/grafana/board.yml`. This module adds the options of the panels
-and their places. With `--check` it writes nothing, and exits with status 1 if the
-written dashboard differs from its description.
+and their places. With `--check` it writes nothing, and exits with status 1 if the written dashboard
+differs from its description.
 """
 
 import json

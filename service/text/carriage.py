@@ -1,12 +1,8 @@
 """Carries protected spans through a translation model as stand-ins: short words that models copy.
 
-A protected span is a part of a text that the model must not change. `service.text.protection` has
-put a marker, a private-use character, in its place.
-
 A model copies a stand-in such as `XYZ1` in 97 of 100 cases. `Carrier.restore` finds the other
-cases, because each stand-in must occur exactly once in the translation. If a stand-in is missing or
-occurs twice, the sentence is translated again with other stand-ins, and finally in parts, without
-its spans.
+cases, because each stand-in must occur exactly once in the translation. Such a sentence is
+translated again with other stand-ins, and finally in parts, without its spans.
 """
 
 import re
@@ -137,8 +133,7 @@ def _find(variant: Variant, number: int, text: str) -> list[tuple[int, int, int]
 def _put(each: StandIn, parts: list[str], place: int) -> None:
     """Puts the marker in place of a stand-in, which is `parts[place]` of a translation.
 
-    A space beside the stand-in is removed if the next character is similar to the one beside the
-    span in the source.
+    A space beside it goes if the next character is like the one beside the span in the source.
     """
     parts[place] = each.marker
     before, after = parts[place - 1], parts[place + 1]

@@ -6,14 +6,12 @@ from model.tokenization.tokenizer import WORD_START, Tokenizer
 from service.text.letters import has_letters
 from service.text.segmentation import Segments
 
-# A window is the part of a sentence that is searched for the end of a piece of at most `limit`
-# tokens. It has WINDOW_CHARS * limit characters. In nearly every language, a window of this length
-# contains a whole piece. A longer one would be slower, because each window is tokenised.
+# The end of a piece of at most `limit` tokens is searched in a window of WINDOW_CHARS * limit
+# characters. In nearly every language, such a window contains a whole piece.
 WINDOW_CHARS = 16
 
 # Largest length of the window, as a multiple of the length of the previous piece. If one character
-# becomes 18 tokens, a window of WINDOW_CHARS * limit characters contains hundreds of pieces. They
-# would all be tokenised to find the end of the first one.
+# becomes 18 tokens, a longer window would contain hundreds of pieces, which are all tokenised.
 AHEAD = 8
 
 
@@ -56,10 +54,9 @@ def cut_sentence(
 ) -> list[tuple[str, str, list[int]]]:
     """Cuts a sentence into pieces of at most `limit` tokens.
 
-    Except for the last piece, a piece ends before a word, after more than limit/2 and at most
-    `limit` tokens, at the last such place. If there is none, the piece ends after `limit` tokens.
-    Tokenised alone, a piece may have more tokens than inside the sentence. If these exceed `limit`,
-    the piece is shortened, even inside a word, down to a single character.
+    A piece ends before a word, at the last such place after more than limit/2 tokens. If there is
+    none, it ends after `limit` tokens. Tokenised alone, a piece may have more tokens than inside
+    the sentence. If these exceed `limit`, the piece is shortened, down to a single character.
 
     Returns the text of each piece, the white space after it, and its token ids.
     """

@@ -1,25 +1,8 @@
 """Detects the language of a text among the languages that the server offers.
 
-The detector is `lingua` in high accuracy mode, with the data of the offered languages only.
-The table compares its accuracy with that of `py3langid` on 1,000 sentences of FLORES in English or
-Portuguese. The texts were the whole sentences, and then only their first words:
-
-=========  =====  =======  =======  ======
-detector   full   5 words  2 words  1 word
-=========  =====  =======  =======  ======
-lingua     99.9%  98.0%    94.4%    93.0%
-py3langid  100%   99.1%    94.6%    70.3%
-=========  =====  =======  =======  ======
-
-We chose `lingua` for its accuracy on single words, such as search words and labels, where the
-detectors differ most. `lingua` took 11 to 112 µs for each text. With all of its 75 languages it
-would need 957 MB.
-
-`lingua` mistakes German for English on a server for English and Portuguese. Function words, the
-frequent words of a language, such as "und" and "nicht", show a language that is not offered. With
-English among the offered languages, none of 997 English FLORES sentences is mistaken for another
-language. Of their first words alone, two short texts with Spanish names are. Without English among
-the offered languages, 95 % of the sentences are recognised as English.
+The detector is `lingua` in high accuracy mode, with the data of the offered languages only. It
+mistakes German for English on a server for English and Portuguese. Function words, the frequent
+words of a language, such as "und" and "nicht", show a language that is not offered.
 """
 
 import re
@@ -98,9 +81,7 @@ class Detection:
 
     language: str  # in the server's spelling
 
-    # Percentage with one decimal. The confidences of all candidates add up to 100, and the detector
-    # returns no candidate with 0.
-    confidence: float
+    confidence: float  # percentage with one decimal; those of all candidates add up to 100
 
     # ISO 639-1 code of a language that is not a candidate, if the text has many frequent words of
     # this language. Only the best detection has this code.
@@ -111,12 +92,8 @@ class LanguageDetector:
     """Detects the language of texts. Several threads may use one instance at the same time.
 
     Without `preload`, `lingua` loads the data of a language when a text first needs them: 0.4 s
-    and 28 MB for each language.
-
-    Args:
-        languages: Codes of the offered languages. `lingua` knows a language by its primary subtag
-            (ISO 639-1). A language unknown to `lingua` is never detected. If several codes name one
-            language ("pt", "pt-BR"), the shortest is returned.
+    and 28 MB for each language. A language unknown to `lingua` is never detected. If several of the
+    offered codes name one language ("pt", "pt-BR"), the shortest is returned.
     """
 
     def __init__(self, languages: Collection[str]) -> None:
@@ -137,15 +114,12 @@ class LanguageDetector:
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detection]:
         """Ranks the languages that a text may be written in. The method never raises.
 
-        The detector reads the first 2,000 characters, without lone surrogates.
-
         Args:
             among: Codes that may be returned, in this spelling; others than the detector's
                 candidates are ignored. None stands for all candidates.
 
         Returns at most three detections, best first. The list is empty if the text has no letters
-        or matches no candidate, such as Greek text with candidates English and Portuguese. If
-        there is only one candidate, it is returned for every text in its script.
+        or matches no candidate. A single candidate is returned for every text in its script.
         """
         sample = text[:MAX_TEXT_CHARS].encode("utf-8", "ignore").decode("utf-8")
         candidates, detector = self._candidates
@@ -164,9 +138,8 @@ class LanguageDetector:
 def _builder(codes: Collection[str]) -> lingua.LanguageDetectorBuilder:
     names = [*codes]
     if len(names) == 1:
-        # With one candidate, `lingua` accepts neither "hello" nor "hello world" as English. With a
-        # second candidate of another script, it accepts every text in the script of the first
-        # candidate.
+        # With one candidate, `lingua` does not accept "hello" as English. With a second candidate
+        # of another script, it accepts every text in the script of the first one.
         names.append("en" if names == ["el"] else "el")
     iso_codes = map(lingua.IsoCode639_1.from_str, names)
     return lingua.LanguageDetectorBuilder.from_iso_codes_639_1(*iso_codes)
@@ -174,13 +147,9 @@ def _builder(codes: Collection[str]) -> lingua.LanguageDetectorBuilder:
 
 def _rank(shares: list[tuple[str, float]]) -> list[Detection]:
     """Scales shares to a sum of 100 and keeps the first ones above zero."""
-    total = sum(share for _, share in shares)
-    if total <= 0:
-        return []
-    best = [
-        Detection(code, round(100 * share / total, 1)) for code, share in shares[:MAX_DETECTIONS]
-    ]
-    return [detection for detection in best if detection.confidence > 0]
+    total = sum(share for _, share in shares) or 1.0
+    best = [(code, round(100 * share / total, 1)) for code, share in shares[:MAX_DETECTIONS]]
+    return [Detection(code, percentage) for code, percentage in best if percentage > 0]
 
 
 @lru_cache(maxsize=512)  # the sources of each target, as the served models have them
@@ -208,10 +177,9 @@ def _is_known(code: str) -> bool:
 
 
 def unserved_language(text: str, offered: Collection[str]) -> str | None:
-    """Returns the ISO 639-1 code of a text's language if this language is not offered.
+    """Returns the ISO 639-1 code of a text's language if function words show one not offered.
 
-    The result is also None if too few function words show the language, or if an offered language
-    is in neither FUNCTION_WORDS nor OTHER_SCRIPTS. The first `MAX_TEXT_CHARS` characters count.
+    The result is None if an offered language is in neither FUNCTION_WORDS nor OTHER_SCRIPTS.
     """
     if not WORDS.keys() | OTHER_SCRIPTS >= {*offered}:
         return None

@@ -1,9 +1,8 @@
 """Glossaries: reads and writes their entries, and finds their terms in texts.
 
-A term matches whole words only. If several terms match, the longest one is taken. A part of a
-compound, such as `mail` in `e-mail`, is not a whole word. A term without capitals also matches
-words in capitals, and words with a capital first letter, as at the start of a sentence. A term with
-capitals matches only words that are spelled the same, or that are all in capitals.
+A term matches whole words only, and the longest term is taken. A term without capitals also matches
+words in capitals, and words with a capital first letter. A term with capitals matches only words
+that are spelled the same, or that are all in capitals.
 """
 
 import csv
@@ -38,18 +37,16 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
     entries: dict[str, str] = {}
     for number, columns in _rows(text, entries_format):
         terms = [column.strip() for column in columns]
+        source, target = (*terms, "", "")[:2]
         if len(terms) not in ((2, 4) if entries_format == "csv" else (2,)):
             fault = f"it has {len(terms)} columns; send source term and target term"
-            raise _invalid(f"line {number}: {fault}")
-        source, target = terms[:2]
-        if source in entries:
+        elif source in entries:
             fault = f"the source term {source[:SHOWN_CHARS]} is there twice"
-            raise _invalid(f"line {number}: {fault}")
-        for term in (source, target):
-            if fault := _fault(term):
-                raise _invalid(f"line {number}: {fault}")
-        if not has_words(source):
+        else:
+            fault = _fault(source) or _fault(target)
+        if not fault and not has_words(source):
             fault = f"{source[:SHOWN_CHARS]} has neither a letter nor a digit"
+        if fault:
             raise _invalid(f"line {number}: {fault}")
         entries[source] = target
     if not entries:
@@ -129,15 +126,10 @@ class Terms:
         folded = _folded(token.text for token in tokens)
         first = words_start(sentence)
         found: list[Match] = []
-        at = 0
-        while at < len(tokens):
-            match = self._match(sentence, tokens, folded, at, first)
-            if match is None:
-                at += 1
-                continue
-            found.append(match)
-            while at < len(tokens) and tokens[at].start < match.end:
-                at += 1
+        for at, token in enumerate(tokens):
+            is_taken = found and token.start < found[-1].end
+            if not is_taken and (match := self._match(sentence, tokens, folded, at, first)):
+                found.append(match)
         return found
 
     def _match(
@@ -236,10 +228,7 @@ def _cased(source: list[str], target: str, given: list[str], is_first: bool) -> 
 
 
 def _is_whole(sentence: str, start: int, end: int) -> bool:
-    """Returns whether a part of a sentence consists of whole words.
-
-    It does not if a hyphen or an underscore joins it to another word. Nor does `can` in `can't`.
-    """
+    """Returns whether a part of a sentence is whole words, unlike `mail` in `e-mail` or `can't`."""
     before = sentence[max(0, start - 2) : start][::-1]
     is_joined = _joins(before) or _joins(sentence[end : end + 2])
     return not is_joined and _NEGATION.match(sentence, end) is None

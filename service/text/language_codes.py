@@ -1,8 +1,6 @@
 """Language codes: canonical spelling, match with an offered language, display names.
 
-Codes are BCP 47 tags of language, script and region ("en", "pt-BR", "zh-Hant"). Clients use many
-spellings ("PT_br"). They also ask for `pt-BR` when `pt` is offered, or for `pt` when `pt-BR` is
-offered.
+Codes are BCP 47 tags of language, script and region ("en", "pt-BR", "zh-Hant").
 """
 
 import re
@@ -42,8 +40,7 @@ _ACCEPT_ENTRY = re.compile(
 def normalize_code(code: str) -> str:
     """Returns the canonical spelling of a code: "pt-BR" for "PT_br", "zh-Hant" for "zh_hant".
 
-    Casing follows RFC 5646 section 2.1.1 without its exception for subtags after a single letter.
-    Unknown codes are spelled alike. A code with a character outside ASCII is only trimmed.
+    Casing follows RFC 5646 section 2.1.1. A code with a character outside ASCII is only trimmed.
     """
     trimmed = code.strip()
     if not trimmed.isascii():
@@ -112,18 +109,14 @@ def base_language(code: str) -> str:
 def display_name(code: str, accept_language: str | None = None) -> str:
     """Returns the name of a language in a client's own language, such as "Portugais" for "pt".
 
-    The function never raises. The name begins with a capital letter. It is English if the client's
-    locale has no name for the language, and the canonical code if English has none either. Of the
-    header Accept-Language, the first 10 entries are read. Malformed entries, and languages without
-    a locale in Babel, are ignored. If no entry is left, the name is English.
+    The name begins with a capital letter. It is English if the client's locale has no name for the
+    language, and the canonical code if English has none either. The function never raises.
     """
     canonical = normalize_code(code)
-    for locale in (_preferred_locale(accept_language or ""), Locale("en")):
-        name = _name_in(locale, canonical)
-        if name is not None:
-            # Title case is right for all scripts; upper case gives the wrong Georgian letter.
-            return name[:1].title() + name[1:]
-    return canonical
+    locales = (_preferred_locale(accept_language or ""), Locale("en"))
+    name = next(filter(None, (_name_in(locale, canonical) for locale in locales)), None)
+    # Title case is right for all scripts; upper case gives the wrong Georgian letter.
+    return canonical if name is None else name[:1].title() + name[1:]
 
 
 def _cased(subtag: str) -> str:
@@ -149,14 +142,10 @@ def _likely_script(tag: str) -> str | None:
 def _preferred_locale(accept_language: str) -> Locale:
     weights: dict[str, float] = {}
     for entry in accept_language.split(",", MAX_ACCEPT_ENTRIES)[:MAX_ACCEPT_ENTRIES]:
-        match = _ACCEPT_ENTRY.fullmatch(entry)
-        if match is not None:
+        if match := _ACCEPT_ENTRY.fullmatch(entry):
             weights.setdefault(normalize_code(match["tag"]), float(match["weight"] or 1))
-    for tag in sorted(weights, key=lambda tag: -weights[tag]):
-        locale = _known_locale(tag) if weights[tag] > 0 else None
-        if locale is not None:
-            return locale
-    return Locale("en")
+    wanted = sorted((tag for tag in weights if weights[tag] > 0), key=lambda tag: -weights[tag])
+    return next(filter(None, map(_known_locale, wanted)), Locale("en"))
 
 
 def _known_locale(tag: str) -> Locale | None:

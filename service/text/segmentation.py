@@ -1,13 +1,11 @@
 """Splits a text into sentences for translation and joins the translations again.
 
-A translation model takes one sentence at a time. Everything between sentences is a separator: line
-breaks and white space, and also punctuation, numbers and emoji that stand alone. The model does not
-see separators. The text always equals `separators[0] + sentences[0] + separators[1] + ...`.
+The model does not see separators: line breaks and white space, and also punctuation, numbers and
+emoji that stand alone. The text equals `separators[0] + sentences[0] + separators[1] + ...`.
 
-Sentence boundaries come from `sentencex`, which has rules for about 300 languages. If
-`sentencex` gets several lines at once, it merges them, and drops a paragraph break at the end.
-Where line breaks end sentences, this module therefore passes one line at a time to `sentencex`.
-`chunking` cuts sentences that are too long for a model.
+Sentence boundaries come from `sentencex`. If it gets several lines at once, it merges them, and
+drops a paragraph break at the end. Where line breaks end sentences, this module therefore passes
+one line at a time to it.
 """
 
 import re
@@ -39,11 +37,6 @@ class Segments:
 
     def join(self, translations: Sequence[str]) -> str:
         """Joins translations, one for each sentence in order, with the separators."""
-        if len(translations) != len(self.sentences):
-            raise ValueError(
-                f"got {len(translations)} translations for {len(self.sentences)} sentences; "
-                "pass exactly one for each sentence, in order"
-            )
         parts = [self.separators[0]]
         for translation, separator in zip(translations, self.separators[1:], strict=True):
             parts += (translation, separator)
@@ -59,17 +52,11 @@ class Segments:
 
 
 def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Segments:
-    """Splits a text into sentences and separators.
+    """Splits a text into sentences and separators. An unknown language has the rules for English.
 
-    Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
-    White space (`str.isspace`) around a sentence belongs to a separator, and so does text without a
-    letter ("...", "🎉", "12."). But a text that is not split at all is one sentence even if it has
-    digits and no letters. Lone surrogates are kept.
-
-    Args:
-        language: ISO 639-1 code, with or without a region. `sentencex` splits an unknown language
-            by the rules for English.
-        at_line_breaks: Whether every line break ends a sentence. If false, it is white space.
+    Line breaks are those of `str.splitlines`. White space around a sentence belongs to a separator,
+    and so does text without a letter ("...", "🎉", "12."). But a text that is not split at all is
+    one sentence even if it has digits and no letters.
     """
     lines = text.splitlines(keepends=True) if at_line_breaks else [text]
     pieces = list(_pieces(lines, language.partition("-")[0]))
@@ -77,7 +64,7 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
 
 
 def whole_lines(text: str) -> Segments:
-    """Returns each line with a letter as one sentence. Line breaks are as in `split_sentences`."""
+    """Returns each line with a letter as one sentence."""
     return _segments(text.splitlines(keepends=True))
 
 
@@ -121,10 +108,9 @@ def _pieces(lines: Iterable[str], language: str) -> Iterator[str]:
 def _sentence_ends(line: str, language: str) -> Iterator[int]:
     """Yields the end of each sentence of a line as a character index, in rising order.
 
-    The line is read in windows of WINDOW_CHARS characters. The last sentence of a window may be
-    cut, so the next window starts where that sentence starts. A sentence that is longer than a
-    window stays whole. The window after it starts behind the last space, so that no abbreviation is
-    cut, or at the end of this window.
+    The line is read in windows. The last sentence of a window may be cut, so the next window starts
+    where that sentence starts. A sentence that is longer than a window stays whole. The window
+    after it starts behind the last space, so that no abbreviation is cut.
     """
     start = 0
     while start < len(line):

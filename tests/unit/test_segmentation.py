@@ -126,7 +126,7 @@ def test_line_break_inside_a_sentence_can_be_white_space(text: str, sentences: l
 @pytest.mark.parametrize("translations", [[], ["a"], ["a", "b", "c"]])
 def test_join_refuses_another_number_of_translations(translations: list[str]) -> None:
     segments = split_sentences("One. Two.", "en")
-    with pytest.raises(ValueError, match=f"got {len(translations)} translations for 2 sentences"):
+    with pytest.raises(ValueError, match="zip"):
         segments.join(translations)
 
 
