@@ -109,8 +109,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
     flags = {name: value for name, value in locals().items() if value is not None}
     logs.configure("info", logs.environment_format())  # until the settings are known
     require_linux()
-    fault = tracing_fault(os.environ)
-    if fault is not None:
+    if (fault := tracing_fault(os.environ)) is not None:
         raise stop(fault)
     settings = read_settings(flags)
     logs.configure(settings.log_level, settings.log_format)
@@ -190,12 +189,8 @@ def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text"
 
 
 def trial(catalog: Catalog) -> str:
-    pairs = [
-        (source, target)
-        for source, targets in catalog.offers().items()
-        for target in targets
-        if source != target
-    ]
+    offers = catalog.offers().items()
+    pairs = [(code, other) for code, targets in offers for other in targets if code != other]
     if pairs:
         source, target = EXAMPLE if EXAMPLE in pairs else pairs[0]
         path = "/translate"

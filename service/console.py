@@ -41,8 +41,8 @@ def stop(message: str, code: int = 1) -> typer.Exit:
     """Prints or logs why the program ends; returns the exception that the caller must raise."""
     if logs.is_json():  # the server then writes only JSON
         logger.critical("%s", message)
-        return typer.Exit(code)
-    console.print(f"[bold red]regard:[/] {escape(message)}", soft_wrap=True, highlight=False)
+    else:
+        console.print(f"[bold red]regard:[/] {escape(message)}", soft_wrap=True, highlight=False)
     return typer.Exit(code)
 
 

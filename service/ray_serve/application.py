@@ -113,16 +113,13 @@ def build_with(replica: type[Replica], arguments: Arguments) -> Application:
 
 
 def replicas(arguments: Arguments) -> dict[str, Any]:
-    """Returns the deployment options that set the number of replicas, or the autoscaling."""
     limits: dict[str, Any] = {}
     if arguments.max_replicas_per_node:
         limits["max_replicas_per_node"] = arguments.max_replicas_per_node
     if arguments.min_replicas == arguments.max_replicas:
         return limits | {"num_replicas": arguments.min_replicas}
-    policy = AutoscalingPolicy(
-        policy_function=QueuedTokensPolicy,
-        policy_kwargs={"target_tokens": arguments.target_queued_tokens},
-    )
+    target = {"target_tokens": arguments.target_queued_tokens}
+    policy = AutoscalingPolicy(policy_function=QueuedTokensPolicy, policy_kwargs=target)
     scaling = AutoscalingConfig(
         min_replicas=arguments.min_replicas,
         max_replicas=arguments.max_replicas,
@@ -136,11 +133,7 @@ def replicas(arguments: Arguments) -> dict[str, Any]:
 
 
 def ongoing_requests(arguments: Arguments, settings: Settings) -> int:
-    """Returns the largest number of requests that Ray Serve sends to a replica at once.
-
-    Above its own limit, the server refuses requests with 429. A lower limit of Ray Serve would keep
-    requests waiting in the proxy, without a deadline.
-    """
+    # A limit below the server's own would keep requests waiting in the proxy, without a deadline.
     least = settings.max_pending_requests
     number = arguments.max_ongoing_requests or 2 * least
     if number < least:
@@ -152,12 +145,8 @@ def ongoing_requests(arguments: Arguments, settings: Settings) -> int:
 
 
 def shutdown_seconds(settings: Settings) -> float:
-    """Returns the time that a stopping replica has; Ray Serve kills it afterwards.
-
-    Behind HAProxy, it also covers the wait until all proxies have removed the replica.
-    """
     wait = 0.0
-    if os.environ.get(HAPROXY_VARIABLE) == "1":
+    if os.environ.get(HAPROXY_VARIABLE) == "1":  # until all proxies have removed the replica
         wait = float(os.environ.get(DRAIN_VARIABLE, DRAIN_SECONDS))
     drain = settings.drain_delay_seconds + settings.drain_timeout_seconds
     return wait + drain + 2 * STOP_SECONDS

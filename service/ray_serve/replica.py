@@ -29,8 +29,7 @@ READY_SECONDS = 0.05
 class PlainApplication:
     """An application that hides its routes from Ray Serve, and leaves X-Request-Id to Ray Serve.
 
-    If Ray Serve saw the routes, it would compare each request with all of them, for its metrics. It
-    gives each request an id, which the application uses, and adds the header X-Request-Id itself.
+    If Ray Serve saw the routes, it would compare each request with all of them, for its metrics.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -104,8 +103,7 @@ def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:
         )
     device = settings.device if has_gpu else "cpu"
     hosts = settings.allowed_hosts or ("*",)
-    changes = {"http_workers": 1, "device": device, "allowed_hosts": hosts}
-    return settings.model_copy(update=changes)
+    return settings.model_copy(update={"http_workers": 1, "device": device, "allowed_hosts": hosts})
 
 
 def waiting_tokens(scheduler: Scheduler) -> int:
@@ -115,9 +113,7 @@ def waiting_tokens(scheduler: Scheduler) -> int:
 
 def used_share(scheduler: Scheduler) -> float:
     """Returns the largest share of used batch rows of any model; 0 without translation models."""
-    shares = [0.0]
-    for kind in (kind for kind, row in scheduler.kinds.items() if row.policy.counts_rows):
-        for model in scheduler.queues[kind]:
-            used, free = scheduler.used_rows(kind, model), scheduler.free_rows(kind, model)
-            shares.append(used / (used + free) if used else 0.0)
-    return max(shares)
+    kinds = [kind for kind, row in scheduler.kinds.items() if row.policy.counts_rows]
+    pairs = [(kind, model) for kind in kinds for model in scheduler.queues[kind]]
+    rows = [(scheduler.used_rows(*pair), scheduler.free_rows(*pair)) for pair in pairs]
+    return max((used / (used + free) for used, free in rows if used), default=0.0)

@@ -22,8 +22,8 @@ SMALL_WORDS = frozenset(
     "a an and as at by for from if in into nor of off on or per the to up via vs with".split()
 )
 
-# Length of the shortest word, except for the first, that gets a capital letter if a translation is
-# put into Title Case. Shorter words are mostly articles and prepositions.
+# Length of the shortest word that gets a capital letter if a translation is put into Title Case.
+# Shorter words are mostly articles and prepositions.
 MIN_TITLE_CHARS = 4
 
 MAX_TITLE_CHARS = 100
@@ -83,8 +83,7 @@ _GENDER = re.compile(r"\s\(\w{1,3}\)$")
 def formatted(source: str, translation: str, languages: tuple[str, str]) -> str:
     """Returns a translation with the case and the final punctuation of its source sentence.
 
-    Markers of tags at the ends of the translation stay there. A missing final punctuation mark is
-    added after the markers at the end. `languages` are the codes of source and target.
+    Markers of tags at the ends of the translation stay there. A missing final mark follows them.
     """
     translation = with_ordinals(source, translation.strip())
     first, last = 0, len(translation)
@@ -108,9 +107,8 @@ def _is_tag(char: str, source: str) -> bool:
 def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, language: str) -> None:
     """Changes sentences in ALL CAPS to sentence case, because models know few words in capitals.
 
-    A word such as `USB` stays in capitals, because it has fewer tokens in capitals than in lower
-    case. A sentence stays as it is if it would have more than `limit` tokens. It also stays if its
-    number of characters would change, because the places of its tags must stay valid.
+    A word such as `USB`, which has fewer tokens in capitals, stays. A sentence stays if it would
+    have more than `limit` tokens, or another number of characters: its tags must keep their places.
     """
     language = language.partition("-")[0]
 
@@ -118,16 +116,15 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, langu
         lowered = _lower_case(word, language)
         return len(tokenizer.encode(word)) < len(tokenizer.encode(lowered))
 
-    found = [index for index, each in enumerate(chunked.segments.sentences) if is_all_caps(each)]
-    if not found:
-        return
     sentences = list(chunked.segments.sentences)
+    found = [index for index, each in enumerate(sentences) if is_all_caps(each)]
     for index in found:
         lowered = sentence_case(sentences[index], language, is_known)
         ids = tokenizer.encode(lowered)
         if len(ids) <= limit and len(lowered) == len(sentences[index]):
             sentences[index], chunked.sources[index] = lowered, ids
-    chunked.segments = replace(chunked.segments, sentences=tuple(sentences))
+    if found:
+        chunked.segments = replace(chunked.segments, sentences=tuple(sentences))
 
 
 def is_all_caps(text: str) -> bool:
@@ -141,8 +138,7 @@ def is_all_caps(text: str) -> bool:
 def sentence_case(text: str, language: str, is_known: Callable[[str], bool]) -> str:
     """Converts a sentence in ALL CAPS to lower case with a capital first letter.
 
-    A sentence of one or two letters, such as `OK`, stays as it is. So does each word that
-    `is_known` accepts, such as the acronym `USB`. `language` is a code without a region.
+    A sentence of one or two letters, such as `OK`, stays as it is, and so do known words.
     """
     if sum(map(str.isalpha, text)) < 3:
         return text
@@ -177,11 +173,9 @@ def _begins_with_capital(text: str) -> bool:
 
 
 def is_title_case(text: str) -> bool:
-    """Returns whether a text is in Title Case.
+    """Returns whether a text has two capitalised words, and SMALL_WORDS only after the first one.
 
-    At least two words must begin with a capital letter. Every word that begins with a lower-case
-    letter must be in SMALL_WORDS and come after a capitalised word. A text that ends with one full
-    stop is not in Title Case, because it is probably a sentence that contains names.
+    A text that ends with one full stop is probably a sentence that contains names.
     """
     is_sentence = text.endswith(".") and not text.endswith("..")
     if is_sentence or len(text) > MAX_TITLE_CHARS:
@@ -252,10 +246,9 @@ def _lower_case(text: str, language: str) -> str:
 def with_ending(source: str, translation: str) -> str:
     """Returns a translation that ends with the punctuation of its source.
 
-    The spelling of an ellipsis may change too. If one of them ends with an abbreviation, no mark
-    changes. A mark before a closing quote or bracket does not change either, because languages
-    differ in the order of mark and quote. A word of `_GENDER` is removed, unless the source has an
-    opening bracket.
+    If one of them ends with an abbreviation, no mark changes. A mark before a closing quote does
+    not change either, because languages differ in the order of mark and quote. A word of `_GENDER`
+    is removed, unless the source has an opening bracket.
     """
     if translation.endswith(")") and not set("(\uff08[\uff3b") & set(source):
         translation = _GENDER.sub("", translation)

@@ -1,11 +1,8 @@
 """Reads XML as a text to translate, and keeps its tags exactly as they are written.
 
-An XML text is a document, or a fragment such as `Press <b>Continue</b>.`
-
-An element is inside a sentence if its parent element has words of its own, as `<b>` in
-`<p>a <b>word</b></p>`. An element inside such an element is inside the sentence too. The tags of
-all other elements end a sentence, as the tags of `<p>` do. `XmlRules` may set other rules for
-elements with certain names.
+An XML text is a document, or a fragment such as `Press <b>Continue</b>`. An element is inside a
+sentence if its parent has words of its own, as `<b>` in `<p>a <b>word</b></p>`. The elements inside
+it are inside the sentence too. The tags of all other elements end a sentence.
 """
 
 import re
@@ -25,27 +22,17 @@ _BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
 
 @dataclass(frozen=True, slots=True)
 class XmlRules:
-    """The meaning of tags in XML texts.
+    """The meaning of tags in XML texts."""
 
-    Attributes:
-        ignored: Elements that stay as they are.
-        splitting: Elements whose tags end a sentence.
-        non_splitting: Elements whose tags do not end a sentence.
-        detects_outline: Applies to each element that is neither in `splitting` nor in
-            `non_splitting`. If true, the tags of such an element end a sentence unless words are
-            beside the element. If false, its tags never end a sentence.
-    """
-
-    ignored: frozenset[str] = frozenset()
-    splitting: frozenset[str] = frozenset()
-    non_splitting: frozenset[str] = frozenset()
-    detects_outline: bool = True
+    ignored: frozenset[str] = frozenset()  # elements that stay as they are
+    splitting: frozenset[str] = frozenset()  # elements whose tags end a sentence
+    non_splitting: frozenset[str] = frozenset()  # elements whose tags do not end a sentence
+    detects_outline: bool = True  # if false, the tags of no other element end a sentence
 
     def is_inside(self, name: str, is_beside_words: bool) -> bool:
         """Returns whether an element is inside a sentence.
 
-        `is_beside_words` says whether the parent element has words of its own, or is itself inside
-        a sentence and beside words.
+        `is_beside_words` says whether its parent has words of its own, or is inside a sentence.
         """
         if name in self.splitting or name in self.non_splitting:
             return name not in self.splitting
