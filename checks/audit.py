@@ -1,8 +1,7 @@
 """Looks for known vulnerabilities of the locked packages: `python -m checks.audit PIP_AUDIT LOCK`.
 
-PIP_AUDIT is the program pip-audit, and LOCK is the file with the locked versions. The exit status
-is 1 if a package has a known vulnerability. Without data about any package, the audit is skipped:
-the reason is printed, and the exit status is 0.
+PIP_AUDIT is the program pip-audit, and LOCK is the file with the locked versions. Without data
+about any package, the audit is skipped: the reason is printed, and the exit status is 0.
 """
 
 import json

@@ -1,10 +1,9 @@
 """Runs the dashboard and the alerts against a real Prometheus: `python -m checks.live_board`.
 
 It starts a server with the built-in models and a Prometheus that scrapes it. Then it sends requests
-of every task, runs every query of the dashboard, and prints the queries without data. It also looks
-for each series that an alert reads, and for exemplars (links to traces) in the histograms of
-durations. The exit status is 1 if data is missing or an alert rule is not healthy. Without the
-program `prometheus`, the check is skipped: the reason is printed, and the exit status is 0.
+of every task, and looks for the data of the dashboard and of the alerts. It also looks for
+exemplars (links to traces). The exit status is 1 if data is missing or an alert rule is not
+healthy. Without the program `prometheus`, the check is skipped.
 """
 
 import json
@@ -12,7 +11,6 @@ import math
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -31,7 +29,7 @@ import yaml
 
 from checks.board import DESCRIPTION, expressions
 from checks.traffic import drive, remote_model
-from service.private_server import running_server
+from service.private_server import reserved_port, running_server
 from service.settings import DEFAULT_MODELS
 
 RULES = DESCRIPTION.parents[1] / "prometheus" / "alerts.yml"
@@ -59,12 +57,7 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **parameters: str) -> Any:
-        """Returns the field `data` of a reply.
-
-        Raises:
-            ValueError: Prometheus refuses the query.
-            OSError: Prometheus does not answer, or it is not ready yet.
-        """
+        """Returns the data of a reply; raises an OSError if Prometheus is not ready yet."""
         query = urllib.parse.urlencode(parameters)
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as reply:
@@ -81,7 +74,6 @@ class Prometheus:
         return [number for number in numbers if not math.isnan(number)]
 
     def num_exemplars(self, name: str) -> int:
-        """Returns the number of exemplars of a histogram in the last minutes."""
         now = time.time()
         times = {"start": str(now - PERIOD_SECONDS), "end": str(now)}
         found = self.get("query_exemplars", query=name, **times)
@@ -123,14 +115,14 @@ def report(prometheus: Prometheus) -> int:
     missing = 0
     for name, queries in (("dashboard", [*board_queries()]), ("alerts", [*alert_series()])):
         values = {query: prometheus.values(query.expression) for query in queries}
-        empty = [query for query, found in values.items() if not found]
-        zero = [query for query, found in values.items() if found and not any(found)]
-        for query in empty:
-            print(f"no data: {query.place}: {query.expression}")
-        for query in zero:
-            print(f"only zeros: {query.place}")
-        print(f"{name}: {len(values) - len(empty)} of {len(values)} queries have data")
-        missing += len(empty)
+        for query, found in values.items():
+            if not found:
+                print(f"no data: {query.place}: {query.expression}")
+            elif not any(found):
+                print(f"only zeros: {query.place}")
+        num_full = sum(map(bool, values.values()))
+        print(f"{name}: {num_full} of {len(values)} queries have data")
+        missing += len(values) - num_full
     for name in TRACED:
         if not prometheus.num_exemplars(name):
             print(f"no exemplar: {name}")
@@ -162,34 +154,21 @@ def alert_series() -> Iterator[Query]:
 @contextmanager
 def running_prometheus(program: str, target: str, folder: str) -> Iterator[Prometheus]:
     """Runs a Prometheus that scrapes the server at the address `target`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    with reserved_port() as port:
+        address = f"127.0.0.1:{port}"
     targets = [{"targets": [target.removeprefix("http://")]}]
-    every = f"{SCRAPE_SECONDS}s"
+    intervals = ("scrape_interval", "scrape_timeout", "evaluation_interval")
     config = {
-        "global": {
-            "scrape_interval": every,
-            "scrape_timeout": every,
-            "evaluation_interval": every,
-        },
+        "global": dict.fromkeys(intervals, f"{SCRAPE_SECONDS}s"),
         "rule_files": [str(RULES)],
         "scrape_configs": [{"job_name": "regard", "static_configs": targets}],
     }
     path = Path(folder) / "prometheus.yml"
     path.write_text(yaml.safe_dump(config), "utf-8")
+    files = (f"--config.file={path}", f"--storage.tsdb.path={folder}/data")
+    flags = (f"--web.listen-address={address}", "--enable-feature=exemplar-storage")
     with (Path(folder) / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                program,
-                f"--config.file={path}",
-                f"--storage.tsdb.path={folder}/data",
-                f"--web.listen-address={address}",
-                "--enable-feature=exemplar-storage",
-            ],
-            stdout=log,
-            stderr=log,
-        )
+        process = subprocess.Popen([program, *files, *flags], stdout=log, stderr=log)
     prometheus = Prometheus(f"http://{address}")
     try:
         deadline = time.monotonic() + START_LIMIT_SECONDS

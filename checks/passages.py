@@ -29,18 +29,14 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class Passage:
-    """A piece of prose.
+    """A piece of prose."""
 
-    Attributes:
-        path: File that holds the passage.
-        kind: `function`, `property` and `summary` are first paragraphs of docstrings. `entry` is
-            the description of an argument, attribute or error. `text` is all other prose.
-        lines: Line number and text of each line.
-    """
+    path: Path  # of the file that holds the passage
 
-    path: Path
+    # `function`, `property` and `summary` are first paragraphs of docstrings. `entry` is the
+    # description of an argument, attribute or error. `text` is all other prose.
     kind: str
-    lines: list[tuple[int, str]] = field(default_factory=list)
+    lines: list[tuple[int, str]] = field(default_factory=list)  # number and text of each line
 
 
 def passages_of(path: Path) -> Iterator[Passage]:

@@ -105,17 +105,16 @@ class EmbeddedLines:
     num_truncated: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class LineEmbedder:
     """Embeds lines by `POST /v1/embeddings`, or by `POST /embed` for unscaled vectors.
 
-    The first route always scales vectors to length 1. It can return vectors in base64, which server
-    and client convert quickly. The second route returns unscaled vectors as JSON numbers.
+    The first route can return vectors in base64, which server and client convert quickly.
     """
 
-    def __init__(self, client: Client, is_normalized: bool, fields: Mapping[str, Any]) -> None:
-        self.client = client
-        self.is_normalized = is_normalized
-        self.fields = fields
+    client: Client
+    is_normalized: bool
+    fields: Mapping[str, Any]
 
     def embed(self, lines: Iterable[str]) -> Iterator[EmbeddedLines]:
         return self.client.in_order(self._embed, in_requests(lines))
@@ -238,14 +237,14 @@ class ParquetFile:
 
 
 def vector_file_type(path: Path) -> type[NpyFile] | type[ParquetFile]:
-    match path.suffix.lower():
-        case ".npy":
-            return NpyFile
-        case ".parquet":
-            if importlib.util.find_spec("pyarrow") is None:
-                raise VectorFileError(
-                    f"{path} needs pyarrow, which is not installed: pip install 'regard[parquet]', "
-                    "or choose a name that ends in .npy"
-                )
-            return ParquetFile
-    raise VectorFileError(f"{path} is no known file of vectors; end its name in .npy or .parquet")
+    suffix = path.suffix.lower()
+    if suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise VectorFileError(
+            f"{path} needs pyarrow, which is not installed: pip install 'regard[parquet]', or "
+            "choose a name that ends in .npy"
+        )
+    if suffix not in (".npy", ".parquet"):
+        raise VectorFileError(
+            f"{path} is no known file of vectors; end its name in .npy or .parquet"
+        )
+    return NpyFile if suffix == ".npy" else ParquetFile

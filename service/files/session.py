@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -62,8 +62,7 @@ def connected(
 def errors_shown(interrupted: str) -> Iterator[None]:
     """Prints the message of an error, or `interrupted` after Ctrl-C, and ends with an exit code.
 
-    SIGTERM ends the command without a message. Only the main thread may call the function, because
-    it sets handlers of signals.
+    Only the main thread may call the function, because it sets handlers of signals.
     """
     before = {number: signal.signal(number, _end) for number in ENDING_SIGNALS}
     try:
@@ -96,13 +95,8 @@ def progress_bar() -> Progress:
     )
 
 
-@contextmanager
-def opened_lines(source: str) -> Iterator[BinaryIO]:
-    if source == STANDARD_INPUT:
-        yield sys.stdin.buffer
-    else:
-        with open(source, "rb") as file:
-            yield file
+def opened_lines(source: str) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if source == STANDARD_INPUT else open(source, "rb")
 
 
 def count_lines(path: Path) -> int:
