@@ -69,11 +69,7 @@ def panels(rows: list[Json]) -> Iterator[Json]:
 
 
 def panel(entry: Json) -> Json:
-    """Returns a panel without its place.
-
-    Raises:
-        ValueError: The description has an unknown key or kind.
-    """
+    """Returns a panel without its place; raises a ValueError for an unknown key or kind."""
     unknown = set(entry) - KEYS
     if unknown:
         raise ValueError(f"{entry['title']} has the unknown keys {sorted(unknown)}")

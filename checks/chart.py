@@ -62,10 +62,7 @@ def settings() -> Json:
 
 
 def variable(schema: Json, description: str) -> Json:
-    """Returns the schema of a variable from the schema of its setting.
-
-    An environment variable holds a list as one string, in which commas separate the names.
-    """
+    """Returns the schema of a variable, which holds a list as one string."""
     kept = {word: schema[word] for word in KEPT if word in schema}
     if schema.get("type") == "array":
         kept = {"type": "string"}

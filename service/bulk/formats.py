@@ -259,10 +259,7 @@ class JsonLinesOutput:
     def write_chunk(
         self, file: IO[bytes], name: str, _: bool, chunk: Chunk, outcomes: Sequence[Outcome]
     ) -> None:
-        """Writes one line for each row: its position, a space, and its JSON object.
-
-        The result has the name `name`. If not all ids are integers, Parquet has strings.
-        """
+        """Writes one line for each row: its position, a space, and its JSON object."""
         options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
         for position, row, outcome in zip(chunk.positions, chunk.rows, outcomes, strict=True):
             fields = {"id": row.id, name: outcome.value, "error": outcome.error or None}

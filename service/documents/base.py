@@ -124,10 +124,7 @@ def lines_of(text: str) -> list[Line]:
 
 
 def joined(lines: Sequence[Line]) -> str | Passage:
-    """Returns one passage for a text that extends over several lines, as its translation will.
-
-    Lines without letters are kept.
-    """
+    """Returns one passage for a text over several lines. Lines without letters are kept."""
     contents = [line.content for line in lines]
     text, source = " ".join(contents), "".join(map(str, lines))
     if not has_letters(text):

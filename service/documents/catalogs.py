@@ -127,10 +127,7 @@ def read_po(data: bytes) -> PassageDocument:
 
 
 def _po_parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
-    """Yields the lines of an entry, with passages for its translations if all of them are empty.
-
-    If a language has only one plural form, the form is the translation of the plural.
-    """
+    """Yields the lines of an entry, with passages for its translations if all of them are empty."""
     try:
         sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
         is_open = not any(each.value for each in entry if each.keyword == "msgstr")
@@ -138,6 +135,7 @@ def _po_parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
         raise DocumentError(f"an entry of the catalogue cannot be read: {error}") from None
     singular = sources.get("msgid", "")
     plural = sources.get("msgid_plural", singular)
+    # If a language has only one form, the form is the translation of the plural.
     has_one_form = sum(each.keyword == "msgstr" for each in entry) == 1
     for each in entry:
         source = plural if each.number or has_one_form else singular

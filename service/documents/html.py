@@ -108,11 +108,7 @@ def _source(tokens: Sequence[Token]) -> str:
 
 
 def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
-    """Yields the parts of a block.
-
-    Each text between two tags is a passage of its own if the tags are unbalanced, too many or
-    nested too deeply.
-    """
+    """Yields the parts of a block. Unbalanced, too many or too deep tags keep its texts apart."""
     ends = _ends(tokens)
     if ends is None or len(tokens) > MAX_TOKENS:
         for token in tokens:
@@ -142,10 +138,7 @@ def _ends(tokens: Sequence[Token]) -> dict[int, int] | None:
 
 
 def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
-    """Returns the index of the first token of a block's text, and the index after its last token.
-
-    Tags that surround the whole text are outside these bounds.
-    """
+    """Returns the bounds of a block's text, without tags that surround the whole text."""
     shown = [
         number
         for number, token in enumerate(tokens)

@@ -196,10 +196,7 @@ def _has_content(nodes: Sequence[Node]) -> bool:
 
 
 def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
-    """Yields one block for all given strings, or nothing if the strings have no words.
-
-    The first string gets the translation, and the others become empty. No element is moved.
-    """
+    """Yields one block for all strings, if they have words. The first one gets the translation."""
 
     def write(nodes: list[Node]) -> None:
         first, *others = places
@@ -218,10 +215,7 @@ def _keeps_lines(element: Element) -> bool:
 
 
 def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -> None:
-    """Replaces neighbouring elements, and the string before them, by translated nodes.
-
-    The function takes linear time, because it does not look up children by index.
-    """
+    """Replaces adjacent elements, and the string before them, by nodes in linear time."""
     owner = first.element if first.part == "text" else first.element.getparent()
     last = first
     following = children[-1].getnext() if children else None

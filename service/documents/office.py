@@ -99,10 +99,7 @@ class Item:
         return "".join(element.text or "" for element in elements)
 
     def parts(self) -> list[Element]:
-        """Returns the runs of the item's elements, or the elements if they have no runs.
-
-        A run that also has other content is split first.
-        """
+        """Returns the elements' runs, split from other content, or the elements without runs."""
         runs: dict[Element, list[Element]] = {}
         for element in self.elements:
             runs.setdefault(element.getparent(), []).append(element)
@@ -205,10 +202,7 @@ def _run_items(run: Element) -> Iterator[Item | None]:
 
 
 def _blocks(items: Sequence[Item]) -> Iterator[Block]:
-    """Yields one block for neighbouring items, or no block if they have no words to translate.
-
-    With more than MAX_UNITS inline elements, each text and each link gets its own blocks.
-    """
+    """Yields one block for items, or blocks for each of them above MAX_UNITS elements."""
     shown = [n for n, item in enumerate(items) if item.form is not Form.EMPTY]
     items = _merged(items[shown[0] : shown[-1] + 1] if shown else [])
     if len(items) == 1 and items[0].items:
@@ -225,11 +219,7 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
 
 
 def _merged(items: Sequence[Item]) -> list[Item]:
-    """Joins neighbouring texts with the same formatting.
-
-    If two texts with the same formatting have only white space between them, the white space gets
-    this formatting too.
-    """
+    """Joins neighbouring texts with one formatting, and the white space between them."""
     merged: list[Item] = []
     for number, item in enumerate(items):
         formatting = item.formatting

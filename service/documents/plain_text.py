@@ -140,10 +140,7 @@ class _Reader:
         return True
 
     def _is_html(self, line: Line) -> bool:
-        """Reports whether a line belongs to a block of HTML.
-
-        A block ends with a blank line. A block of `_RAW` ends with the line of its end tag.
-        """
+        """Reports whether a line is HTML, which ends with a blank line or an end tag of `_RAW`."""
         found = None if self.paragraph or self.is_html else _RAW.match(line.content)
         if found:
             self.html_end = f"</{found[1].lower()}>" if found[1] else "-->"

@@ -73,11 +73,7 @@ def _passages(cue: Sequence[Line]) -> Iterator[str | Passage]:
 
 
 def _without_tags(line: Line) -> Line:
-    """Moves the parts of a line that are not speech out of its content.
-
-    At the start of the content, these are tags, dashes, and codes for the place on the screen. At
-    the end, these are closing tags.
-    """
+    """Moves tags, dashes and codes for the place on the screen out of the content of a line."""
     opening = _OPENING.match(line.content)
     begin = opening.end() if opening else 0
     end = len(line.content)

@@ -65,10 +65,7 @@ def _is_translatable(unit: Element) -> bool:
 
 
 def _new_target(unit: Element) -> Element | None:
-    """Copies the content of the source into the target, which is added if it is missing.
-
-    Returns None if the unit has no source, or a translation that stays.
-    """
+    """Returns the target of a unit with the content of its source; None if the unit stays."""
     found = {local_name(child): child for child in unit if local_name(child)}
     source, target = found.get("source"), found.get("target")
     if source is None:

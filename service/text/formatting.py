@@ -191,10 +191,7 @@ def is_title_case(text: str) -> bool:
 
 
 def _like(given: str, found: str, language: str) -> str:
-    """Returns the first word of a translation in the case of the first word of its source.
-
-    A word with a capital letter inside stays, and so does one that always begins with a capital.
-    """
+    """Gives the first word of a translation the case of its source, unless capitals are inside."""
     if not found[0].isalpha() or not found[1:].islower() and len(found) > 1:
         return found
     if given[0].isupper() and found[0].islower():

@@ -135,10 +135,7 @@ class Terms:
     def _match(
         self, sentence: str, tokens: Sequence[_Token], folded: tuple[str, ...], at: int, first: int
     ) -> Match | None:
-        """Returns the longest term that begins with the token at the index `at`.
-
-        `first` is the place of the sentence's first letter or digit.
-        """
+        """Returns the longest term that begins with a token; `first` is where words start."""
         for length in self._lengths.get(folded[at], ()):
             given = tokens[at : at + length]
             start, end = given[0].start, given[-1].end
@@ -186,10 +183,7 @@ def capitalized(term: str) -> str:
 
 
 def _tokens(text: str) -> list[_Token]:
-    """Returns the words and symbols of a text.
-
-    Combining marks, such as the vowel signs of Hindi, belong to their words.
-    """
+    """Returns words and symbols. Combining marks, such as vowel signs of Hindi, belong to words."""
     tokens: list[_Token] = []
     was_mark = False
     for found in _TOKEN.finditer(text):
