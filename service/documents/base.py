@@ -1,10 +1,9 @@
-"""The interface and the errors of documents, and documents of passages."""
+"""The errors of documents, and documents of passages."""
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from service.text.letters import has_letters, split_margins
 
@@ -31,24 +30,6 @@ class UnsupportedFormatError(DocumentError):
 
 class DocumentTooLargeError(DocumentError):
     """The document is over a limit."""
-
-
-class Document(Protocol):
-    """A document that has been read."""
-
-    @property
-    def is_html(self) -> bool:
-        """Whether the texts and their translations are HTML, with tags for inline elements."""
-
-    def texts(self) -> list[str]:
-        """Returns the texts to translate, in the order of the document."""
-
-    def write(self, translations: Sequence[str], language: str) -> bytes:
-        """Returns the document with one translation in the place of each text, in order.
-
-        HTML translations may be malformed, or have other tags than the texts. Some formats state
-        the language of the text. If `language` is "", such a document keeps its old code.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from service.documents.base import Document, DocumentTooLargeError, UnsupportedFormatError
+from service.documents.base import DocumentTooLargeError, PassageDocument, UnsupportedFormatError
 from service.documents.catalogs import read_json, read_po
 from service.documents.epub import read_epub
 from service.documents.html import read_html
@@ -13,7 +13,12 @@ from service.documents.open_document import read_odt
 from service.documents.plain_text import read_markdown, read_text
 from service.documents.subtitles import read_srt, read_vtt
 from service.documents.xliff import read_xliff
-from service.documents.xml_files import MAX_BYTES
+from service.documents.xml_files import MAX_BYTES, ArchiveDocument, XmlDocument
+
+# A document that has been read. `write` gets one translation for each of the `texts`, in order. If
+# `is_html` is true, the texts are HTML, and translations may be malformed or have other tags. Some
+# formats state the language of the text, and keep it if the language of `write` is "".
+Document = PassageDocument | XmlDocument | ArchiveDocument
 
 
 @dataclass(frozen=True, slots=True)

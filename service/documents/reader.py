@@ -23,8 +23,8 @@ from enum import Enum
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
-from service.documents.base import Document, DocumentError, DocumentTooLargeError
-from service.documents.formats import read_document
+from service.documents.base import DocumentError, DocumentTooLargeError
+from service.documents.formats import Document, read_document
 from service.documents.tagged import plain_text
 from service.errors import UnavailableError, fault
 from service.ipc.processes import module_command

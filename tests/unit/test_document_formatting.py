@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.documents.base import Document
-from service.documents.formats import read_document
+from service.documents.formats import Document, read_document
 from service.documents.tagged import MAX_UNITS, Form, Node, TaggedText, Unit, to_html
 from tests.archives import archive, docx, epub, members, odt, run
 

@@ -10,8 +10,8 @@ from lxml import etree
 
 from service.documents import epub as book_format
 from service.documents import xml_files as limits
-from service.documents.base import Document, DocumentError, DocumentTooLargeError
-from service.documents.formats import read_document
+from service.documents.base import DocumentError, DocumentTooLargeError
+from service.documents.formats import Document, read_document
 from service.documents.tagged import Element
 from service.documents.xml_files import XmlDocument
 from tests.archives import archive, docx, epub, members, odt, pptx, run, upper

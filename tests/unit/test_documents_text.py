@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.documents.base import Document, DocumentError, UnsupportedFormatError, wrap
-from service.documents.formats import FORMATS, read_document
+from service.documents.base import DocumentError, UnsupportedFormatError, wrap
+from service.documents.formats import FORMATS, Document, read_document
 from service.text.html_text import plain_text
 from service.text.letters import has_letters
 from tests.archives import upper
