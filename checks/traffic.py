@@ -6,6 +6,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,22 +43,18 @@ REQUESTS: tuple[tuple[str, Any], ...] = (
 
 def drive(url: str, seconds: float) -> dict[tuple[str, int], int]:
     """Sends requests of every kind; returns the number of responses by path and status."""
-    counts: dict[tuple[str, int], int] = {}
+    counts = Counter[tuple[str, int]]()
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for path, body in REQUESTS:
-            count(counts, path, send(url + path, json.dumps(body).encode()))
+            counts[path, send(url + path, json.dumps(body).encode())] += 1
         stream = json.dumps({"q": SENTENCE * 3, **PAIR}).encode()
         status = send(f"{url}/translate", stream, {"Accept": "application/x-ndjson"})
-        count(counts, "/translate", status)
+        counts["/translate", status] += 1
         form = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
-        count(counts, "/translate_file", send(f"{url}/translate_file", FORM, form))
+        counts["/translate_file", send(f"{url}/translate_file", FORM, form)] += 1
         hang_up(url)
     return counts
-
-
-def count(counts: dict[tuple[str, int], int], path: str, status: int) -> None:
-    counts[path, status] = counts.get((path, status), 0) + 1
 
 
 def send(url: str, body: bytes, headers: dict[str, str] | None = None) -> int:

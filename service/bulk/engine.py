@@ -1,7 +1,6 @@
 """The engine of a job: the core of the server with its device workers, without HTTP.
 
-The engine uses the same core, translator and embedder as a server. A text therefore gets the same
-translation or vector as from `/translate` or `/embed`.
+A text therefore gets the same translation or vector as from `/translate` or `/embed`.
 """
 
 import asyncio
@@ -39,8 +38,7 @@ BATCHES_IN_FLIGHT = 12
 ROWS_AHEAD = 192
 """Number of sentences for each model that a device worker may hold in addition to its batch.
 
-Without these sentences, the batch rows of finished sentences would stay empty until the engine has
-sent others. With 48 instead of 192 sentences, workers with short sentences still waited.
+They fill the batch rows of finished sentences. With 48, workers with short sentences still waited.
 """
 
 
@@ -165,16 +163,10 @@ def outcome_without_model(row: Row, result: str) -> Outcome | None:
 def unlimited(settings: Settings) -> Settings:
     """Returns settings without the limits that protect a server with several users.
 
-    The only client bounds the number of its rows in progress. All its sentences wait in the
-    interactive lane. For sentences in the bulk lane, the scheduler would leave some rows of a batch
-    free for interactive requests.
+    All sentences wait in the interactive lane. For sentences in the bulk lane, the scheduler would
+    leave some rows of a batch free for interactive requests.
     """
-    changed: dict[str, float] = {
-        "max_inputs": UNLIMITED,
-        "max_pending_requests": UNLIMITED,
-        "max_pending_tokens": UNLIMITED,
-        "max_pending_detections": UNLIMITED,
-        "bulk_sentences": UNLIMITED,
-        "request_timeout_seconds": TIMEOUT_SECONDS,
-    }
+    pending = ("max_pending_requests", "max_pending_tokens", "max_pending_detections")
+    changed: dict[str, float] = dict.fromkeys(("max_inputs", "bulk_sentences", *pending), UNLIMITED)
+    changed["request_timeout_seconds"] = TIMEOUT_SECONDS
     return settings.model_copy(update=changed)

@@ -50,7 +50,6 @@ MAX_DEPTH = 10
 # The attribute that says whether white space is part of a text.
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
-FORMS = {Role.KEPT: Form.KEPT, Role.WORDS: Form.WORDS}
 SEPARATE = (Role.APART, Role.APART_KEPT)
 
 # Roles of inline elements whose words belong to the text around them.
@@ -182,7 +181,8 @@ class BlockReader:
             return [unescape(element.text)]
         role = self._role(element)
         if role not in SURROUNDING:
-            return [Unit(FORMS.get(role, Form.EMPTY), element, is_ordered=role is Role.MARK)]
+            form = Form.KEPT if role is Role.KEPT else Form.EMPTY
+            return [Unit(form, element, is_ordered=role is Role.MARK)]
         nodes = joined([element.text or "", *self._nodes(element)])
         if role is Role.PLAIN:
             return nodes

@@ -7,7 +7,7 @@ stay as they are: the elements in OPAQUE, and all elements with `translate="no"`
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape, unescape
 from typing import Any, NamedTuple
 
@@ -163,9 +163,7 @@ def read_html(text: str) -> list[Token]:
     mark = _MARK if text.startswith(_MARK) else ""
     text = text.removeprefix(_MARK)
     if len(text) > MAX_ATTRIBUTES or _LAST_TAG.search(text):
-        found = [*pieces(text)]
-        _check_attributes(found)
-        text = _with_late_ends(found)
+        text = _checked(text)
     # By default, the parser would lose text that is nested more than 256 levels deep, and it would
     # add a doctype to a document.
     parser = html.HTMLParser(huge_tree=True, default_doctype=False)
@@ -191,8 +189,15 @@ def read_html(text: str) -> list[Token]:
     return [token for token in tokens if token.source]
 
 
-def _check_attributes(found: Iterable[Piece]) -> None:
-    for piece in found:
+def _checked(text: str) -> str:
+    """Checks the attributes, and removes `</body>` and `</html>` if other text follows one of them.
+
+    The parser would lose this text. At the end of the document, the parser adds these end tags.
+    """
+    before: list[str] = []
+    after: list[str] = []
+    kept = before
+    for piece in pieces(text):
         # A piece of the kind BLOCK may be a tag that is not closed.
         attributes = piece.source if piece.kind is Kind.BLOCK else piece.attributes
         if len(attributes) > MAX_ATTRIBUTES:
@@ -202,23 +207,11 @@ def _check_attributes(found: Iterable[Piece]) -> None:
                     f"Invalid request: a tag has {number} attributes; the limit is "
                     f"{MAX_ATTRIBUTES}. Remove some of them"
                 )
-
-
-def _with_late_ends(found: Sequence[Piece]) -> str:
-    """Returns a text without `</body>` and `</html>` if other text follows one of them.
-
-    The parser would lose the text that follows. At the end of the document, the parser itself
-    adds these end tags.
-    """
-    kept: list[str] = []
-    first = None  # number of pieces before the first of these end tags
-    for piece in found:
         if piece.kind is Kind.CLOSE and piece.name in ("body", "html"):
-            first = len(kept) if first is None else first
+            kept = after
         else:
             kept.append(piece.source)
-    is_last = first is None or not "".join(kept[first:]).strip()
-    return "".join(piece.source for piece in found) if is_last else "".join(kept)
+    return "".join(before + after) if "".join(after).strip() else text
 
 
 def _comments(siblings: Iterable[Any]) -> Iterator[Token]:
