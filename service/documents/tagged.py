@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape, unescape
 from itertools import count, groupby
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from service.text.html_text import Piece, pieces, unescaped, without_controls
 from service.text.letters import has_letters
@@ -177,72 +177,56 @@ def plain_text(html: str) -> str:
     return unescape(_TAGS.sub("", without_controls(html).replace(LINE_BREAK, " ")))
 
 
-class _Origin(NamedTuple):
-    """An element of the source, the element around it, and its id in the HTML, from 1."""
-
-    unit: Unit
-    parent: Unit | None
-    number: int
-
-
 class _Reader:
     """Reads the translation of one text, whose source are the given nodes."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes = nodes
-        units = [*units_of(nodes)]
-        # Inner elements follow outer elements, so the innermost parent is kept.
-        parents = {child: unit for unit in units for child in units_of(unit.children)}
-        self.origins = [
-            _Origin(unit, parents.get(unit), number) for number, unit in enumerate(units, 1)
-        ]
-        self.by_id = {str(origin.number): origin for origin in self.origins}
-        self.found: dict[Unit, Unit] = {}
-        self.top: list[Node] = []
+        self.root = Unit(Form.WORDS, None, [*nodes])
+        self.by_id = {str(number): unit for number, unit in enumerate(units_of(nodes), 1)}
+        parents = (self.root, *self.by_id.values())
+        self.parents = {child: unit for unit in parents for child in unit.children}
+        self.found = {self.root: Unit(Form.WORDS, None)}
 
     def read(self, translation: str) -> list[Node]:
-        around: OpenElements[Unit | None] = OpenElements(None)
+        around = OpenElements(self.root)
         for piece in pieces(translation):
+            inner = around.inner
             if piece.kind is Kind.TEXT:
-                self._children(around.inner).append(unescaped(piece.source))
+                self.found[inner].children.append(unescaped(piece.source))
             elif piece.kind is Kind.CLOSE:
                 around.end(piece.name)
             elif piece.name:
-                origin = self._claim(piece, around.inner)
-                inner = around.inner
-                if origin is not None:
-                    self._children(inner).append(self._new(origin))
-                    inner = origin.unit if origin.unit.form is Form.WORDS else inner
+                unit = self._claim(piece, inner)
+                if unit is not None:
+                    self.found[inner].children.append(self._new(unit))
+                    inner = unit if unit.form is Form.WORDS else inner
                 if piece.kind is Kind.OPEN:
                     around.begin(piece.name, inner)
-        for origin in self.origins:
-            if origin.unit not in self.found:
-                self._add_missing(origin)
+        for unit in self.by_id.values():
+            if unit not in self.found:
+                self._add_missing(unit)
         self._tidy()
-        return self.top
+        return self.found[self.root].children
 
-    def _children(self, unit: Unit | None) -> list[Node]:
-        return self.top if unit is None else self.found[unit].children
-
-    def _claim(self, tag: Piece, parent: Unit | None) -> _Origin | None:
+    def _claim(self, tag: Piece, parent: Unit) -> Unit | None:
         """Returns the source element of a translated element; None if its tag must be left out."""
-        origin = self.by_id.get(tag.attribute_values().get("id") or "")
-        if origin is None or origin.unit in self.found or origin.parent is not parent:
+        unit = self.by_id.get(tag.attribute_values().get("id") or "")
+        if unit is None or unit in self.found or self.parents[unit] is not parent:
             return None
-        return origin if tag.name == origin.unit.form.value else None
+        return unit if tag.name == unit.form.value else None
 
-    def _new(self, origin: _Origin) -> Unit:
-        self.found[origin.unit] = new = replace(origin.unit, children=[])
+    def _new(self, unit: Unit) -> Unit:
+        self.found[unit] = new = replace(unit, children=[])
         return new
 
-    def _add_missing(self, origin: _Origin) -> None:
+    def _add_missing(self, unit: Unit) -> None:
         """Adds an element whose tag is missing, around its likely words or at the end."""
-        inside = self._children(origin.parent)
+        parent = self.parents[unit]
+        inside = self.found[parent].children
         inside[:] = joined(inside)
-        new = self._new(origin)
-        if origin.unit.form is Form.WORDS:
-            siblings = self.nodes if origin.parent is None else origin.parent.children
-            likely = _likely_words(siblings, origin.unit, inside)
+        new = self._new(unit)
+        if unit.form is Form.WORDS:
+            likely = _likely_words(parent.children, unit, inside)
             if likely is not None:
                 number, start, end = likely
                 text = inside[number]
@@ -254,8 +238,8 @@ class _Reader:
 
     def _tidy(self) -> None:
         """Joins strings, and restores the order of ordered elements."""
-        numbers = {self.found[each.unit]: each.number for each in self.origins}
-        for nodes in (self.top, *(unit.children for unit in self.found.values())):
+        numbers = {self.found[unit]: number for number, unit in enumerate(self.by_id.values())}
+        for nodes in [unit.children for unit in self.found.values()]:
             nodes[:] = joined(nodes)
             ordered = [each for each in nodes if isinstance(each, Unit) and each.is_ordered]
             remaining = iter(sorted(ordered, key=numbers.__getitem__))
