@@ -95,8 +95,8 @@ def pieces(text: str) -> Iterator[Piece]:
     place = 0
     while match := _PIECE.match(text, place):
         end = match.end()
-        if match.lastgroup != "tag":
-            yield Piece(_KINDS[match.lastgroup], match[0])
+        if kind := _KINDS.get(match.lastgroup or ""):
+            yield Piece(kind, match[0])
         else:
             slash, name, attributes = match.group("slash", "name", "attributes")
             name = name.lower()

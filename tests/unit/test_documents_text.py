@@ -327,6 +327,11 @@ def test_paragraphs_without_spaces_are_texts_of_their_own() -> None:
     assert len(read_document("a.txt", "\n".join(wrapped).encode()).texts()) == 1
 
 
+def test_wrapped_lines_without_letters_are_kept() -> None:
+    rules = "=" * 50 + "\n" + "-" * 50
+    assert read(".txt", f"{rules}\n\nOne.\n").texts() == ["One."]
+
+
 def test_wrapped_line_does_not_begin_with_a_mark() -> None:
     lines = wrap(
         "A capital do pais de Paris - uma velha cidade", ["The capital of Paris", "is an old city"]
