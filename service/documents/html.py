@@ -112,12 +112,11 @@ def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
     ends = _ends(tokens)
     if ends is None or len(tokens) > MAX_TOKENS:
         for token in tokens:
-            yield from _parts([token], {}) if token.kind is Kind.TEXT else [token.source]
+            yield from _parts([token]) if token.kind is Kind.TEXT else [token.source]
         return
     first, last = _trimmed(tokens, ends)
     yield _source(tokens[:first])
-    shifted = {start - first: end - first for start, end in ends.items()}
-    yield from _parts(tokens[first:last], shifted)
+    yield from _parts(tokens[first:last])
     yield _source(tokens[last:])
 
 
@@ -152,12 +151,12 @@ def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
     return min([first, *starts]), max([last, *stops])
 
 
-def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Passage]:
+def _parts(tokens: Sequence[Token]) -> Iterator[str | Passage]:
     """Yields a passage and the white space around it, or one kept string if there are no words."""
     before, source, after = split_margins(_source(tokens))
     if tokens and tokens[-1].kind is Kind.OPAQUE:  # an element without an end tag may end in space
         source, after = source + after, ""
-    nodes = _nodes(tokens, ends, 0, len(tokens))
+    nodes = _nodes(tokens)
     if not is_translated(nodes):
         yield before + source + after
         return
@@ -179,26 +178,26 @@ def _collapsed(source: str) -> str:
     return _WHITE_SPACE.sub(" ", unescaped(source))
 
 
-def _nodes(tokens: Sequence[Token], ends: dict[int, int], first: int, last: int) -> list[Node]:
-    """Returns the tree of the tokens with the indices from `first` to `last` - 1."""
+def _nodes(tokens: Sequence[Token]) -> list[Node]:
+    """Returns the tree of tokens whose tags are balanced."""
     nodes: list[Node] = []
-    number = first
-    while number < last:
-        token = tokens[number]
+    around: list[tuple[int, list[Node]]] = []  # index of each open start tag, and nodes before it
+    for number, token in enumerate(tokens):
         if token.kind is Kind.TEXT:
             nodes.append(_collapsed(token.source))
         elif token.kind is Kind.OPEN:
-            end = ends[number]
-            inside = _nodes(tokens, ends, number + 1, end)
+            around.append((number, nodes))
+            nodes = []
+        elif token.kind is Kind.CLOSE:
+            inside = nodes
+            start, nodes = around.pop()
             if words_of(inside).strip() or any(u.form is Form.KEPT for u in units_of(inside)):
-                nodes.append(Unit(Form.WORDS, (token.source, tokens[end].source), inside))
+                nodes.append(Unit(Form.WORDS, (tokens[start].source, token.source), inside))
             else:
-                nodes.append(Unit(Form.EMPTY, (_source(tokens[number : end + 1]), "")))
-            number = end
+                nodes.append(Unit(Form.EMPTY, (_source(tokens[start : number + 1]), "")))
         else:
             form = Form.KEPT if token.kind is Kind.OPAQUE else Form.EMPTY
             nodes.append(Unit(form, (token.source, "")))
-        number += 1
     return nodes
 
 
