@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -99,6 +99,7 @@ def sign(images: list[str], environment: Mapping[str, str]) -> None:
 
 
 def main(verb: str) -> None:
+    verbs: dict[str, Callable[[Path], None]]
     verbs = {"pin": pin, "check": check, "build": lambda root: build(root, os.environ)}
     if verb not in verbs:
         sys.exit(f"unknown verb {verb!r}: use {', '.join(verbs)}")
