@@ -198,8 +198,8 @@ def _checked(text: str) -> str:
     after: list[str] = []
     kept = before
     for piece in pieces(text):
-        # A piece of the kind BLOCK may be a tag that is not closed.
-        attributes = piece.source if piece.kind is Kind.BLOCK else piece.attributes
+        is_unclosed = piece.kind is Kind.BLOCK and piece.source[1].isalpha()
+        attributes = piece.source if is_unclosed else piece.attributes
         if len(attributes) > MAX_ATTRIBUTES:
             number = len(_ATTRIBUTE.findall(attributes))
             if number > MAX_ATTRIBUTES:
