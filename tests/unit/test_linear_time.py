@@ -125,6 +125,7 @@ def in_html(text: str, tokenizer: Tokenizer) -> None:
     tokens = html_text.read_html(f"One {text} two")
     in_markup(protect_markup(tokens, tokenizer.unknown_in(unescaped(text))))
     html_text.plain_text(text)
+    list(html_text.pieces(text))
 
 
 def in_xml(text: str, _: Tokenizer) -> None:
