@@ -13,8 +13,8 @@ from service.tasks.attention.requests import AttentionRequest, Kind
 from service.tasks.attention.results import (
     Attention,
     InspectedText,
-    Labels,
     SequenceAttention,
+    TargetLabels,
     sequence_attention,
 )
 
@@ -56,6 +56,6 @@ def made_up_item(
     return replace(item, alignment=alignment)
 
 
-def target_of(item: SequenceAttention) -> Labels:
+def target_of(item: SequenceAttention) -> TargetLabels:
     assert item.target is not None
     return item.target

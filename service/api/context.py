@@ -18,8 +18,7 @@ from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
 from service.state.suggestions import SuggestionStore
-from service.tasks.attention.texts import TextInspector
-from service.tasks.attention.translations import TranslationInspector
+from service.tasks.attention.inspector import Inspector
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentTranslator
@@ -59,15 +58,14 @@ class Services:
         self.endpoints = Endpoints(settings, backend.recorder)
         admitter = admitter_of(catalog, backend, self.endpoints)
         self.translator = Translator(catalog, admitter, detector, settings)
-        self.inspector = TranslationInspector(catalog, backend, detector, settings)
-        self.text_inspector = TextInspector(catalog, backend, settings)
+        self.inspector = Inspector(catalog, backend, detector, settings)
         self.embedder = Embedder(catalog, backend, settings)
         self.documents = (
             DocumentTranslator(self.translator, self.quota, settings, folder) if folder else None
         )
         self.served_models = ServedModels(
             catalog,
-            (self, self.translator, self.inspector, self.text_inspector),
+            (self, self.translator, self.inspector),
             detector,
             self.embedder,
             settings.request_timeout_seconds,

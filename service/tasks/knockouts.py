@@ -6,7 +6,7 @@ Each knock-out is computed in work items of its own. A worker batches these item
 and with the items of other requests.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,10 +30,11 @@ from model.tokenization.tokenizer import TokenizedText
 from service.items import AttentionItem
 from service.tasks.alignment.aligner import submit_all
 from service.tasks.alignment.alignment import word_spans
+from service.tasks.attention.inspector import Inspector
+from service.tasks.attention.models import LoadedDirection
 from service.tasks.attention.probabilities import check_num_probabilities
 from service.tasks.attention.query import resolved
 from service.tasks.attention.requests import HeadsQuestion, KnockoutBody, KnockoutQuestion
-from service.tasks.attention.translations import LoadedDirection, TranslationInspector
 from service.tasks.context import RequestContext
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
 
@@ -106,87 +107,85 @@ class Draft:
             self.is_done = self.is_cut = same >= self.limit - 1
 
 
-class KnockoutInspector:
-    """Computes the effects of knock-outs, with the models and limits of an inspector."""
+async def compare(
+    inspector: Inspector, request: KnockoutBody, context: RequestContext
+) -> KnockoutResult:
+    """Returns the effect of each knock-out of a request.
 
-    def __init__(self, inspector: TranslationInspector) -> None:
-        self.inspector = inspector
+    Equal knock-outs are computed once. The result with nothing switched off is computed as the
+    result of an empty knock-out. An empty knock-out in the request has exactly this result.
+    """
+    model = await inspector.choose_direction(request, request.text, context)
+    for question in request.knockouts:  # refuses a wrong layer or head before tokenisation
+        for part in [*question.heads, *question.edges]:
+            resolved(partial(place_of, model.config, part))
+    # New translations are not counted, because their number of passes is not known.
+    num_chars = len(request.text) + len(request.target_text or request.text)
+    tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
+    await context.admit(inspector.backend, tokens, at_once=num_chars > INLINE_CHARS)
+    text = await inspector.read_one(model, request.text, request.target_text, context)
+    source, target = text.source, text.target
+    assert target is not None  # the model is a LoadedDirection
+    knockouts = [
+        resolved(partial(knockout_of, model.config, each, source, len(target.ids)))
+        for each in request.knockouts
+    ]
+    different = list(dict.fromkeys([Knockout(), *knockouts]))
+    count, limit = len(different) * len(target.ids), inspector.settings.max_attention_values
+    check_num_probabilities(count, limit, "send fewer knockouts")
+    score = partial(_score, inspector, context, model, source)
+    found = await score([(each, target.ids) for each in different])
+    effects = {
+        each: KnockoutEffect(scores.log_probs)
+        for each, scores in zip(different, found, strict=True)
+    }
+    base = effects[Knockout()].log_probs
+    if request.translate:
+        wanted = {each: effects[each] for each in knockouts}
+        effects |= await _translate(model, len(source.ids), target.ids, wanted, score)
+    chosen = [effects[each] for each in knockouts]
+    return KnockoutResult(model.name, source, target, model.start, base, chosen)
 
-    async def compare(self, request: KnockoutBody, context: RequestContext) -> KnockoutResult:
-        """Returns the effect of each knock-out of a request.
 
-        Equal knock-outs are computed once. The result with nothing switched off is computed as the
-        result of an empty knock-out. An empty knock-out in the request has exactly this result.
-        """
-        model = await self.inspector.choose_model(request, [request.text], context)
-        for question in request.knockouts:  # refuses a wrong layer or head before tokenisation
-            for part in [*question.heads, *question.edges]:
-                resolved(partial(place_of, model.config, part))
-        # New translations are not counted, because their number of passes is not known.
-        num_chars = len(request.text) + len(request.target_text or request.text)
-        tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
-        await context.admit(self.inspector.backend, tokens, at_once=num_chars > INLINE_CHARS)
-        text = await self.inspector.read_one(model, request.text, request.target_text, context)
-        source, target = text.source, text.target
-        assert target is not None  # this inspector translates
-        knockouts = [
-            resolved(partial(knockout_of, model.config, each, source, len(target.ids)))
-            for each in request.knockouts
-        ]
-        different = list(dict.fromkeys([Knockout(), *knockouts]))
-        count, settings = len(different) * len(target.ids), self.inspector.settings
-        check_num_probabilities(count, settings.max_attention_values, "send fewer knockouts")
-        jobs = [(each, target.ids) for each in different]
-        found = await self._score(model, source, jobs, context)
-        effects = {
-            each: KnockoutEffect(scores.log_probs)
-            for each, scores in zip(different, found, strict=True)
-        }
-        base = effects[Knockout()].log_probs
-        if request.translate:
-            wanted = {each: effects[each] for each in knockouts}
-            effects |= await self._translate(model, source, target.ids, wanted, context)
-        chosen = [effects[each] for each in knockouts]
-        return KnockoutResult(model.name, source, target, model.start, base, chosen)
+Jobs = Iterable[tuple[Knockout, list[int]]]
 
-    async def _score(
-        self,
-        model: LoadedDirection,
-        source: TokenizedText,
-        jobs: Iterable[tuple[Knockout, list[int]]],
-        context: RequestContext,
-    ) -> list[TokenProbabilities]:
-        query = ProbabilityQuery(1, first_id=model.direction.vocabularies.first_id)
-        items = [
-            AttentionItem(model.name, AttentionJob(source.ids, target, (query,), knockout))
-            for knockout, target in jobs
-        ]
-        backend, settings = self.inspector.backend, self.inspector.settings
-        results = await submit_all(items, backend, settings, context)
-        return [result.value[0] for result in results]
 
-    async def _translate(
-        self,
-        model: LoadedDirection,
-        source: TokenizedText,
-        target: list[int],
-        effects: dict[Knockout, KnockoutEffect],
-        context: RequestContext,
-    ) -> dict[Knockout, KnockoutEffect]:
-        eos_id = model.config.eos_id
-        longest = model.config.max_target_tokens(len(source.ids))
-        limit = min(longest, GROWTH * len(target) + MORE_TOKENS)
-        drafts = {each: Draft([*target[:-1], eos_id], eos_id, limit) for each in effects}
-        while waiting := {each: draft for each, draft in drafts.items() if not draft.is_done}:
-            jobs = [(each, draft.ids) for each, draft in waiting.items()]
-            found = await self._score(model, source, jobs, context)
-            for draft, scores in zip(waiting.values(), found, strict=True):
-                draft.change(scores.likeliest[:, 0].tolist())
-        detokenize = model.direction.vocabularies.target.detokenize
-        return {
-            each: KnockoutEffect(effect.log_probs, detokenize(draft.ids), draft.is_cut)
-            for (each, effect), draft in zip(effects.items(), drafts.values(), strict=True)
-        }
+async def _score(
+    inspector: Inspector,
+    context: RequestContext,
+    model: LoadedDirection,
+    source: TokenizedText,
+    jobs: Jobs,
+) -> list[TokenProbabilities]:
+    query = ProbabilityQuery(1, first_id=model.direction.vocabularies.first_id)
+    items = [
+        AttentionItem(model.name, AttentionJob(source.ids, target, (query,), knockout))
+        for knockout, target in jobs
+    ]
+    results = await submit_all(items, inspector.backend, inspector.settings, context)
+    return [result.value[0] for result in results]
+
+
+async def _translate(
+    model: LoadedDirection,
+    source_tokens: int,
+    target: list[int],
+    effects: dict[Knockout, KnockoutEffect],
+    score: Callable[[Jobs], Awaitable[list[TokenProbabilities]]],
+) -> dict[Knockout, KnockoutEffect]:
+    eos_id = model.config.eos_id
+    longest = model.config.max_target_tokens(source_tokens)
+    limit = min(longest, GROWTH * len(target) + MORE_TOKENS)
+    drafts = {each: Draft([*target[:-1], eos_id], eos_id, limit) for each in effects}
+    while waiting := {each: draft for each, draft in drafts.items() if not draft.is_done}:
+        found = await score([(each, draft.ids) for each, draft in waiting.items()])
+        for draft, scores in zip(waiting.values(), found, strict=True):
+            draft.change(scores.likeliest[:, 0].tolist())
+    detokenize = model.direction.vocabularies.target.detokenize
+    return {
+        each: KnockoutEffect(effect.log_probs, detokenize(draft.ids), draft.is_cut)
+        for (each, effect), draft in zip(effects.items(), drafts.values(), strict=True)
+    }
 
 
 def place_of(config: ModelConfig, part: HeadsQuestion) -> tuple[tuple[int, ...], tuple[int, ...]]:

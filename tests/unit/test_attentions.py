@@ -11,7 +11,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.probabilities import rounded
 from service.tasks.attention.requests import Kind
-from service.tasks.attention.results import detachment, largest, word_labels
+from service.tasks.attention.results import detachment, largest, with_inputs, word_labels
 from tests.attention import SOURCE, TARGET, made_up_item, target_of
 
 FLOATS = st.floats(0, 100, width=32)
@@ -105,14 +105,13 @@ def test_values_are_left_as_they_are_by_default() -> None:
 
 def test_words_stand_as_in_the_text(tokenizer: Tokenizer) -> None:
     side = tokenizer.tokenize("Unbelievably  late.")
-    labels = word_labels(side, word_spans(side), "")
+    labels = with_inputs(word_labels(side, word_spans(side)), "")
     assert labels.tokens == ["Unbelievably", "late", ".", "</s>"]
     assert labels.offsets == [(0, 12), (14, 18), (18, 19), (19, 19)]
     assert labels.special == [False, False, False, True]
     assert labels.input_tokens == ["", "Unbelievably", "late", "."]
     assert [len(ids) for ids in labels.ids if isinstance(ids, list)][1:] == [1, 1, 1]
     assert sum((ids for ids in labels.ids if isinstance(ids, list)), []) == side.ids
-    assert word_labels(side, word_spans(side)).input_tokens is None
 
 
 @pytest.mark.parametrize(

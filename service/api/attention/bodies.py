@@ -1,14 +1,14 @@
 """Builds the bodies of responses about attention, with NumPy arrays that `json_chunks` writes."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from model.inspection.query import AttentionKind
 from model.inspection.results import AttentionTrace
-from service.tasks.alignment.alignment import Alignment, word_spans
+from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.probabilities import Probabilities
 from service.tasks.attention.requests import Include
 from service.tasks.attention.results import (
@@ -17,6 +17,7 @@ from service.tasks.attention.results import (
     SequenceAttention,
     TraceResult,
     token_labels,
+    with_inputs,
 )
 from service.tasks.knockouts import KnockoutEffect, KnockoutResult
 
@@ -44,26 +45,21 @@ def _num_tokens(labels: Labels) -> int:
 
 
 def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
-    body: dict[str, Any] = {"source": _fields(item.source)}
+    body: dict[str, Any] = {"source": item.source}
     if item.target is not None:
-        body["target"] = _fields(item.target)
+        body["target"] = item.target
     body["attentions"] = list(map(_attention_body, item.attentions))
     if item.alignment is not None:
         pairs = item.alignment.pairs
         if decimals is not None:
             pairs = [(source, target, round(weight, decimals)) for source, target, weight in pairs]
-        body["alignment"] = {**_fields(item.alignment), "pairs": pairs}
+        body["alignment"] = replace(item.alignment, pairs=pairs)
     if item.detachment is not None:
         score = item.detachment
         body["detachment"] = score if decimals is None else round(score, decimals)
     if item.probabilities is not None:
         body["probabilities"] = probabilities_body(item.probabilities)
     return body
-
-
-def _fields(found: Labels | Alignment) -> dict[str, Any]:
-    values = {field.name: getattr(found, field.name) for field in fields(found)}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _attention_body(attention: Attention) -> dict[str, Any]:
@@ -105,9 +101,11 @@ def probabilities_body(probabilities: Probabilities) -> dict[str, Any]:
 
 def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:
     source = token_labels(found.source)
-    target = None if found.target is None else token_labels(found.target, found.start)
+    target = None
+    if found.target is not None:
+        target = with_inputs(token_labels(found.target), found.start)
     query, steps = found.query, found.trace
-    inputs = [] if target is None else target.input_tokens or []
+    inputs = [] if target is None else target.input_tokens
     is_encoder = query.kind is AttentionKind.ENCODER
     attended = inputs if query.kind is AttentionKind.DECODER else source.tokens
     body: dict[str, Any] = {
@@ -117,8 +115,8 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
         "head": query.head,
         "head_dim": len(steps.query),
         "scale": steps.scale,
-        "source": _fields(source),
-        **({} if target is None else {"target": _fields(target)}),
+        "source": source,
+        **({} if target is None else {"target": target}),
         "query": {
             "index": query.query,
             "token": (source.tokens if is_encoder else inputs)[query.query],
@@ -179,9 +177,9 @@ def shortest(value: np.float32) -> float:
 def knockout_body(result: KnockoutResult) -> dict[str, Any]:
     return {
         "model": result.model,
-        "source": _fields(token_labels(result.source)),
+        "source": token_labels(result.source),
         "source_words": word_spans(result.source),
-        "target": _fields(token_labels(result.target, result.start)),
+        "target": with_inputs(token_labels(result.target), result.start),
         "log_probs": result.log_probs,
         "knockouts": [_effect_body(effect, result) for effect in result.effects],
     }

@@ -4,36 +4,9 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from service.tasks.alignment.alignment import Alignment
 from service.tasks.attention.requests import Kind, Norm, Reduce
-
-
-class LabelsBody(BaseModel):
-    """The tokens or the words of the source or of the target."""
-
-    text: str
-    tokens: list[str] = Field(
-        description="Tokens as the vocabulary spells them; with `level` `word`, words."
-    )
-    ids: list[int] | list[list[int]] = Field(description="Id of each token, or ids of each word.")
-    offsets: list[tuple[int, int]] = Field(
-        description="[start, end) of each token or word in `text`, in code points. White space "
-        "around a token or word is excluded."
-    )
-    special: list[bool] = Field(description="True for tokens that are not text, such as EOS.")
-
-
-class TargetLabelsBody(LabelsBody):
-    """The tokens or the words of the target.
-
-    Row t of cross-attention belongs to the decode step that reads entry t of `input_tokens` and
-    predicts entry t of `tokens`.
-    """
-
-    input_tokens: list[str] = Field(
-        description="Tokens that the decoder reads, beginning with its start token. If the first "
-        "string is empty, the model has no start token, and its decoder begins with a vector of "
-        "zeros."
-    )
+from service.tasks.attention.results import Labels, TargetLabels
 
 
 class AttentionBody(BaseModel):
@@ -53,23 +26,6 @@ class AttentionBody(BaseModel):
     indices: list[list[list[list[int]]]] | None = Field(
         None, description="With `top_k`: the column of each value."
     )
-
-
-class AlignmentBody(BaseModel):
-    """The alignment of each target word to a source word."""
-
-    source_words: list[tuple[int, int]] = Field(
-        description="[first, end) of each source word. The unit is tokens in /attention, and code "
-        "points in /translate."
-    )
-    target_words: list[tuple[int, int]] = Field(
-        description="[first, end) of each target word, in the same unit."
-    )
-    pairs: list[tuple[int, int, float]] = Field(
-        description="Index of the source word, index of the target word, and attention of the "
-        "target word to the source word."
-    )
-    pharaoh: str = Field(description="The same pairs in Pharaoh format, such as `0-0 1-2`.")
 
 
 class LikeliestBody(BaseModel):
@@ -123,10 +79,10 @@ class AttentionItemBody(BaseModel):
     `alignment` gives the words as spans of tokens, even if `level` is `word`.
     """
 
-    source: LabelsBody
-    target: TargetLabelsBody | None = Field(None, description="Absent with task `embed`.")
+    source: Labels
+    target: TargetLabels | None = Field(None, description="Absent with task `embed`.")
     attentions: list[AttentionBody]
-    alignment: AlignmentBody | None = Field(None, description="Absent with task `embed`.")
+    alignment: Alignment | None = Field(None, description="Absent with task `embed`.")
     detachment: float | None = Field(
         None,
         description="Distance, from 0 to 1, between two distributions over the source tokens: the "
@@ -272,8 +228,8 @@ class StepsResponse(BaseModel):
     head: int
     head_dim: int
     scale: float = Field(description="1 / sqrt(head_dim)")
-    source: LabelsBody
-    target: TargetLabelsBody | None = Field(None, description="Absent with task `embed`.")
+    source: Labels
+    target: TargetLabels | None = Field(None, description="Absent with task `embed`.")
     query: StepsToken
     rows: list[StepsRow]
     z: list[float] = Field(description="Sum of weight × v over all rows.")
@@ -313,11 +269,11 @@ class KnockoutResponse(BaseModel):
     """
 
     model: str
-    source: LabelsBody
+    source: Labels
     source_words: list[tuple[int, int]] = Field(
         description="[first, end) of each source word, in tokens."
     )
-    target: TargetLabelsBody
+    target: TargetLabels
     log_probs: list[float | None] = Field(
         description="Log-probability of each target token if nothing is switched off."
     )

@@ -1,5 +1,8 @@
 """POST /attention, /attention/steps and /attention/knockout, Regard's own dialect."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -26,8 +29,8 @@ from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import json_chunks, json_response, num_bytes_of
 from service.errors import RequestTooLargeError
 from service.tasks.attention.requests import AttentionRequest, Format, KnockoutBody, StepsRequest
-from service.tasks.attention.results import InspectionResult
-from service.tasks.knockouts import KnockoutInspector
+from service.tasks.attention.results import SequenceAttention
+from service.tasks.knockouts import compare
 from service.tasks.threads import run_sized
 
 router = APIRouter(tags=["attention"], responses={**ERRORS, **MISSING})
@@ -48,18 +51,16 @@ async def attention(request: Request) -> Response:
         context.num_inputs = len(body.texts)
         check_number(body.texts, services.settings.max_inputs)
     chosen = choose_format(body.format, request.headers.get("accept", ""))
-    inspector = services.inspector if body.has_target else services.text_inspector
-    inspection = await unless_disconnected(request, inspector.inspect(body, context))
+    items = await unless_disconnected(request, services.inspector.inspect(body, context))
     with context.stage("serialize"):
         deadline = context.deadline(services.settings.request_timeout_seconds)
-        return await _written(inspection, chosen, body.decimals, deadline)
+        written = json_body(context.model, items, body.decimals)
+        return await _response(written, items, chosen, deadline)
 
 
-async def _written(
-    inspection: InspectionResult, chosen: Format, decimals: int | None, deadline: float
+async def _response(
+    body: dict[str, Any], items: Sequence[SequenceAttention], chosen: Format, deadline: float
 ) -> Response:
-    items = inspection.items
-    body = json_body(inspection.model, items, decimals)
     if chosen in ("npz", "safetensors"):
         write = npz_bytes if chosen == "npz" else safetensors_bytes
         size = body["usage"]["attention_values"]
@@ -77,8 +78,7 @@ async def steps(request: Request) -> Response:
     with context.stage("validate"):
         body = await read_parameters(request, StepsRequest)
         context.num_inputs = 1
-    inspector = services.inspector if body.has_target else services.text_inspector
-    found = await unless_disconnected(request, inspector.trace(body, context))
+    found = await unless_disconnected(request, services.inspector.trace(body, context))
     with context.stage("serialize"):
         reply = steps_body(found, body.include)
         return json_response(json_chunks(reply), num_bytes_of(reply))
@@ -97,8 +97,7 @@ async def knockout(request: Request) -> Response:
                 f"Invalid request: {count} knockouts exceed the limit of {limit}: send them in "
                 "several requests, or raise REGARD_MAX_INPUTS"
             )
-    inspector = KnockoutInspector(services.inspector)
-    found = await unless_disconnected(request, inspector.compare(body, context))
+    found = await unless_disconnected(request, compare(services.inspector, body, context))
     with context.stage("serialize"):
         reply = knockout_body(found)
         return json_response(json_chunks(reply), num_bytes_of(reply))

@@ -4,9 +4,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from service.api.attention.response_schemas import AlignmentBody
 from service.api.request.parameters import UploadedFile, example
+from service.tasks.alignment.alignment import Alignment
 from service.tasks.parameters import ListOf, Natural, Parameters, Positive, not_empty
+from service.tasks.translation.guards import GuardWarning
+from service.tasks.translation.sentences import SentenceScore
 
 
 def _default_format(value: Any) -> Any:
@@ -71,30 +73,6 @@ class DetectedLanguage(BaseModel):
     )
 
 
-class TokenScoreBody(BaseModel):
-    """The log-probability of one target token."""
-
-    token: str = Field(description="The token, in the spelling of the vocabulary.")
-    log_prob: float = Field(description="Natural logarithm of the token's probability.")
-
-
-class SentenceScoreBody(BaseModel):
-    """The score of one sentence, and the log-probability of each of its tokens."""
-
-    score: float = Field(description="Mean log-probability of its tokens.")
-    tokens: list[TokenScoreBody]
-
-
-class WarningBody(BaseModel):
-    """The warning that a guard has rejected the translation of a sentence.
-
-    A guard is a check for wrong translations.
-    """
-
-    sentence: int = Field(description="Index of the sentence in its text.")
-    guard: str = Field(description="`loop`, `length`, `copy`, `digits` or `placeholder`.")
-
-
 class TranslateResponse(BaseModel):
     """The translation. If `q` was a list, each member is a list with an entry for each text.
 
@@ -115,15 +93,15 @@ class TranslateResponse(BaseModel):
         description="Present if `alternatives` was above 0. The response may have fewer "
         "alternatives than requested.",
     )
-    scores: list[SentenceScoreBody] | list[list[SentenceScoreBody]] | None = Field(
+    scores: list[SentenceScore] | list[list[SentenceScore]] | None = Field(
         None, description="One score for each sentence. Present if `return_scores` was true."
     )
-    alignment: list[AlignmentBody] | list[list[AlignmentBody]] | None = Field(
+    alignment: list[Alignment] | list[list[Alignment]] | None = Field(
         None,
         description="One alignment for each sentence. Present if `return_alignment` was true. "
         "Positions of words are offsets in code points of `q` and `translatedText`.",
     )
-    warnings: list[WarningBody] | list[list[WarningBody]] | None = Field(
+    warnings: list[GuardWarning] | list[list[GuardWarning]] | None = Field(
         None, description="Present if a sentence is probably translated wrongly."
     )
 

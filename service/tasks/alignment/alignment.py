@@ -14,31 +14,39 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from model.tokenization.tokenizer import WORD_START, Span, TokenizedText
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The words of a sentence pair and their alignment.
+    """The alignment of each target word to a source word. Special tokens are no words."""
 
-    Attributes:
-        source_words: [first, end) of each source word, special tokens left out. After `align` the
-            unit is tokens; after `in_text` it is code points of the text.
-        target_words: [first, end) of each target word, in the same unit.
-        pairs: Index of a source word, index of a target word, and weight with which the target word
-            attends to the source word. Each target word in turn is in one pair, unless the source
-            has no words.
-        pharaoh: The pairs as "source-target", separated by spaces.
-    """
-
-    source_words: list[Span]
-    target_words: list[Span]
-    pairs: list[tuple[int, int, float]]
-    pharaoh: str
+    source_words: Annotated[
+        list[Span],
+        Field(
+            description="[first, end) of each source word. The unit is tokens in /attention, and "
+            "code points in /translate."
+        ),
+    ]
+    target_words: Annotated[
+        list[Span], Field(description="[first, end) of each target word, in the same unit.")
+    ]
+    pairs: Annotated[
+        list[tuple[int, int, float]],
+        Field(
+            description="Index of the source word, index of the target word, and attention of the "
+            "target word to the source word."
+        ),
+    ]
+    pharaoh: Annotated[
+        str, Field(description="The same pairs in Pharaoh format, such as `0-0 1-2`.")
+    ]
 
 
 def align(

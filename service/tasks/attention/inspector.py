@@ -1,48 +1,46 @@
-"""Answers attention requests. The steps are the same for translations and for embedded texts."""
+"""Answers attention requests about translations and about texts that are embedded.
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+A sentence is translated first, with the default search of /translate. The model then reads the
+sentence and its translation together, in one pass. A translation that the client sends is read in
+the same way. The encoder of an embedding model reads each text alone.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, ParamSpec, TypeVar, cast
+from typing import cast
 
-from model.inspection.query import AttentionJob, InspectedConfig, Query
+from model.inspection.query import AttentionJob, Query
 from model.inspection.results import AttentionTrace, TokenStates
-from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.errors import InvalidRequestError, RequestTooLargeError
-from service.items import AttentionItem, Result
+from model.sequence import DecodingOptions
+from model.tokenization.tokenizer import TokenizedText
+from service.items import AttentionItem, Result, TranslationItem
 from service.models.catalog import Catalog
 from service.settings import Settings
-from service.tasks.alignment.aligner import submit_all
+from service.tasks.alignment.aligner import resident, submit_all
+from service.tasks.attention.models import (
+    InspectedModel,
+    LoadedDirection,
+    encoder_of,
+    find_direction,
+    find_embedder,
+)
 from service.tasks.attention.probabilities import check_num_probabilities
-from service.tasks.attention.query import check_size, trace_query
+from service.tasks.attention.query import check_size, start_token, trace_query
 from service.tasks.attention.requests import AttentionQuestion, AttentionRequest, StepsRequest
-from service.tasks.attention.results import InspectedText, InspectionResult, Queries, TraceResult
+from service.tasks.attention.results import (
+    InspectedText,
+    Queries,
+    SequenceAttention,
+    TraceResult,
+)
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
-
-LONG_CHARS = 16
-"""If the limit is n tokens, a text with more than LONG_CHARS * n characters counts as very long.
-
-The tokens of a very long text are counted first. If there are too many, the text is refused before
-anything else is computed for it.
-"""
+from service.text.detection import LanguageDetector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectedModel:
-    """A loaded model whose attention a request asks for."""
-
-    name: str
-    config: InspectedConfig
-    start: str = ""  # spelling of the decoder's start token; "" without one
-
-
-ModelT = TypeVar("ModelT", bound=InspectedModel)
-P = ParamSpec("P")
-
-
-class Inspector(ABC, Generic[ModelT]):
+@dataclass(slots=True)
+class Inspector:
     """Computes attention.
 
     The steps are: choose the model, tokenise, check the size, translate if needed, check again,
@@ -50,42 +48,35 @@ class Inspector(ABC, Generic[ModelT]):
     deadline, or fails.
     """
 
-    min_target_tokens: ClassVar[int]
-    """Smallest number of target tokens of a sequence."""
+    catalog: Catalog
+    backend: Backend
+    detector: LanguageDetector
+    settings: Settings
 
-    def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
-        self.catalog = catalog
-        self.backend = backend
-        self.settings = settings
-
-    async def inspect(self, request: AttentionRequest, context: RequestContext) -> InspectionResult:
+    async def inspect(
+        self, request: AttentionRequest, context: RequestContext
+    ) -> list[SequenceAttention]:
         """Returns the attention of every sequence of a request."""
-        model = await self.choose_model(request, request.texts, context)
-        queries = self._queries(model, request)
+        model = await self._choose_model(request, request.texts[0], context)
+        queries = model.queries(request)
         sources = await self._tokenize(request.texts, model, request.split, context)
-        self._check_size(queries, [(len(s.ids), self.min_target_tokens) for s in sources], request)
+        self._check_size(queries, [(len(s.ids), int(request.has_target)) for s in sources], request)
         target_texts = request.target_texts or [None] * len(sources)
         texts = await self._complete(model, sources, target_texts, context)
         self._check_size(queries, [text.lengths for text in texts], request)
         results = await self._capture(model, texts, queries.all, context)
         size = sum(values.size for each in results for values in each.value[0].values())
         with context.stage("detokenize"):
-            items = await run_sized(
-                size,
-                self._deadline(context),
-                queries.assemble,
-                texts,
-                results,
-                model.start,
-                request,
+            deadline = self._deadline(context)
+            return await run_sized(
+                size, deadline, queries.assemble, texts, results, model.start, request
             )
-        return InspectionResult(model.name, items)
 
     async def trace(self, request: StepsRequest, context: RequestContext) -> TraceResult:
         """Returns the attention of one token in one head, step by step."""
-        model = await self.choose_model(request, [request.text], context)
+        model = await self._choose_model(request, request.text, context)
         # A wrong layer or head is refused before any text is tokenised.
-        trace_query(model.config, request, 0, (1, self.min_target_tokens))
+        trace_query(model.config, request, 0, (1, int(request.has_target)))
         text = await self.read_one(model, request.text, request.target_text, context)
         query = trace_query(model.config, request, request.query, text.lengths)
         queries = (query, query.states) if "block" in request.include else (query,)
@@ -102,7 +93,7 @@ class Inspector(ABC, Generic[ModelT]):
         )
 
     async def read_one(
-        self, model: ModelT, text: str, target_text: str | None, context: RequestContext
+        self, model: InspectedModel, text: str, target_text: str | None, context: RequestContext
     ) -> InspectedText:
         """Admits a request, and returns the tokens of its text and of its translation.
 
@@ -112,44 +103,75 @@ class Inspector(ABC, Generic[ModelT]):
         (found,) = await self._complete(model, sources, [target_text], context)
         return found
 
-    @abstractmethod
-    async def choose_model(
-        self, question: AttentionQuestion, texts: Sequence[str], context: RequestContext
-    ) -> ModelT:
+    async def _choose_model(
+        self, question: AttentionQuestion, text: str, context: RequestContext
+    ) -> InspectedModel:
+        if question.has_target:
+            return await self.choose_direction(question, text, context)
+        served = find_embedder(self.catalog, question.model)
+        context.model = served.name
+        config = (await resident(self.backend, served.name)).config
+        limit = self.settings.max_source_tokens
+        return encoder_of(served, config, question.prompt_name, limit)
+
+    async def choose_direction(
+        self, question: AttentionQuestion, text: str, context: RequestContext
+    ) -> LoadedDirection:
         """Returns the loaded model of a request, and records its name in the context."""
+        direction = find_direction(self.catalog, self.detector, question, text)
+        context.model = direction.name
+        config = (await resident(self.backend, direction.name)).config
+        assert config is not None  # every translation model has a config
+        return LoadedDirection(
+            name=direction.name,
+            config=config,
+            max_tokens=self.settings.max_source_tokens,
+            start=start_token(config, direction.vocabularies.target),
+            direction=direction,
+        )
 
-    @abstractmethod
-    def _queries(self, model: ModelT, request: AttentionRequest) -> Queries: ...
-
-    @abstractmethod
     async def _tokenize(
-        self, texts: Sequence[str], model: ModelT, is_split: bool, context: RequestContext
+        self, texts: Sequence[str], model: InspectedModel, is_split: bool, context: RequestContext
     ) -> list[TokenizedText]:
-        """Admits a request, and then tokenises its texts or, if they are split, their sentences."""
+        """Admits a request, then tokenises it: only admitted texts take memory for tokens."""
+        num_chars = sum(map(len, texts)) + len(texts) * len(model.prompt)
+        estimate = num_chars // CHARS_PER_TOKEN + 1
+        await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        with context.stage("tokenize"):
+            deadline = self._deadline(context)
+            return await run_sized(num_chars, deadline, model.tokenize, texts, is_split)
 
-    @abstractmethod
     async def _complete(
         self,
-        model: ModelT,
+        model: InspectedModel,
         sources: list[TokenizedText],
         target_texts: Sequence[str | None],
         context: RequestContext,
     ) -> list[InspectedText]:
         """Adds a translation to each tokenised source if the task needs one."""
-
-    async def _admit_and_tokenize(
-        self,
-        num_chars: int,
-        context: RequestContext,
-        tokenize: Callable[P, list[TokenizedText]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> list[TokenizedText]:
-        """Admits a request, then tokenises it: only admitted texts take memory for tokens."""
-        estimate = num_chars // CHARS_PER_TOKEN + 1
-        await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        if not isinstance(model, LoadedDirection):
+            return list(map(InspectedText, sources))
+        num_chars = sum(len(text) for text in target_texts if text is not None)
         with context.stage("tokenize"):
-            return await run_sized(num_chars, self._deadline(context), tokenize, *args, **kwargs)
+            deadline = self._deadline(context)
+            targets = await run_sized(num_chars, deadline, model.tokenize_targets, target_texts)
+        pairs = [*zip(sources, targets, strict=True)]
+        missing = [source for source, target in pairs if target is None]
+        translated = iter(await self._translate(model, missing, context))
+        return [InspectedText(source, target or next(translated)) for source, target in pairs]
+
+    async def _translate(
+        self, model: LoadedDirection, sources: list[TokenizedText], context: RequestContext
+    ) -> list[TokenizedText]:
+        if not sources:
+            return []
+        vocabularies, options = model.direction.vocabularies, DecodingOptions()
+        items = [
+            TranslationItem(model.name, source.ids, options, vocabularies.first_id)
+            for source in sources
+        ]
+        results = await submit_all(items, self.backend, self.settings, context)
+        return [vocabularies.target.detokenize(each.value[0].tokens) for each in results]
 
     def _check_size(
         self, queries: Queries, num_tokens: list[tuple[int, int]], request: AttentionRequest
@@ -164,7 +186,7 @@ class Inspector(ABC, Generic[ModelT]):
 
     async def _capture(
         self,
-        model: ModelT,
+        model: InspectedModel,
         texts: Sequence[InspectedText],
         queries: tuple[Query, ...],
         context: RequestContext,
@@ -180,40 +202,3 @@ class Inspector(ABC, Generic[ModelT]):
 
     def _deadline(self, context: RequestContext) -> float:
         return context.deadline(self.settings.request_timeout_seconds)
-
-
-def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> TokenizedText:
-    """Tokenises a text that is one sequence of at most `limit` tokens, prefix and EOS included."""
-    number = count_long(text, tokenizer, limit)
-    if not number:
-        tokenized = tokenizer.tokenize(text)
-        number = len(tokenized.ids)
-        if number == len(tokenizer.prefix) + 1:  # only the prefix and EOS
-            raise nothing_to_read(name)
-        if number <= limit:
-            return tokenized
-    raise RequestTooLargeError(
-        f"Invalid request: {name} has {number} tokens, and one sequence has {limit} at most. Send "
-        "sentences (/attention splits texts if split is true), or raise REGARD_MAX_SOURCE_TOKENS."
-    )
-
-
-def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
-    """Returns the number of tokens, EOS included, if a very long text exceeds the limit; else 0.
-
-    Counting takes a tenth of the time of `tokenize`, which also finds each token's place.
-    """
-    if len(text) <= LONG_CHARS * limit:
-        return 0
-    number = len(tokenizer.encode(text)) + 1
-    return number if number > limit else 0
-
-
-def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
-    """Returns the name that error messages give to one text of a field."""
-    return f"{name}[{number}]" if len(texts) > 1 else name
-
-
-def nothing_to_read(name: str) -> InvalidRequestError:
-    """Returns the error for a text without tokens."""
-    return InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")

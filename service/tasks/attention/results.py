@@ -6,9 +6,11 @@ into words and keeps the largest values of each row. `service/api/attention` wri
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from model.inspection.query import (
     AttentionKind,
@@ -56,43 +58,66 @@ class InspectedText:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels of the rows or columns of a matrix: the tokens or the words of one side.
-
-    Attributes:
-        tokens: The vocabulary's spelling of each token, or each word as it is in the text.
-        ids: Vocabulary id of each token, or list of the ids of each word.
-        offsets: Place of each token or word in `text`, [start, end) in code points, without the
-            white space around it. EOS has an empty place at the end.
-        special: Whether each token or word is a special token, such as EOS, and not text.
-        input_tokens: Decoder input: the start token, then `tokens` without the last. None for a
-            source.
-    """
+    """The tokens or the words of the source or of the target."""
 
     text: str
-    tokens: list[str]
-    ids: list[int] | list[list[int]]
-    offsets: list[Span]
-    special: list[bool]
-    input_tokens: list[str] | None = None
+    tokens: Annotated[
+        list[str],
+        Field(description="Tokens as the vocabulary spells them; with `level` `word`, words."),
+    ]
+    ids: Annotated[
+        list[int] | list[list[int]], Field(description="Id of each token, or ids of each word.")
+    ]
+    offsets: Annotated[
+        list[Span],
+        Field(
+            description="[start, end) of each token or word in `text`, in code points. White space "
+            "around a token or word is excluded."
+        ),
+    ]
+    special: Annotated[
+        list[bool], Field(description="True for tokens that are not text, such as EOS.")
+    ]
 
 
-def token_labels(side: TokenizedText, start: str | None = None) -> Labels:
-    """Labels the tokens of a source or, with the spelling of its start token, of a target."""
-    inputs = None if start is None else [start, *side.pieces[:-1]]
-    return Labels(side.text, side.pieces, side.ids, side.offsets, side.special, inputs)
+@dataclass(frozen=True, slots=True)
+class TargetLabels(Labels):
+    """The tokens or the words of the target.
+
+    Row t of cross-attention belongs to the decode step that reads entry t of `input_tokens` and
+    predicts entry t of `tokens`.
+    """
+
+    input_tokens: Annotated[
+        list[str],
+        Field(
+            description="Tokens that the decoder reads, beginning with its start token. If the "
+            "first string is empty, the model has no start token, and its decoder begins with a "
+            "vector of zeros."
+        ),
+    ]
 
 
-def word_labels(side: TokenizedText, words: Sequence[Span], start: str | None = None) -> Labels:
-    """Labels the words of a source or, with the spelling of its start token, of a target."""
+def token_labels(side: TokenizedText) -> Labels:
+    return Labels(side.text, side.pieces, side.ids, side.offsets, side.special)
+
+
+def word_labels(side: TokenizedText, words: Sequence[Span]) -> Labels:
     offsets = [text_span(side, word) for word in words]
     special = [side.special[first] for first, _ in words]
     tokens = [
         side.pieces[first] if is_special else side.text[slice(*offset)]
         for (first, _), is_special, offset in zip(words, special, offsets, strict=True)
     ]
-    ids = [side.ids[first:end] for first, end in words]
-    inputs = None if start is None else [start, *tokens[:-1]]
-    return Labels(side.text, tokens, ids, offsets, special, inputs)
+    return Labels(
+        side.text, tokens, [side.ids[first:end] for first, end in words], offsets, special
+    )
+
+
+def with_inputs(labels: Labels, start: str) -> TargetLabels:
+    """Returns the labels of a target, whose decoder reads first a token spelt `start`."""
+    values = labels.text, labels.tokens, labels.ids, labels.offsets, labels.special
+    return TargetLabels(*values, [start, *labels.tokens[:-1]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +142,7 @@ class Attention:
         return HEADS.get(self.query.reduce, list(self.query.heads))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SequenceAttention:
     """The attention of one text, and its alignment with a translation.
 
@@ -126,19 +151,11 @@ class SequenceAttention:
     """
 
     source: Labels
-    target: Labels | None
+    target: TargetLabels | None
     attentions: list[Attention]
     alignment: Alignment | None = None
     detachment: float | None = None
     probabilities: Probabilities | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InspectionResult:
-    """The attention of some sentences."""
-
-    model: str
-    items: Sequence[SequenceAttention]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +206,11 @@ class Queries:
             item = sequence_attention(text, start, found, request)
             if self.aligner is not None and text.target is not None:
                 cross, shift = weights_of(others.pop(0)), self.aligner.shift
-                item = replace(item, alignment=align(cross, text.source, text.target, shift))
+                item.alignment = align(cross, text.source, text.target, shift)
             if self.scoring is not None:
-                scores = self.scoring.read(others.pop(0), request.decimals)
-                item = replace(item, probabilities=scores)
+                item.probabilities = self.scoring.read(others.pop(0), request.decimals)
             if self.detaching is not None:
-                item = replace(item, detachment=detachment(weights_of(others.pop(0))))
+                item.detachment = detachment(weights_of(others.pop(0)))
             items.append(item)
         return items
 
@@ -229,7 +245,7 @@ def sequence_attention(
     of the decoder's start token; "" if the model has no start token.
     """
     source, target = text.source, text.target
-    labels = token_labels(source), None if target is None else token_labels(target, start)
+    labels, target_labels = token_labels(source), None if target is None else token_labels(target)
     if request.level == "word":
         words, target_words = word_spans(source), [] if target is None else word_spans(target)
         spans = {
@@ -238,9 +254,10 @@ def sequence_attention(
             "cross": (target_words, words),
         }
         attentions = [replace(a, data=merge(a.data, *spans[a.kind])) for a in attentions]
-        of_target = None if target is None else word_labels(target, target_words, start)
-        labels = word_labels(source, words), of_target
-    return SequenceAttention(*labels, [_cut(a, request) for a in attentions])
+        labels = word_labels(source, words)
+        target_labels = None if target is None else word_labels(target, target_words)
+    read = None if target_labels is None else with_inputs(target_labels, start)
+    return SequenceAttention(labels, read, [_cut(a, request) for a in attentions])
 
 
 def _cut(attention: Attention, request: AttentionRequest) -> Attention:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import eq
+from typing import Annotated
+
+from pydantic import Field
 
 from model.sequence import Hypothesis
 
@@ -59,10 +62,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class GuardWarning:
-    """A guard that rejects the translation of a sentence."""
+    """The warning that a guard has rejected the translation of a sentence.
 
-    sentence: int  # index in its text
-    guard: str
+    A guard is a check for wrong translations.
+    """
+
+    sentence: Annotated[int, Field(description="Index of the sentence in its text.")]
+    guard: Annotated[str, Field(description="`loop`, `length`, `copy`, `digits` or `placeholder`.")]
 
 
 def loops(reading: Reading) -> bool:

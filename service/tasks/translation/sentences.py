@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import Field
 
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
@@ -26,17 +29,17 @@ MAX_TAGS = 512
 
 @dataclass(frozen=True, slots=True)
 class TokenScore:
-    """One target token and the natural logarithm of its probability."""
+    """The log-probability of one target token."""
 
-    token: str
-    log_prob: float
+    token: Annotated[str, Field(description="The token, in the spelling of the vocabulary.")]
+    log_prob: Annotated[float, Field(description="Natural logarithm of the token's probability.")]
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceScore:
-    """The score of a sentence (see `model.sequence.Hypothesis`), and those of its tokens."""
+    """The score of one sentence, and the log-probability of each of its tokens."""
 
-    score: float
+    score: Annotated[float, Field(description="Mean log-probability of its tokens.")]
     tokens: list[TokenScore]
 
 

@@ -1,0 +1,301 @@
+"""The models whose attention requests inspect, and the tokens that the models read."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from model.config import ModelConfig
+from model.inspection.query import InspectedConfig
+from model.tokenization.text import TextTokens
+from model.tokenization.tokenizer import TokenizedText, Tokenizer
+from service.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    RequestTooLargeError,
+    UnsupportedLanguageError,
+)
+from service.models.catalog import Catalog
+from service.models.remote import ServedRemote
+from service.models.served import Direction, ServedEmbedder, ServedModel
+from service.tasks.attention.probabilities import Scoring
+from service.tasks.attention.query import aligner_of, attention_query, detachment_query
+from service.tasks.attention.requests import AttentionQuestion, AttentionRequest
+from service.tasks.attention.results import Queries
+from service.tasks.embedding.limits import find_language, find_prompt
+from service.tasks.translation.translator import no_attention
+from service.text.chunking import chunk_sentences
+from service.text.detection import LanguageDetector
+from service.text.segmentation import split_sentences
+
+LONG_CHARS = 16
+"""If the limit is n tokens, a text with more than LONG_CHARS * n characters counts as very long.
+
+The tokens of a very long text are counted first. If there are too many, the text is refused before
+anything else is computed for it.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedModel(ABC):
+    """A loaded model whose attention a request asks for.
+
+    Attributes:
+        max_tokens: Largest number of tokens of a text, special tokens included.
+        start: Spelling of the decoder's start token; "" without one.
+        prompt: Text that is put before each text.
+    """
+
+    name: str
+    config: InspectedConfig
+    max_tokens: int
+    start: str = ""
+    prompt: str = ""
+
+    @abstractmethod
+    def queries(self, request: AttentionRequest) -> Queries: ...
+
+    @abstractmethod
+    def tokenize(self, texts: Sequence[str], is_split: bool) -> list[TokenizedText]:
+        """Tokenises texts or, if they are split, their sentences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedDirection(InspectedModel):
+    """One language pair of a loaded model."""
+
+    config: ModelConfig
+    direction: Direction
+
+    def queries(self, request: AttentionRequest) -> Queries:
+        aligner = aligner_of(
+            self.config, request.alignment_layer, request.alignment_head, request.alignment_shift
+        )
+        scoring, vocabularies = None, self.direction.vocabularies
+        if request.probabilities is not None:
+            scoring = Scoring.of(request.probabilities, vocabularies.target, vocabularies.first_id)
+        detaching = detachment_query(self.config) if request.detachment else None
+        return Queries(attention_query(self.config, request), aligner, scoring, detaching)
+
+    def tokenize(self, texts: Sequence[str], is_split: bool) -> list[TokenizedText]:
+        tokenizer, limit = self.direction.vocabularies.source, self.max_tokens
+        sentences = texts
+        if is_split:
+            sentences = [
+                sentence
+                for text in texts
+                for sentence in chunk_sentences(
+                    split_sentences(text, self.direction.source), tokenizer, limit - 1
+                ).segments.sentences
+            ]
+        if not sentences:
+            raise nothing_to_read("text")
+        return [
+            tokenize_one(text, tokenizer, limit, item_name("text", number, sentences))
+            for number, text in enumerate(sentences)
+        ]
+
+    def tokenize_targets(self, texts: Sequence[str | None]) -> list[TokenizedText | None]:
+        tokenizer = self.direction.vocabularies.target
+        limit = self.config.max_target_tokens(self.max_tokens)
+        return [
+            None
+            if text is None
+            else tokenize_one(text, tokenizer, limit, item_name("target_text", number, texts))
+            for number, text in enumerate(texts)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder(InspectedModel):
+    """The encoder of a loaded model, which reads each text alone; `read` also takes the prompt."""
+
+    read: Callable[[str], TextTokens]
+
+    def queries(self, request: AttentionRequest) -> Queries:
+        return Queries(attention_query(self.config, request))
+
+    def tokenize(self, texts: Sequence[str], is_split: bool) -> list[TokenizedText]:
+        tokenized = []
+        for number, text in enumerate(texts):
+            found = self.read(self.prompt + text)
+            name = item_name("text", number, texts)
+            if found.num_tokens > self.max_tokens:
+                count = f"{'at least ' * (not found.is_exact)}{found.num_tokens}"
+                raise RequestTooLargeError(
+                    f"Invalid request: {name} has {count} tokens, and {self.name} takes "
+                    f"{self.max_tokens} at most. Send it in parts; attention is not computed for "
+                    "truncated texts."
+                )
+            if not text.strip() or all(found.tokenized.special):
+                raise nothing_to_read(name)
+            tokenized.append(found.tokenized)
+        return tokenized
+
+
+def find_embedder(catalog: Catalog, name: str | None) -> ServedModel | ServedEmbedder:
+    """Returns the model whose encoder embeds texts: the named or the first embedding model."""
+    served: dict[str, ServedModel | ServedEmbedder] = {**catalog.embedders, **catalog.models}
+    known = ", ".join(served)
+    missing = f"no embedding model is served; name a model whose encoder embeds texts: {known}"
+    among = served if name is not None or catalog.embedders else {}
+    return catalog.choose(name, among, "model {} that embeds", missing)
+
+
+def encoder_of(
+    served: ServedModel | ServedEmbedder, config: ModelConfig | None, prompt: str | None, limit: int
+) -> Encoder:
+    """Returns the encoder of a model.
+
+    Args:
+        config: Config of a translation model.
+        prompt: The `prompt_name` of the request; it may name a language of a translation model.
+        limit: Largest number of tokens of a sentence.
+    """
+    if isinstance(served, ServedModel):
+        assert config is not None  # every translation model has a config
+        read = partial(_tokenize_uncut, _source_tokenizer(served, prompt), limit)
+        return Encoder(name=served.name, config=config, max_tokens=limit, read=read)
+    own = served.config
+    return Encoder(
+        name=served.name,
+        config=own.encoder,
+        max_tokens=own.max_tokens,
+        read=served.tokenizer.tokenize,
+        prompt=find_prompt(prompt, own.prompts, own.default_prompt),
+    )
+
+
+def _source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
+    openings = model.openings
+    if len(openings) > 1:
+        return openings[find_language(name, openings)]
+    find_prompt(name, {}, None)
+    return next(iter(openings.values()))
+
+
+def _tokenize_uncut(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
+    """Tokenises a text for a translation model's encoder, without truncation.
+
+    For a very long text that exceeds the limit, only the number of tokens is computed, because the
+    text is refused later. This number leaves out the prefix that the tokenizer puts in front of
+    every text.
+    """
+    if number := _count_long(text, tokenizer, limit):
+        return TextTokens(TokenizedText(text, [], [], [], []), number, is_exact=False)
+    tokenized = tokenizer.tokenize(text)
+    return TextTokens(tokenized, len(tokenized.ids))
+
+
+def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> TokenizedText:
+    """Tokenises a text that is one sequence of at most `limit` tokens, prefix and EOS included."""
+    number = _count_long(text, tokenizer, limit)
+    if not number:
+        tokenized = tokenizer.tokenize(text)
+        number = len(tokenized.ids)
+        if number == len(tokenizer.prefix) + 1:  # only the prefix and EOS
+            raise nothing_to_read(name)
+        if number <= limit:
+            return tokenized
+    raise RequestTooLargeError(
+        f"Invalid request: {name} has {number} tokens, and one sequence has {limit} at most. Send "
+        "sentences (/attention splits texts if split is true), or raise REGARD_MAX_SOURCE_TOKENS."
+    )
+
+
+def _count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
+    """Returns the number of tokens, EOS included, if a very long text exceeds the limit; else 0.
+
+    Counting takes a tenth of the time of `tokenize`, which also finds each token's place.
+    """
+    if len(text) <= LONG_CHARS * limit:
+        return 0
+    number = len(tokenizer.encode(text)) + 1
+    return number if number > limit else 0
+
+
+def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
+    return f"{name}[{number}]" if len(texts) > 1 else name
+
+
+def nothing_to_read(name: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")
+
+
+def find_direction(
+    catalog: Catalog, detector: LanguageDetector, question: AttentionQuestion, text: str
+) -> Direction:
+    """Returns the model of a request, with the language pair that is translated.
+
+    The request names the model, or the languages, or both. If it names no model, and its source is
+    `auto` or missing, the source is detected from the text.
+    """
+    if question.model is not None:
+        name = catalog.named(question.model)
+        if name in catalog.of_type(ServedRemote):
+            raise no_attention(name)
+        if name not in catalog.models:
+            known = ", ".join(catalog.models)
+            raise NotFoundError(f"there is no model {question.model[:64]}; there are {known}")
+        return _direction_of(catalog.models[name], question, catalog)
+    target = catalog.language(question.target or "")
+    source = _find_source(question, target, text, catalog, detector)
+    route = catalog.route(source, target)
+    if not route:
+        raise InvalidRequestError(
+            f"Invalid request: nothing is translated from {target} to {target}; "
+            "name two languages, or a model"
+        )
+    if len(route) > 1:
+        models = " and ".join(direction.name for direction in route)
+        raise InvalidRequestError(
+            f"Invalid request: no single model translates from {source} to {target}; "
+            f"send one request for each of {models}"
+        )
+    if not route[0].has_attention:
+        raise no_attention(route[0].name)
+    return route[0]
+
+
+def _find_source(
+    question: AttentionQuestion,
+    target: str,
+    text: str,
+    catalog: Catalog,
+    detector: LanguageDetector,
+) -> str:
+    code = question.source or "auto"
+    if not _is_auto(code):
+        return catalog.language(code)
+    candidates = [code for code in catalog.sources(target) if code != target]
+    if not candidates:
+        raise UnsupportedLanguageError(
+            f"nothing is translated to {target}; GET /languages lists all targets", target
+        )
+    detected = detector.detect(text, candidates)  # reads only the beginning
+    return detected[0].language if detected else candidates[0]
+
+
+def _direction_of(model: ServedModel, question: AttentionQuestion, catalog: Catalog) -> Direction:
+    files, language = model.files, catalog.language
+    source, target = question.source or "auto", question.target
+    if not files.source:
+        if target is None or _is_auto(source):
+            raise InvalidRequestError(
+                f"Invalid request: {model.name} has many languages; name source and target"
+            )
+        return model.direction(language(source), language(target))
+    sides = [("target", target, files.target)]
+    if not _is_auto(source):
+        sides.insert(0, ("source", source, files.source))
+    for name, code, expected in sides:
+        if code is not None and language(code) != expected:
+            raise InvalidRequestError(
+                f"Invalid request: {name} {code[:35]} is not the {name} language of "
+                f"{model.name} ({expected}); leave {name} or model out"
+            )
+    return model.direction(files.source, files.target)
+
+
+def _is_auto(code: str) -> bool:
+    return code.strip().lower() == "auto"
