@@ -26,7 +26,6 @@ from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
 from service.api.keys import given_key
 from service.api.request.body import read_fields
-from service.api.request.inputs import EmbedParameters, Inputs, ModelName
 from service.api.request.parameters import described, example
 from service.api.request.reading import read_parameters, validated
 from service.api.responses import JSONResponse, gather, num_bytes_of
@@ -51,7 +50,7 @@ from service.tasks.attention.query import default_shift
 from service.tasks.backend import Status
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import EmbedUsage, Vectors
-from service.tasks.embedding.query import EmbedQuery
+from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, Inputs, ModelName
 from service.tasks.parameters import Parameters, Positive
 
 CODES = {
@@ -183,7 +182,7 @@ class EmbeddingsRequest(EmbedParameters):
     )
 
     def query(self) -> EmbedQuery:
-        return EmbedQuery(self.input, "input", self.reading, self.model, self.dimensions)
+        return EmbedQuery(self.input, "input", self, self.model, self.dimensions)
 
 
 class EmbeddingBody(BaseModel):
@@ -226,9 +225,9 @@ async def embeddings(request: Request) -> Response:
         body = await read_parameters(request, EmbeddingsRequest)
         if not services.settings.openai_token_ids:
             refuse_ids(body.input)
-    found = await embed(request, body.query())
-    chunks = embeddings_chunks(found.vectors, found.model, found.usage, body.encoding_format)
-    return embed_response(chunks, num_bytes_of(found.vectors), found.usage, context)
+    vectors, usage = await embed(request, body.query())
+    chunks = embeddings_chunks(vectors, context.model, usage, body.encoding_format)
+    return embed_response(chunks, num_bytes_of(vectors), usage, context)
 
 
 def embeddings_chunks(

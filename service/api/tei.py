@@ -18,15 +18,6 @@ from service.api import error_texts, health, vectors
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
-from service.api.request.inputs import (
-    EmbedParameters,
-    Inputs,
-    ModelName,
-    Text,
-    TokenIds,
-    as_inputs,
-    lower,
-)
 from service.api.request.parameters import described, example
 from service.api.request.reading import (
     read_parameters,
@@ -52,13 +43,23 @@ from service.errors import (
 from service.ipc.machine import http_workers
 from service.items import EMBED, RERANK
 from service.models.served import ServedReranker
-from service.models.text_reader import Direction, Input
+from service.models.text_reader import Input
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Vectors
-from service.tasks.embedding.query import EmbedQuery
+from service.tasks.embedding.inputs import (
+    DEFAULT_PARAMETERS,
+    EmbedParameters,
+    EmbedQuery,
+    Inputs,
+    ModelName,
+    ScoreParameters,
+    Text,
+    TokenIds,
+    as_inputs,
+)
 from service.tasks.parameters import ListOf, Parameters, Positive, not_empty, refuse
 from service.tasks.reranking import Inputs as ScoreInputs
-from service.tasks.reranking import Reranker, ScoreQuery, Scores
+from service.tasks.reranking import Reranker, Scores
 from service.tasks.vocabulary import ServedReader, find_reader, vocabulary_of
 
 ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokenizer"]
@@ -153,7 +154,7 @@ class EmbedAllRequest(EmbedParameters):
     model: ModelName = EMBEDDER
 
     def query(self) -> EmbedQuery:
-        return EmbedQuery(self.inputs, "inputs", self.reading, self.model, is_per_token=True)
+        return EmbedQuery(self.inputs, "inputs", self, self.model, is_per_token=True)
 
 
 class EmbedRequest(EmbedAllRequest):
@@ -165,9 +166,7 @@ class EmbedRequest(EmbedAllRequest):
     )
 
     def query(self) -> EmbedQuery:
-        return EmbedQuery(
-            self.inputs, "inputs", self.reading, self.model, self.dimensions, self.normalize
-        )
+        return EmbedQuery(self.inputs, "inputs", self, self.model, self.dimensions, self.normalize)
 
 
 class SimilarityInputs(BaseModel):
@@ -206,8 +205,7 @@ class SimilarityRequest(Parameters):
 
     def query(self) -> EmbedQuery:
         texts: list[Input] = [self.inputs.source_sentence, *self.inputs.sentences]
-        parameters = self.parameters or EmbedParameters.model_validate({})
-        return EmbedQuery(texts, "inputs", parameters.reading, self.model)
+        return EmbedQuery(texts, "inputs", self.parameters or DEFAULT_PARAMETERS, self.model)
 
 
 EmbedResponse = list[list[float]]  # a vector for each input
@@ -226,10 +224,10 @@ async def embed(request: Request) -> Response:
 async def _vectors(
     request: Request, query: EmbedQuery, convert: Callable[[Vectors], Vectors] | None = None
 ) -> Response:
-    found = await vectors.embed(request, query)
-    values = convert(found.vectors) if convert else found.vectors
+    values, usage = await vectors.embed(request, query)
+    values = convert(values) if convert else values
     chunks = json_chunks(values)
-    return vectors.embed_response(chunks, num_bytes_of(values), found.usage, context_of(request))
+    return vectors.embed_response(chunks, num_bytes_of(values), usage, context_of(request))
 
 
 @router.post("/embed_all", **described(EmbedAllRequest, EmbedAllResponse))
@@ -253,23 +251,6 @@ async def similarity(request: Request) -> Response:
     with context_of(request).stage("validate"):
         query = (await read_parameters(request, SimilarityRequest)).query()
     return await _vectors(request, query, vectors.cosines)
-
-
-class ScoreParameters(Parameters):
-    """The parameters that `/rerank` and `/predict` have in common."""
-
-    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
-    truncate: bool = Field(
-        False,
-        description="Cut inputs that are too long for the model. If false, a request with such an "
-        "input is refused.",
-    )
-    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
-        "right", description="End at which texts are truncated."
-    )
-    model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first cross-encoder."
-    )
 
 
 class RerankRequest(ScoreParameters):
@@ -395,10 +376,8 @@ async def score(
     """Returns the scores of the inputs, which the parameter `name` has, and the model's label."""
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(inputs)
-    options = body.raw_scores, body.truncate, body.truncation_direction, body.model
     reranker = Reranker(services.catalog, services.backend, services.settings)
-    work = reranker.score(ScoreQuery(inputs, name, *options), context)
-    return await unless_disconnected(request, work)
+    return await unless_disconnected(request, reranker.score(inputs, name, body, context))
 
 
 @router.post("/", **described(EmbedRequest, EmbedResponse | SimilarityResponse | list[Rank]))

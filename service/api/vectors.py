@@ -15,13 +15,13 @@ from service.api.context import context_of, services_of
 from service.api.request.reading import unless_disconnected
 from service.api.responses import json_response
 from service.tasks.context import RequestContext
-from service.tasks.embedding.embedder import Embeddings, EmbedUsage, Vectors
-from service.tasks.embedding.query import EmbedQuery
+from service.tasks.embedding.embedder import EmbedUsage, Vectors
+from service.tasks.embedding.inputs import EmbedQuery
 
 TRUNCATED_HEADER = "X-Truncated-Inputs"
 
 
-async def embed(request: Request, query: EmbedQuery) -> Embeddings:
+async def embed(request: Request, query: EmbedQuery) -> tuple[Vectors, EmbedUsage]:
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(query.inputs)
     return await unless_disconnected(request, services.embedder.embed(query, context))

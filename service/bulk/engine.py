@@ -20,7 +20,7 @@ from service.remote.routing import admitter_of
 from service.settings import Settings
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Embedder
-from service.tasks.embedding.query import EmbedQuery, ReadingOptions
+from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery
 from service.tasks.translation.translator import TranslationRequest, Translator
 from service.text.detection import LanguageDetector
 
@@ -127,13 +127,13 @@ class CoreEngine:
         query = EmbedQuery(
             texts,
             "text",
-            ReadingOptions(prompt_name=options.prompt_name),
+            EmbedParameters.model_validate({"prompt_name": options.prompt_name}),
             options.model,
             options.dimensions,
             options.is_normalized,
         )
-        found = await self.embedder.embed(query, context)
-        return [Outcome(vector) for vector in found.vectors]
+        vectors, _ = await self.embedder.embed(query, context)
+        return [Outcome(vector) for vector in vectors]
 
     async def _until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS

@@ -14,6 +14,7 @@ from service.models.served import ServedReranker
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
+from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.embedding.limits import check_num_inputs, check_num_tokens, find_long
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
@@ -23,46 +24,49 @@ Inputs = tuple[str] | tuple[str, str]
 """One text, or a pair of a query and a text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreQuery:
-    """A request for the score of each text or pair."""
-
-    inputs: Sequence[Inputs]
-    param: str  # name of the inputs in the client's request, for error messages
-    is_raw: bool = False  # whether scores are logits, and not sigmoids of the logits
-    truncate: bool = False  # inputs that are too long; otherwise they are refused
-    direction: Direction = "right"  # end at which a query or a text is truncated
-    model: str | None = None  # None for the first cross-encoder
-
-
+@dataclass(slots=True)
 class Reranker:
     """Scores the texts of a request with a cross-encoder."""
 
-    def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
-        self.catalog = catalog
-        self.backend = backend
-        self.settings = settings
+    catalog: Catalog
+    backend: Backend
+    settings: Settings
 
-    async def score(self, query: ScoreQuery, context: RequestContext) -> tuple[Scores, str]:
-        """Returns the score of each input, and the name of the model's only label."""
-        served = self._model(query.model)
+    async def score(
+        self,
+        inputs: Sequence[Inputs],
+        param: str,
+        options: ScoreParameters,
+        context: RequestContext,
+    ) -> tuple[Scores, str]:
+        """Returns the score of each input, and the name of the model's only label.
+
+        `param` is the name of the inputs in the client's request, for error messages.
+        """
+        served = self._model(options.model)
         context.model = served.name
-        check_num_inputs(query.inputs, self.settings.max_inputs, query.param)
-        sizes = [sum(map(len, each)) for each in query.inputs]
+        check_num_inputs(inputs, self.settings.max_inputs, param)
+        sizes = [sum(map(len, each)) for each in inputs]
         limit = served.tokenizer.max_tokens
         estimate = sum([min(size // CHARS_PER_TOKEN, limit) for size in sizes]) + 1
-        num_chars = sum(map(len, {text for each in query.inputs for text in each}))
+        num_chars = sum(map(len, {text for each in inputs for text in each}))
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         deadline = context.deadline(self.settings.request_timeout_seconds)
         with context.stage("tokenize"):
-            pairs = await run_sized(num_chars, deadline, tokenize, served, query)
-        self._check(pairs, query, limit, context)
+            end = options.truncation_direction
+            pairs = await run_sized(num_chars, deadline, tokenize, served, inputs, end)
+        inexact = [index for index, pair in enumerate(pairs) if not pair.is_exact]
+        num_tokens = [pair.num_tokens for pair in pairs]
+        long = find_long(num_tokens, limit, options.truncate, param, inexact)
+        context.num_cut[served.name] = len(long)
+        lengths = [len(pair.ids) for pair in pairs]
+        check_num_tokens(lengths, self.settings.max_pending_tokens, param)
         is_bulk = len(pairs) > self.settings.bulk_sentences
         items = [RerankItem(served.name, ids_of(pair, served), is_bulk) for pair in pairs]
         results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
-        return logits if query.is_raw else sigmoid(logits), served.config.label
+        return logits if options.raw_scores else sigmoid(logits), served.config.label
 
     def _model(self, name: str | None) -> ServedReranker:
         missing = (
@@ -71,30 +75,18 @@ class Reranker:
         served = self.catalog.of_type(ServedReranker)
         return self.catalog.choose(name, served, "model {} that reranks", missing)
 
-    def _check(
-        self,
-        pairs: Sequence[TokenizedPair],
-        query: ScoreQuery,
-        limit: int,
-        context: RequestContext,
-    ) -> None:
-        num_tokens = [pair.num_tokens for pair in pairs]
-        inexact = [index for index, pair in enumerate(pairs) if not pair.is_exact]
-        long = find_long(num_tokens, limit, query.truncate, query.param, inexact)
-        context.num_cut[context.model] = len(long)
-        lengths = [len(pair.ids) for pair in pairs]
-        check_num_tokens(lengths, self.settings.max_pending_tokens, query.param)
 
-
-def tokenize(served: ServedReranker, query: ScoreQuery) -> list[TokenizedPair]:
+def tokenize(
+    served: ServedReranker, inputs: Sequence[Inputs], end: Direction
+) -> list[TokenizedPair]:
     """Tokenises each text or pair; equal texts are tokenised once."""
-    tokenizer, end = served.tokenizer, query.direction
+    tokenizer = served.tokenizer
     encode = lru_cache(maxsize=None)(lambda text: tokenizer.encode(text, end))
     return [
         tokenizer.pair(encode(each[0]), encode(each[1]), end)
         if len(each) == 2
         else tokenizer.single(encode(each[0]), end)
-        for each in query.inputs
+        for each in inputs
     ]
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from service.api.openai import EmbeddingsRequest
 from service.api.request.parameters import describe
 from service.api.tei import EmbedAllRequest, EmbedRequest, SimilarityRequest
-from service.tasks.embedding.query import EmbedQuery, ReadingOptions
+from service.tasks.embedding.inputs import DEFAULT_PARAMETERS, EmbedQuery
 
 
 def refusal(model: type[BaseModel], fields: dict[str, Any]) -> str:
@@ -112,10 +112,11 @@ def test_parameter_is_refused(fields: dict[str, Any], words: str) -> None:
 def test_similarity_is_of_one_to_the_others() -> None:
     inputs = {"source_sentence": "a", "sentences": ["b", "c"]}
     asked = SimilarityRequest.model_validate({"inputs": inputs, "parameters": None})
-    assert asked.query() == EmbedQuery(["a", "b", "c"], "inputs", ReadingOptions())
+    assert asked.query() == EmbedQuery(["a", "b", "c"], "inputs", DEFAULT_PARAMETERS)
     parameters = {"truncate": False, "prompt_name": "query"}
     asked = SimilarityRequest.model_validate({"inputs": inputs, "parameters": parameters})
-    assert asked.query().reading == ReadingOptions(False, "right", "query")
+    reading = asked.query().reading
+    assert (reading.truncate, reading.prompt_name) == (False, "query")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from service.models.text_reader import ReadText, TextReader
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
+from service.tasks.embedding.inputs import EmbedQuery
 from service.tasks.embedding.limits import (
     check_dimensions,
     check_ids,
@@ -24,7 +25,6 @@ from service.tasks.embedding.limits import (
     find_long,
     find_prompt,
 )
-from service.tasks.embedding.query import EmbedQuery
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 Vectors = NDArray[np.float32]
@@ -46,15 +46,6 @@ class EmbedUsage:
     num_tokens: Sequence[int]
     truncated: Sequence[int]  # indices of inputs
     device: str
-
-
-@dataclass(slots=True)
-class Embeddings:
-    """The result of a request for embeddings: a vector (n, D) for each of n inputs."""
-
-    model: str
-    vectors: Vectors
-    usage: EmbedUsage
 
 
 class Embedder:
@@ -79,8 +70,8 @@ class Embedder:
             known = ", ".join(self.readers)
             self.missing += f". These models embed too if a request names them: {known}"
 
-    async def embed(self, query: EmbedQuery, context: RequestContext) -> Embeddings:
-        """Returns a vector for each input."""
+    async def embed(self, query: EmbedQuery, context: RequestContext) -> tuple[Vectors, EmbedUsage]:
+        """Returns a vector for each input, and the usage."""
         reader = self._reader(query.model)
         if reader.size is not None:
             check_dimensions(query.dimensions, reader.size)
@@ -92,7 +83,7 @@ class Embedder:
         if size < vectors.shape[1] or (query.is_normalized and not reader.is_normalized):
             vectors = shortened(vectors, size, query.is_normalized)
         context.add("serialize", time.perf_counter() - start)
-        return Embeddings(reader.name, vectors, usage)
+        return vectors, usage
 
     async def embed_tokens(
         self, query: EmbedQuery, context: RequestContext

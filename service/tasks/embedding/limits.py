@@ -22,12 +22,8 @@ def check_num_inputs(inputs: Sequence[object], limit: int, param: str) -> None:
 
 def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
     """Refuses a request with too many tokens of all inputs together, as the model reads them."""
-    _check_total(
-        num_tokens,
-        limit,
-        param,
-        f"; the limit is {limit}. Send it in parts, or raise REGARD_MAX_PENDING_TOKENS.",
-    )
+    remedy = f"; the limit is {limit}. Send it in parts, or raise REGARD_MAX_PENDING_TOKENS."
+    _check_total(num_tokens, limit, param, remedy)
 
 
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
@@ -36,13 +32,11 @@ def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None
     REGARD_MAX_PENDING_TOKENS alone would allow 131,072 vectors. With 384 numbers each, they take
     200 MB of memory, and half a GB as JSON, until the client has read the response.
     """
-    _check_total(
-        num_tokens,
-        limit,
-        param,
+    remedy = (
         f", each with a vector; the limit is {limit}. Send it in parts, ask /embed for one vector "
-        "a text, or raise REGARD_MAX_TOKEN_VECTORS.",
+        "a text, or raise REGARD_MAX_TOKEN_VECTORS."
     )
+    _check_total(num_tokens, limit, param, remedy)
 
 
 def _check_total(num_tokens: Sequence[int], limit: int, param: str, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""Inputs to embed and their options, as the routes of TEI and OpenAI accept them.
+"""Inputs to embed or to score, and their options, as the routes of TEI and OpenAI accept them.
 
 TEI is Text Embeddings Inference, a server of Hugging Face. These routes ignore unknown fields, as
 TEI does. The checks that depend on the model follow in `service.tasks.embedding.limits`.
@@ -7,13 +7,14 @@ Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba5392
 https://platform.openai.com/docs/api-reference/embeddings.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from service.models.text_reader import Direction, Input
-from service.tasks.embedding.query import ReadingOptions
 from service.tasks.parameters import Parameters, refuse
 
 
@@ -111,6 +112,35 @@ class EmbedParameters(Parameters):
         None, description="Name of the model's prompt that is put before each text."
     )
 
-    @property
-    def reading(self) -> ReadingOptions:
-        return ReadingOptions(self.truncate, self.truncation_direction, self.prompt_name)
+
+DEFAULT_PARAMETERS = EmbedParameters.model_validate({})
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedQuery:
+    """A request for the vectors of some inputs."""
+
+    inputs: Sequence[Input]
+    param: str  # name of the inputs in the client's request, for error messages
+    reading: EmbedParameters
+    model: str | None = None  # None for the first embedding model
+    dimensions: int | None = None  # number of values to keep of each vector; None keeps all
+    is_normalized: bool = True  # scales vectors to length 1
+    is_per_token: bool = False  # one vector for each token, neither pooled nor scaled
+
+
+class ScoreParameters(Parameters):
+    """The parameters that `/rerank` and `/predict` have in common."""
+
+    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
+    truncate: bool = Field(
+        False,
+        description="Cut inputs that are too long for the model. If false, a request with such an "
+        "input is refused.",
+    )
+    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
+        "right", description="End at which texts are truncated."
+    )
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first cross-encoder."
+    )
