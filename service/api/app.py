@@ -18,7 +18,7 @@ from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
 from service.api.context import Services
 from service.api.deepl import routes as deepl
-from service.api.dialect import Dialect
+from service.api.dialect import Dialect, Routes
 from service.api.libretranslate import routes as libretranslate
 from service.api.middleware import (
     Application,
@@ -106,14 +106,13 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
         app.build_middleware_stack(),
         services.backend.recorder,
         requests,
-        DIALECTS,
+        Routes(DIALECTS),
         access,
         drain,
         load,
         tracing,
+        LoadReports(services.backend) if settings.load_reports else None,
     )
-    if settings.load_reports:
-        served.reports = LoadReports(services.backend)
     app.serve(served, settings.allowed_origins)
     return app
 

@@ -27,28 +27,24 @@ from service.tasks.translation.translator import Translator
 from service.text.detection import LanguageDetector
 
 
+@dataclass(eq=False)
 class Services:
     """The objects that routes work with.
 
-    Args:
+    Attributes:
         started: Start of the server, in Unix seconds.
         folder: Folder of the translated documents; "" without REGARD_FILES.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        catalog: Catalog,
-        backend: Backend,
-        state: Database,
-        started: int,
-        folder: str = "",
-    ) -> None:
-        self.settings = settings
-        self.catalog = catalog
-        self.backend = backend
-        self.state = state
-        self.started = started
+    settings: Settings
+    catalog: Catalog
+    backend: Backend
+    state: Database
+    started: int
+    folder: str = ""
+
+    def __post_init__(self) -> None:
+        settings, catalog, backend, state = self.settings, self.catalog, self.backend, self.state
         self.keys = KeyRing(settings)
         self.quota = Quota(state, settings.monthly_characters)
         self.glossaries = GlossaryStore(state)
@@ -60,16 +56,13 @@ class Services:
         self.translator = Translator(catalog, admitter, detector, settings)
         self.inspector = Inspector(catalog, backend, detector, settings)
         self.embedder = Embedder(catalog, backend, settings)
-        self.documents = (
-            DocumentTranslator(self.translator, self.quota, settings, folder) if folder else None
-        )
-        self.served_models = ServedModels(
-            catalog,
-            (self, self.translator, self.inspector),
-            detector,
-            self.embedder,
-            settings.request_timeout_seconds,
-        )
+        self.documents: DocumentTranslator | None = None
+        if self.folder:
+            documents = self.translator, self.quota, settings, self.folder
+            self.documents = DocumentTranslator(*documents)
+        users = (self, self.translator, self.inspector)
+        seconds = settings.request_timeout_seconds
+        self.served_models = ServedModels(catalog, users, detector, self.embedder, seconds)
 
 
 @dataclass(slots=True, eq=False)

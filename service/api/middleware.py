@@ -11,6 +11,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -24,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.access import AccessRules, CrossOrigin, RawHeaders
 from service.api.context import HttpContext, Services, context_of
-from service.api.dialect import Dialect, Route, Routes
+from service.api.dialect import Route, Routes
 from service.api.errors import ErrorShape, own_shape
 from service.api.request.parameters import move_definitions
 from service.api.responses import JSONResponse, LengthSender
@@ -104,6 +105,7 @@ class Application(FastAPI):
         return document
 
 
+@dataclass(eq=False)
 class RequestMiddleware:
     """Gives each request an HttpContext, calls its endpoint, and counts requests that have a task.
 
@@ -111,26 +113,15 @@ class RequestMiddleware:
         app: Serves the requests whose endpoint the table of routes does not have.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        recorder: Recorder,
-        requests: OpenRequests,
-        dialects: Sequence[Dialect],
-        access: AccessRules,
-        drain: Drain,
-        load: LoopLoad,
-        tracing: "OtlpTracing | None" = None,
-    ) -> None:
-        self.app = app
-        self.load = load
-        self.access = access
-        self.drain = drain
-        self.tracing = tracing
-        self.reports: LoadReports | None = None
-        self.recorder = recorder
-        self.requests = requests
-        self.routes = Routes(dialects)
+    app: ASGIApp
+    recorder: Recorder
+    requests: OpenRequests
+    routes: Routes
+    access: AccessRules
+    drain: Drain
+    load: LoopLoad
+    tracing: "OtlpTracing | None" = None
+    reports: "LoadReports | None" = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
@@ -230,20 +221,16 @@ class RequestMiddleware:
             span.end(context, status)
 
 
+@dataclass(slots=True, eq=False)
 class ResponseSender:
     """Sends the messages of a response, with the headers that every response has."""
 
-    __slots__ = ("context", "cors", "has_body", "middleware", "send", "status")
-
-    def __init__(
-        self, send: Send, context: HttpContext, middleware: RequestMiddleware, cors: RawHeaders
-    ) -> None:
-        self.send = send
-        self.context = context
-        self.middleware = middleware
-        self.cors = cors
-        self.status: int | None = None  # None before the response begins
-        self.has_body = True  # False for a response to HEAD
+    send: Send
+    context: HttpContext
+    middleware: RequestMiddleware
+    cors: RawHeaders
+    status: int | None = None  # None before the response begins
+    has_body: bool = True  # False for a response to HEAD
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":

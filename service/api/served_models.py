@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from service.metrics.figures import NO_MODEL
@@ -36,27 +37,21 @@ class HasCatalog(Protocol):
     catalog: Catalog
 
 
+@dataclass(eq=False)
 class ServedModels:
     """The models that the routes of this process serve; `users` are objects with the catalog."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        users: Sequence[HasCatalog],
-        detector: LanguageDetector,
-        embedder: Embedder,
-        timeout_seconds: float,
-    ) -> None:
-        self.catalog = catalog
-        self.users: tuple[HasCatalog, ...] = (self, embedder, *users)
-        self.detector = detector
-        self.embedder = embedder
-        self.timeout_seconds = timeout_seconds
-        self.requests = OpenRequests()
-        self.turn = asyncio.Lock()
+    catalog: Catalog
+    users: Sequence[HasCatalog]
+    detector: LanguageDetector
+    embedder: Embedder
+    timeout_seconds: float
+    requests: OpenRequests = field(default_factory=OpenRequests)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def replace(self, catalog: Catalog) -> None:
-        for each in self.users:
+        users: tuple[HasCatalog, ...] = (self, self.embedder, *self.users)
+        for each in users:
             each.catalog = catalog
         self.detector.choose(catalog.languages)
         self.embedder.refresh()

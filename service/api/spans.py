@@ -8,6 +8,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 
 from opentelemetry import trace
@@ -69,15 +70,13 @@ class OtlpTracing:
         await asyncio.to_thread(thread.join, CLOSE_LIMIT_SECONDS)
 
 
+@dataclass(slots=True, eq=False)
 class OtlpSpan:
     """The span of one request."""
 
-    __slots__ = ("span", "times", "tracer")
-
-    def __init__(self, tracer: Tracer | trace.Tracer, span: Span, times: StageTimes) -> None:
-        self.tracer = tracer
-        self.span = span
-        self.times = times
+    tracer: Tracer | trace.Tracer
+    span: Span
+    times: StageTimes
 
     def end(self, context: RequestContext, status: int) -> None:
         """Ends the span, and adds a span for each stage.

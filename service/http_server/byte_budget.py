@@ -10,6 +10,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from service.errors import OverloadedError
 
@@ -119,6 +120,7 @@ class Reservation:
         self.resize(0)
 
 
+@dataclass(slots=True, eq=False)
 class UnreadReply:
     """The bytes of a connection's replies that the client has not read.
 
@@ -129,15 +131,12 @@ class UnreadReply:
         stalled_since: Time since which the client has read nothing; None if no bytes wait.
     """
 
-    __slots__ = ("budget", "held", "reservation", "stalled_since", "transport", "unsent")
-
-    def __init__(self, transport: asyncio.Transport, budget: ByteBudget) -> None:
-        self.transport = transport
-        self.budget = budget
-        self.held = 0
-        self.unsent = 0
-        self.reservation: Reservation | None = None
-        self.stalled_since: float | None = None
+    transport: asyncio.Transport
+    budget: ByteBudget
+    held: int = 0
+    unsent: int = 0
+    reservation: Reservation | None = None
+    stalled_since: float | None = None
 
     def hold(self, num_bytes: int) -> None:
         self.held += num_bytes

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -29,6 +30,7 @@ MAX_ACCEPTED = 32
 """Largest number of connections that one call accepts; other processes share the socket."""
 
 
+@dataclass(eq=False)
 class Drain:
     """The phases in which an HTTP process ends.
 
@@ -43,15 +45,12 @@ class Drain:
         refuses_work: Whether new work is refused.
     """
 
-    def __init__(
-        self, num_open: Callable[[], int], delay_seconds: float, timeout_seconds: float
-    ) -> None:
-        self.num_open = num_open
-        self.delay_seconds = delay_seconds
-        self.timeout_seconds = timeout_seconds
-        self.began = math.inf
-        self.has_begun = False
-        self.refuses_work = False
+    num_open: Callable[[], int]
+    delay_seconds: float
+    timeout_seconds: float
+    began: float = math.inf
+    has_begun: bool = False
+    refuses_work: bool = False
 
     def begin(self, has_delay: bool = True) -> None:
         """Starts the drain of the process. Later calls can only remove the delay."""

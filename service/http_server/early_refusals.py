@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -42,6 +42,7 @@ class Template:
         return b"".join([STATUS_LINE[self.status], *common, rest])
 
 
+@dataclass(eq=False)
 class EarlyRefusals:
     """Decides from the headers of a request whether it is refused, and counts the refusals.
 
@@ -52,18 +53,12 @@ class EarlyRefusals:
         count: Counts refused requests in the metrics, by task and number.
     """
 
-    def __init__(
-        self,
-        load: LoopLoad,
-        templates: Mapping[bytes, Template],
-        is_draining: Callable[[], bool],
-        count: Callable[[str, int], None],
-    ) -> None:
-        self.load = load
-        self.templates = templates
-        self.is_draining = is_draining
-        self.count = count
-        self.refused: Counter[str] = Counter()  # requests not reported to `count` yet, by task
+    load: LoopLoad
+    templates: Mapping[bytes, Template]
+    is_draining: Callable[[], bool]
+    count: Callable[[str, int], None]
+    # Requests not reported to `count` yet, by task.
+    refused: Counter[str] = field(default_factory=Counter)
 
     def suffices(self, headers: RawHeaders) -> bool:
         """Returns whether a template suffices to answer a request with these headers."""

@@ -83,6 +83,7 @@ class Turn:
     num_refused: int = 0
 
 
+@dataclass(eq=False)
 class LoopLoad:
     """Measures the turns that have requests, and limits the number of requests in a turn.
 
@@ -92,24 +93,20 @@ class LoopLoad:
         turn_began: Time at which the turn of the last request began, in seconds.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = perf_counter,
-        cpu_clock: Callable[[], float] = thread_time,
-    ) -> None:
-        self.clock = clock
-        self.cpu_clock = cpu_clock
-        self.is_overloaded = False
-        self.limit = MIN_REQUESTS
-        self.turn_began = 0.0
-        self._turn: Turn | None = None  # the turn whose requests are being read
-        self._was_long = False  # whether the last turn lasted more than LONG_CPU_SECONDS
-        self._num_clients = 1  # number of clients of the last turn
-        # Number of requests refused because of other limits since the last turn, by client.
-        self._refused: Counter[str] = Counter()
-        self._useful: dict[str, float] = {}  # mean number of useful requests of a turn, by client
-        # Time since which every turn calls for the other value of `is_overloaded`, or None.
-        self._changing_since: float | None = None
+    clock: Callable[[], float] = perf_counter
+    cpu_clock: Callable[[], float] = thread_time
+    is_overloaded: bool = False
+    limit: int = MIN_REQUESTS
+    turn_began: float = 0.0
+    _turn: Turn | None = None  # the turn whose requests are being read
+    _was_long: bool = False  # whether the last turn lasted more than LONG_CPU_SECONDS
+    _num_clients: int = 1  # number of clients of the last turn
+    # Number of requests refused because of other limits since the last turn, by client.
+    _refused: Counter[str] = field(default_factory=Counter)
+    # Mean number of useful requests of a turn, by client.
+    _useful: dict[str, float] = field(default_factory=dict)
+    # Time since which every turn calls for the other value of `is_overloaded`, or None.
+    _changing_since: float | None = None
 
     def admits(self, client: str) -> bool:
         """Counts a request of this turn. Returns whether the turn has time left for the client."""

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from service.errors import ServiceError, UnavailableError
@@ -188,16 +189,16 @@ class RemoteBackend:
         self.outbox.send(Served(serve.id, failure))
 
 
+@dataclass(eq=False)
 class RemoteLease:
     """Implements `service.tasks.backend.Lease` by messages. The main process holds the lease."""
 
-    def __init__(self, backend: RemoteBackend, number: int, tokens: int, client: str = "") -> None:
-        self.backend = backend
-        self.number = number
-        self.tokens = tokens
-        self.client = client
-        self.is_held = False  # whether the main process knows of the lease
-        self.streams: list[int] = []
+    backend: RemoteBackend
+    number: int
+    tokens: int
+    client: str = ""
+    is_held: bool = False  # whether the main process knows of the lease
+    streams: list[int] = field(default_factory=list)
 
     async def ask(self) -> None:
         self.is_held = True

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 logger = logging.getLogger("regard.processes")
@@ -70,13 +71,11 @@ async def start_module(
     )
 
 
+@dataclass(eq=False)
 class ChildProcess:
-    def __init__(
-        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self.process = process
-        self.reader = reader
-        self.writer = writer
+    process: Process
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
 
     @classmethod
     async def start(cls, start: Callable[[socket.socket], Awaitable[Process]]) -> "ChildProcess":
@@ -102,6 +101,7 @@ class ChildProcess:
             raise
 
 
+@dataclass(eq=False)
 class Watchdog:
     """Kills a child process that hangs or is suspended; its supervisor then starts a new one.
 
@@ -114,18 +114,11 @@ class Watchdog:
             message soon. It may also send a Ping, which the process must answer.
     """
 
-    def __init__(
-        self,
-        name: str,
-        process: Process,
-        timeout_seconds: Callable[[], float],
-        expects_message: Callable[[], bool],
-    ) -> None:
-        self.name = name
-        self.process = process
-        self.timeout_seconds = timeout_seconds
-        self.expects_message = expects_message
-        self.num_heard = 0
+    name: str
+    process: Process
+    timeout_seconds: Callable[[], float]
+    expects_message: Callable[[], bool]
+    num_heard: int = 0
 
     def hear(self) -> None:
         self.num_heard += 1

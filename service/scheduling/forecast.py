@@ -14,6 +14,7 @@ predicted time. RATE_ERROR adds a part, and MAX_MARGIN limits the sum.
 
 import math
 import time
+from dataclasses import dataclass, field
 
 PACE_SECONDS = 2.0
 """The weight of a sample decreases with its age: after this time, the weight is about a third."""
@@ -168,16 +169,14 @@ def bin_of(sample: float) -> int:
     return min(NUM_BINS - 1, max(0, int((sample - LOWEST) / BIN)))
 
 
+@dataclass(slots=True, eq=False)
 class Prediction:
     """The predicted time of one relevant request, which `end` compares with the real time."""
 
-    __slots__ = ("began", "expected", "margin", "seconds")
-
-    def __init__(self, margin: Margin, expected: float, seconds: float) -> None:
-        self.margin = margin
-        self.expected = expected
-        self.seconds = seconds
-        self.began = time.perf_counter()
+    margin: Margin
+    expected: float
+    seconds: float
+    began: float = field(default_factory=time.perf_counter)
 
     def end(self, is_late: bool) -> None:
         """Adds the sample of a request that was answered, or that was too late.

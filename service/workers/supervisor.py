@@ -6,7 +6,7 @@ import os
 import socket
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from service.errors import fault
@@ -60,15 +60,15 @@ class WorkerLostError(Exception):
     """A worker ended before it answered a Load or an Unload."""
 
 
+@dataclass(eq=False)
 class WorkerLink:
     """The server's end of the channel to one worker."""
 
-    def __init__(self, name: str, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
-        self.name = name
-        self.writer = writer
-        self.config = config
-        self.is_lost = False
-        self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
+    name: str
+    writer: asyncio.StreamWriter
+    config: WorkerConfig
+    is_lost: bool = False
+    answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = field(default_factory=dict)
 
     def send(self, message: ToWorker) -> None:
         """Sends a message without waiting. The message is lost if the worker is gone."""

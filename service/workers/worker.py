@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -90,31 +90,27 @@ def executor_class(path: str) -> NewExecutor:
     return found
 
 
+@dataclass(eq=False)
 class Worker:
     """Receives messages, computes each task kind for its share of the time, and reports."""
 
-    def __init__(
-        self,
-        channel: Channel,
-        loaders: Loaders = LOADERS,
-        configure_log: Callable[[str, LogFormat], None] = lambda level, log_format: None,
-    ) -> None:
-        self.channel = channel
-        self.configure_log = configure_log
-        self.loaders = loaders
-        self.classes: dict[str, NewExecutor] = {}
-        self.shares: dict[str, TimeShare] = {}
-        self.loads = BackgroundLoads()
-        self.is_stopping = False
-        self.exit_status = 0
-        self.last_report = 0.0
-        self.last_beside = 0.0  # when a kind other than the foreground kind last had work
-        self.held_tokens = 0  # tokens that each row decoded since the first result in `held`
-        self.held: list[Done] = []  # results of the foreground kind, which may be held back
-        self.done: list[Done] = []
-        self.failed: list[Failed] = []
-        self.splits: Counter[str] = Counter()
-        self.out_of_memory: Counter[str] = Counter()
+    channel: Channel
+    loaders: Loaders = field(default_factory=lambda: LOADERS)
+    configure_log: Callable[[str, LogFormat], None] = lambda level, log_format: None
+    classes: dict[str, NewExecutor] = field(default_factory=dict)
+    shares: dict[str, TimeShare] = field(default_factory=dict)
+    loads: BackgroundLoads = field(default_factory=BackgroundLoads)
+    is_stopping: bool = False
+    exit_status: int = 0
+    last_report: float = 0.0
+    last_beside: float = 0.0  # when a kind other than the foreground kind last had work
+    held_tokens: int = 0  # tokens that each row decoded since the first result in `held`
+    # Results of the foreground kind, which may be held back.
+    held: list[Done] = field(default_factory=list)
+    done: list[Done] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    splits: Counter[str] = field(default_factory=Counter)
+    out_of_memory: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> None:
         """Works until a Stop arrives, the server is gone, or the device fails.

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.access import AccessRules, Hosts, Origins
 from service.api.app import DIALECTS
 from service.api.context import HttpContext
+from service.api.dialect import Routes
 from service.api.middleware import RequestMiddleware, handle_http_exception
 from service.api.served_models import OpenRequests
 from service.api.vectors import TRUNCATED_HEADER
@@ -27,7 +28,7 @@ def around(app: ASGIApp, metrics: Metrics) -> RequestMiddleware:
     """The middleware of a server that allows all hosts and all pages, and calls no endpoint."""
     access, requests = AccessRules(Hosts((), "0.0.0.0"), Origins(["*"])), OpenRequests()
     drain = Drain(requests.count, 0, 1)
-    found = RequestMiddleware(app, metrics, requests, DIALECTS, access, drain, LoopLoad())
+    found = RequestMiddleware(app, metrics, requests, Routes(DIALECTS), access, drain, LoopLoad())
     table = found.routes.table
     found.routes.table = {key: each._replace(endpoint=None) for key, each in table.items()}
     return found

@@ -46,12 +46,12 @@ class TranslatedPair:
         return self.weights, self.source, self.target, self.shift
 
 
+@dataclass(eq=False)
 class PairAligner:
     """Finds the attention that aligns sentence pairs."""
 
-    def __init__(self, backend: Admitter, settings: Settings) -> None:
-        self.backend = backend
-        self.settings = settings
+    backend: Admitter
+    settings: Settings
 
     async def attend(self, pairs: Sequence[TranslatedPair], context: RequestContext) -> None:
         """Gives each pair without recorded attention the attention of a second pass."""

@@ -13,7 +13,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,10 @@ from service.tasks.backend import Lease
 from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
 
+Leg = tuple[tuple[Direction, ...], DecodingOptions]
 
+
+@dataclass(eq=False)
 class PivotPipeline:
     """Translates the sentences of one request by one or two models each.
 
@@ -48,24 +51,15 @@ class PivotPipeline:
             `service.metrics.figures`.
     """
 
-    def __init__(
-        self,
-        lease: Lease,
-        options: DecodingOptions,
-        max_source_tokens: int,
-        is_bulk: bool,
-        deadline: float,
-        total_tokens: int = 0,
-    ) -> None:
-        self.lease = lease
-        self.options = options
-        self.max_source_tokens = max_source_tokens
-        self.is_bulk = is_bulk
-        self.deadline = deadline
-        self.total_tokens = total_tokens
-        self.second_legs: dict[TranslationItem, tuple[tuple[Direction, ...], DecodingOptions]] = {}
-        self.num_cut: Counter[str] = Counter()
-        self.rejected: Counter[tuple[str, str, str]] = Counter()
+    lease: Lease
+    options: DecodingOptions
+    max_source_tokens: int
+    is_bulk: bool
+    deadline: float
+    total_tokens: int = 0
+    second_legs: dict[TranslationItem, Leg] = field(default_factory=dict)
+    num_cut: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     @cached_property
     def with_attention(self) -> DecodingOptions:
