@@ -6,7 +6,6 @@ request to load a model whose files cannot be used ends with InvalidRequestError
 """
 
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHOWN_CHARS = 40
@@ -36,27 +35,18 @@ class ServiceError(Exception):
         self.details = details
         super().__init__(message)
 
+    @property
+    def joined(self) -> str:
+        """The message with the details."""
+        return f"{self.message}; {self.details}" if self.details else self.message
+
 
 class InvalidRequestError(ServiceError):
     """The request has a wrong or missing parameter or broken JSON."""
 
 
 class UnsupportedLanguageError(ServiceError):
-    """No loaded model has the language, or no model translates `source` into the language.
-
-    Args:
-        source: None if the error concerns `language` alone.
-        available: Codes of the languages that a client may send in place of `language`.
-    """
-
-    def __init__(
-        self, message: str, language: str, source: str | None = None, available: Sequence[str] = ()
-    ) -> None:
-        super().__init__(message)
-        self.language = language
-        self.source = source
-        self.available = available
-        self.args = (message, language, source, available)  # for pickling the error
+    """No loaded model has the language, or no model translates the source into the language."""
 
 
 class MissingKeyError(ServiceError):

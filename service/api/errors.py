@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from service.api import error_texts
 from service.api.request.parameters import example
 from service.errors import KINDS, RequestTooLargeError, ServiceError
 from service.tasks.context import RequestContext
@@ -68,8 +67,7 @@ def status_of(error: ServiceError, statuses: Mapping[type[ServiceError], int]) -
 
 def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
     kind = KINDS[type(error)]
-    text, details = error_texts.text_of(error)
-    body = {"error": text, "error_type": kind.error_type, "request_id": context.request_id}
-    if details:
-        body["details"] = details
+    body = {"error": error.message, "error_type": kind.error_type, "request_id": context.request_id}
+    if error.details:
+        body["details"] = error.details
     return kind.status, body

@@ -20,7 +20,6 @@ from starlette.responses import Response
 
 from model.config import ModelConfig
 from model.inspection.query import InspectedConfig, attention_layers
-from service.api import error_texts
 from service.api.context import Services, context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
@@ -124,7 +123,7 @@ def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
         is_one = (error.param or "").endswith("]")
         code = "context_length_exceeded" if is_one else "too_large"
     inside = {
-        "message": error_texts.text_of(error).joined,
+        "message": error.joined,
         "type": error_type,
         "param": error.param and error.param.partition("[")[0],
         "code": code,

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from model.config import EmbeddingConfig, Pooling
 from model.tokenization.tokenizer import TokenizedText
-from service.api import error_texts, health, vectors
+from service.api import health, vectors
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
@@ -107,7 +107,7 @@ TEI_ERRORS = responses_of(TeiErrorBody, 401, 403, 413, 422, 424, 429, 503, 504)
 
 def tei_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
     return status_of(error, STATUSES), {
-        "error": error_texts.text_of(error).joined,
+        "error": error.joined,
         "error_type": ERROR_TYPES.get(type(error), "Validation"),
         "request_id": context.request_id,
     }

@@ -16,7 +16,7 @@ from service.models.remote import RemoteFiles, ServedRemote, find_remote
 from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
-from service.text.language_codes import match_language
+from service.text.language_codes import display_name, match_language
 from service.workers.messages import AnyFiles, ModelSet
 
 logger = logging.getLogger("regard.catalog")
@@ -216,8 +216,9 @@ class Catalog:
             return code
         found = match_language(code, self.languages)
         if found is None:
-            message = f"no model has the language {code[:SHOWN_CHARS]}"
-            raise UnsupportedLanguageError(message, code, available=self.languages)
+            supported = f"supported: {', '.join(self.languages)}"
+            message = f"{code[:SHOWN_CHARS]} is not supported"
+            raise UnsupportedLanguageError(message, details=supported)
         return found
 
     def route(self, source: str, target: str) -> tuple[Direction, ...]:
@@ -237,10 +238,9 @@ class Catalog:
         first, second = self._direct(source, PIVOT), self._direct(PIVOT, target)
         if first is None or second is None:
             raise UnsupportedLanguageError(
-                f"no model translates from {source} to {target}",
-                target,
-                source,
-                self.targets(source),
+                f"{display_name(target)} ({target}) is not available as a target language from "
+                f"{display_name(source)} ({source})",  # LibreTranslate's text
+                details=f"available: {', '.join(self.targets(source))}",
             )
         return first, second
 

@@ -94,7 +94,7 @@ class ServedModel(AnyServed):
         files = self.files
         if source == target or source not in files.sources or target not in files.targets:
             raise UnsupportedLanguageError(
-                f"{self.name} does not translate from {source} to {target}", target, source
+                f"{self.name} does not translate from {source} to {target}"
             )
         if files.source or files.tokens is None:
             return Direction(self.name, source, target, self.vocabularies)

@@ -159,7 +159,7 @@ class DocumentTranslator:
                 await asyncio.to_thread(self.store.finish, state, content)
             self._sweep_at(state.expires)
         except ServiceError as error:
-            self._fail(state, f"{error.message}; {error.details}" if error.details else str(error))
+            self._fail(state, error.joined)
             raise
         except asyncio.CancelledError:
             self.store.remove(state.id)

@@ -16,7 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.api import tei
 from service.api.app import http_config
 from service.api.context import Services
-from service.api.error_texts import ErrorText
 from service.api.middleware import Application
 from service.core import Core
 from service.errors import KINDS, ServiceError
@@ -209,7 +208,7 @@ def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str
     else:
         assert answered == (expected.status, expected.error_type)
     assert body.keys() - {"details"} == {"error", "error_type", "request_id"}
-    text = ErrorText(body["error"], body.get("details", "")).joined
+    text = f"{body['error']}; {body.get('details', '')}"
     assert body["request_id"] == response.headers["x-request-id"]
     assert response.headers["content-type"] == "application/json"
     for word in words:

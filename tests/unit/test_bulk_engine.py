@@ -74,7 +74,7 @@ def test_rows_are_translated_and_failing_rows_get_errors() -> None:
         "",
         "",
         "",
-        "no model has the language xx",
+        "xx is not supported (supported: en, pt)",
         "",
         "row 5 is not UTF-8",
     ]

@@ -38,7 +38,7 @@ def test_error_without_a_parameter_has_its_own_message(error: ServiceError) -> N
     ("error", "message", "detail"),
     [
         (
-            InvalidRequestError(error_texts.missing("text").text, param="text"),
+            error_texts.missing("text"),
             "Parameter 'text' not specified",
             None,
         ),
@@ -75,7 +75,7 @@ def test_details_are_the_detail() -> None:
 
 
 def test_language_is_named_with_the_parameter_that_has_it() -> None:
-    error = UnsupportedLanguageError("m", "zz", available=["en", "pt"])
+    error = UnsupportedLanguageError("zz is not supported", details="supported: en, pt")
     error.param = "source_lang"
     assert deepl_shape(error, RequestContext("id")) == (
         400,

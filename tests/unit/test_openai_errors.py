@@ -34,7 +34,7 @@ TOO_LONG = "context_length_exceeded"
 
 ERRORS: list[tuple[ServiceError, str, str | None]] = [
     (InvalidRequestError("m"), "invalid_request_error", None),
-    (UnsupportedLanguageError("m", "zz"), "invalid_request_error", None),
+    (UnsupportedLanguageError("m"), "invalid_request_error", None),
     (MissingKeyError("m"), "invalid_request_error", "invalid_api_key"),
     (InvalidKeyError("m"), "invalid_request_error", "invalid_api_key"),
     (UnauthorizedError("m"), "invalid_request_error", "invalid_api_key"),

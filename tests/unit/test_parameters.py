@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from starlette.requests import ClientDisconnect, Request
 
 from service.api.context import HttpContext
-from service.api.error_texts import text_of
 from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
 from service.api.openai import EmbeddingsRequest
 from service.api.request.body import MAX_FIELDS, parse_json, read_body
@@ -156,7 +155,7 @@ def test_first_fault_is_told_where_it_is(fields: dict[str, Any], message: str) -
 def test_unknown_parameter_is_named(name: str) -> None:
     with pytest.raises(ValidationError) as told:
         AttentionRequest.model_validate({"text": "a", "source": "en", "target": "pt", name: 1})
-    assert describe(told.value).text == f"Invalid request: there is no {name} parameter"
+    assert describe(told.value).message == f"Invalid request: there is no {name} parameter"
 
 
 @pytest.mark.parametrize(
@@ -259,7 +258,7 @@ class Outside(BaseModel):
 def test_error_knows_the_parameter_at_fault(body: bytes, param: str | None, words: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         asyncio.run(read_parameters(request(body, content_type="application/json"), Outside))
-    assert words in text_of(refused.value).joined
+    assert words in refused.value.joined
     assert refused.value.param == param
     assert pickle.loads(pickle.dumps(refused.value)).param == param
 

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from service.api import error_texts
-from service.api.error_texts import ErrorText
 from service.api.errors import responses_of, status_of
 from service.api.request.parameters import example
 from service.errors import (
@@ -55,23 +54,23 @@ STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 403, QuotaExceededEr
 
 
 def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
-    text, details = deepl_text(error)
-    body = {"message": text, "detail": details} if details else {"message": text}
+    message, details = deepl_text(error)
+    body = {"message": message, "detail": details} if details else {"message": message}
     return status_of(error, STATUSES), body
 
 
-def deepl_text(error: ServiceError) -> ErrorText:
-    own = error_texts.text_of(error)
-    if isinstance(error, MissingKeyError | InvalidKeyError):
-        return ErrorText(
-            WRONG_KEY, KEY_HEADER if isinstance(error, MissingKeyError) else own.joined
-        )
+def deepl_text(error: ServiceError) -> tuple[str, str]:
+    """Returns the members `message` and `detail` of an error."""
+    if isinstance(error, MissingKeyError):
+        return WRONG_KEY, KEY_HEADER
+    if isinstance(error, InvalidKeyError):
+        return WRONG_KEY, error.joined
     if isinstance(error, QuotaExceededError):
-        return ErrorText("Quota exceeded", own.joined)
+        return "Quota exceeded", error.joined
     if isinstance(error, RateLimitedError):
-        return ErrorText("Too many requests", own.details)
+        return "Too many requests", error.details
     if error.param is None or KINDS[type(error)].status != 400:
-        return own
-    if error.message == error_texts.missing(error.param).text:
-        return ErrorText(f"Parameter '{error.param}' not specified", own.details)
-    return ErrorText(f"Value for '{error.param}' not supported.", own.joined)
+        return error.message, error.details
+    if error.message == error_texts.missing(error.param).message:
+        return f"Parameter '{error.param}' not specified", error.details
+    return f"Value for '{error.param}' not supported.", error.joined

@@ -78,7 +78,7 @@ async def create_multilingual_glossary(request: Request) -> Response:
     services = services_of(request)
     body = await read_parameters(request, GlossariesRequest)
     if not body.dictionaries:
-        raise error_texts.missing("dictionaries").error(InvalidRequestError, "dictionaries")
+        raise error_texts.missing("dictionaries")
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
     name = checked_name(body.name)
     glossary = await services.state.call(services.glossaries.create, name, dictionaries)
@@ -127,11 +127,9 @@ async def change_glossary(request: Request, glossary_id: str) -> Response:
     body = await read_parameters(request, GlossaryChange)
     if body.name is None and not body.dictionaries:
         await services.state.call(services.glossaries.get, glossary_id)  # an unknown id gets 404
-        raise InvalidRequestError(
-            error_texts.missing("dictionaries").text,
-            details="send name, dictionaries, or both",
-            param="dictionaries",
-        )
+        error = error_texts.missing("dictionaries")
+        error.details = "send name, dictionaries, or both"
+        raise error
     name = None if body.name is None else checked_name(body.name)
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
     glossary = await services.state.call(
@@ -229,7 +227,7 @@ def pairs(catalog: Catalog) -> list[tuple[str, str]]:
 
 def checked_name(name: str) -> str:
     if not name.strip():
-        raise error_texts.missing("name").error(InvalidRequestError, "name")
+        raise error_texts.missing("name")
     if (size := len(name.encode())) > MAX_TERM_BYTES:
         details = f"the name has {size} bytes in UTF-8; the limit is {MAX_TERM_BYTES}"
         raise InvalidRequestError(details, param="name")

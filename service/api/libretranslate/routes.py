@@ -14,7 +14,6 @@ from starlette.responses import Response
 from service.api import error_texts
 from service.api.context import HttpContext, Services, context_of, services_of
 from service.api.dialect import Dialect
-from service.api.error_texts import FILES_DISABLED
 from service.api.errors import ERRORS, MISSING, ErrorBody, Responses, responses_of
 from service.api.libretranslate import streaming
 from service.api.libretranslate.schemas import (
@@ -117,9 +116,9 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
         ("beam_size", body.beam_size or 1, settings.max_beam_size),
     ):
         if value > limit:
-            text, details = error_texts.out_of_range(name, "<=", limit, value)
-            way_out = f"{details}; ask for less, or raise REGARD_MAX_BEAM_SIZE"
-            raise InvalidRequestError(text, details=way_out)
+            error = error_texts.out_of_range(name, "<=", limit, value)
+            error.details += "; ask for less, or raise REGARD_MAX_BEAM_SIZE"
+            raise error
     if body.format == "html" and body.return_alignment:
         raise InvalidRequestError(
             "Invalid request: return_alignment is not available for HTML; leave format out"
@@ -285,7 +284,7 @@ async def download_file(request: Request, name: str) -> Response:
     """Returns a translated document. The address cannot be guessed, and it expires."""
     documents = services_of(request).documents
     if documents is None:
-        raise FILES_DISABLED.error(InvalidRequestError)
+        raise error_texts.files_disabled(InvalidRequestError)
     state = documents.store.load(name.partition(".")[0])
     content = None
     if state is not None and state.status == "done":
@@ -304,11 +303,14 @@ async def suggest(request: Request) -> Response:
     """Stores a suggested translation, which the operator can use to improve the models."""
     services = services_of(request)
     if services.suggestions is None:
-        raise error_texts.SUGGESTIONS_DISABLED.error(ForbiddenError)
+        raise ForbiddenError(
+            "Suggestions are disabled on this server.",
+            details="REGARD_SUGGESTIONS=true enables them",
+        )
     body = await read_parameters(request, SuggestRequest)
     for name, text in (("q", body.q), ("s", body.s)):
         if not text.strip():
-            raise error_texts.missing(name).error(InvalidRequestError, name)
+            raise error_texts.missing(name)
     source, target = languages_of(services.catalog, body.source, body.target)
     suggestion = Suggestion(body.q, body.s, source or "auto", target)
     await services.suggestions.add(suggestion)

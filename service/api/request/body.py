@@ -97,16 +97,16 @@ async def read_body(
 
 def check_number(texts: Sequence[str], limit: int) -> None:
     if len(texts) > limit:
-        raise error_texts.too_many_texts(len(texts), limit).error(RequestTooLargeError)
+        raise error_texts.too_many_texts(len(texts), limit, RequestTooLargeError)
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise error_texts.invalid_json(error).error(InvalidRequestError) from None
+        raise error_texts.invalid_json(error) from None
     if not isinstance(value, dict):
-        raise error_texts.invalid_json("the body must be an object").error(InvalidRequestError)
+        raise error_texts.invalid_json("the body must be an object")
     # Few bodies have more than MAX_DEPTH brackets, so the slow `is_deep` seldom runs.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and is_deep(value):
         raise InvalidRequestError(

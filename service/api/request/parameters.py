@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from pydantic_core import ErrorDetails
 
 from service.api import error_texts
-from service.api.error_texts import ErrorText
+from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.tasks.parameters import REFUSED, refuse
 
 JSON = "application/json"
@@ -37,7 +37,7 @@ def _as_upload(value: Any) -> Upload:
     if not isinstance(value, Upload):
         refuse("file parameter must be a file; send one file in a multipart form")
     if not value.name or not value.data:
-        refuse(error_texts.EMPTY_FILE.removeprefix("Invalid request: "))
+        refuse("empty file")
     return value
 
 
@@ -49,13 +49,8 @@ UploadedFile = Annotated[
 ]
 
 
-def describe(error: ValidationError) -> ErrorText:
-    fault, name, where = first_fault(error)
-    return _text(fault, name or "body", where)
-
-
-def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
-    """Returns the first fault, the name of its parameter or None, and its place, such as `q[1]`."""
+def describe(error: ValidationError) -> InvalidRequestError:
+    """Returns the error for the first fault, which names its place, such as `q[1]`."""
     faults = error.errors(include_url=False)
     # A union has one fault for each member type. The fault with the longest place is most exact.
     first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]
@@ -70,28 +65,31 @@ def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
     ]
     name = str(place[0]) if place else None
     where = (name or "body") + "".join(f"[{part}]" for part in place[1:])
-    return fault, name, where
+    found = _error(fault, where)
+    found.param = name
+    return found
 
 
-def _text(fault: ErrorDetails, name: str, where: str) -> ErrorText:
+def _error(fault: ErrorDetails, where: str) -> InvalidRequestError:
     kind, value = fault["type"], fault["input"]
     if kind == REFUSED:
-        return ErrorText(f"Invalid request: {fault['msg']}")
+        return InvalidRequestError(f"Invalid request: {fault['msg']}")
     if kind == "missing":
         return error_texts.missing(where)
     if kind == "extra_forbidden":
-        return error_texts.unknown(where)
+        message = f"Invalid request: there is no {where[:SHOWN_CHARS]} parameter"
+        return InvalidRequestError(message, details="/docs lists all parameters")
     if kind == "literal_error":
         choices = fault["ctx"]["expected"].replace("'", "")
-        return error_texts.not_supported(value, where, choices)
+        message = f"{str(value)[:SHOWN_CHARS]} {where} is not supported"
+        return InvalidRequestError(message, details=f"use {choices}")
     if kind in BOUNDS:
         sign, limit = BOUNDS[kind]
         return error_texts.out_of_range(where, sign, fault["ctx"][limit], value)
     if kind in NOT_INTEGERS:
-        is_float = isinstance(value, float)
-        return error_texts.not_whole(where, value) if is_float else error_texts.not_a_number(where)
+        return error_texts.not_a_number(where, value)
     found = f"it is {type(value).__name__}"
-    return ErrorText(f"Invalid request: {where} parameter: {fault['msg']} ({found})")
+    return InvalidRequestError(f"Invalid request: {where} parameter: {fault['msg']} ({found})")
 
 
 def example(**fields: Any) -> ConfigDict:

@@ -7,15 +7,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from service.api import error_texts
 from service.api.context import context_of, services_of
 from service.api.keys import given_key, num_characters
 from service.api.request.body import media_type, merge, parse_multipart, read_body, read_fields
-from service.api.request.parameters import JSON, MULTIPART, describe, first_fault
+from service.api.request.parameters import JSON, MULTIPART, describe
 from service.errors import (
     ForbiddenError,
     InvalidKeyError,
-    InvalidRequestError,
     MissingKeyError,
     RequestTooLargeError,
 )
@@ -40,12 +38,11 @@ def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> M
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        text, details = describe(error)
+        fault = describe(error)
         looks_like_json = any(name.lstrip().startswith("{") for name in fields)
         if looks_like_json and media_type(context_of(request)) != JSON:
-            details = f"the body looks like JSON: send it with Content-Type: {JSON}"
-        param = first_fault(error)[1]
-        raise InvalidRequestError(text, param=param, details=details) from None
+            fault.details = f"the body looks like JSON: send it with Content-Type: {JSON}"
+        raise fault from None
 
 
 async def read_permitted(
@@ -78,14 +75,20 @@ async def read_permitted(
 def find_key(request: Request, given: str) -> ApiKey:
     """Returns the key of a request, and stores its hash in the context of the request."""
     if not given:
-        raise error_texts.MISSING_KEY.error(MissingKeyError)
+        raise MissingKeyError(
+            "Please contact the server operator to get an API key",
+            details="send a key as the field api_key, or in the header `Authorization: Bearer …`",
+        )
     key = services_of(request).keys.find(given)
     if key is None:
-        raise error_texts.WRONG_KEY.error(InvalidKeyError)
+        details = "use a key from REGARD_API_KEYS of the server"
+        raise InvalidKeyError("Invalid API key", details=details)
     context = context_of(request)
     context.account = key.digest
-    if context.dialect.scope not in key.scopes:
-        raise error_texts.wrong_scope(key.name, context.dialect.scope).error(ForbiddenError)
+    if (scope := context.dialect.scope) not in key.scopes:
+        named = f"The API key {key.name}" if key.name else "The API key"
+        message = f"{named} does not have the scope {scope}"
+        raise ForbiddenError(message, details=f"add {scope} to its scopes")
     return key
 
 

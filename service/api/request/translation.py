@@ -14,13 +14,11 @@ from starlette.responses import Response
 from model.sequence import DecodingOptions
 from service.api import error_texts
 from service.api.context import Services
-from service.api.error_texts import FILES_DISABLED
 from service.api.request.parameters import Upload
 from service.documents.base import DocumentError, DocumentTooLargeError, UnsupportedFormatError
 from service.documents.formats import format_of
 from service.documents.store import DocumentState
 from service.errors import (
-    ForbiddenError,
     InvalidRequestError,
     RequestTooLargeError,
     ServiceError,
@@ -43,14 +41,12 @@ def as_texts(
     texts = [given] if isinstance(given, str) else [*given]
     context.num_inputs = len(texts)
     if not given:
-        raise error_texts.missing(name).error(InvalidRequestError, name)
+        raise error_texts.missing(name)
     if len(texts) > settings.max_inputs:
-        fault = error_texts.too_many_texts(len(texts), settings.max_inputs)
-        raise fault.error(InvalidRequestError, name)
+        raise error_texts.too_many_texts(len(texts), settings.max_inputs, name=name)
     longest = max(map(len, texts))
     if longest > settings.max_text_chars > 0:
-        fault = error_texts.too_many_chars(longest, settings.max_text_chars)
-        raise fault.error(InvalidRequestError, name)
+        raise error_texts.too_many_chars(longest, settings.max_text_chars, name)
     return texts
 
 
@@ -63,7 +59,7 @@ def find_languages(
     """
     for name, code in (source, target):
         if code is not None and not code.strip():
-            raise error_texts.missing(name).error(InvalidRequestError, name)
+            raise error_texts.missing(name)
     name = source[0]
     try:
         found = None if source[1] is None else catalog.language(source[1])
@@ -140,16 +136,16 @@ async def open_job(
 
 def enabled(services: Services) -> DocumentTranslator:
     if services.documents is None:
-        raise FILES_DISABLED.error(ForbiddenError)
+        raise error_texts.files_disabled()
     return services.documents
 
 
 def refusal(error: DocumentError) -> ServiceError:
     if isinstance(error, UnsupportedFormatError):
-        return InvalidRequestError(error_texts.FILE_FORMAT, details=str(error))
+        return InvalidRequestError("Invalid request: file format not supported", details=str(error))
     is_large = isinstance(error, DocumentTooLargeError)
     kind = RequestTooLargeError if is_large else InvalidRequestError
-    return error_texts.broken_file(error).error(kind)
+    return kind("Invalid request: the file cannot be read", details=str(error))
 
 
 def download(state: DocumentState, content: bytes) -> Response:

@@ -270,7 +270,7 @@ def _find_source(
     candidates = [code for code in catalog.sources(target) if code != target]
     if not candidates:
         raise UnsupportedLanguageError(
-            f"nothing is translated to {target}; GET /languages lists all targets", target
+            f"nothing is translated to {target}; GET /languages lists all targets"
         )
     detected = detector.detect(text, candidates)  # reads only the beginning
     return detected[0].language if detected else candidates[0]
