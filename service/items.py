@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis
@@ -102,17 +102,6 @@ class Failed:
     is_out_of_memory: bool
 
 
-class Receiver(Protocol):
-    """Receives the results of the items of one submission."""
-
-    is_closed: bool
-
-    def finish(self, index: int, result: Result) -> None: ...
-
-    def fail(self, error: Exception) -> None:
-        """Takes the error of an item; the other items of the submission are cancelled."""
-
-
 class WorkItem(ABC):
     """One unit of work for a worker, with its state between submission and result.
 
@@ -169,7 +158,7 @@ class WorkItem(ABC):
     id: int
     queue: Any
     shared: tuple[tuple[object, ...], bool] | None
-    receiver: Receiver
+    receiver: "ResultStream"
     index: int
     client: str
     deadline: float
@@ -351,6 +340,9 @@ class ResultStream:
             self.close()
         elif self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
+
+    def finish(self, index: int, result: Result) -> None:
+        self.add(((index, result),))
 
     def fail(self, error: Exception) -> None:
         """Ends the stream with an error."""

@@ -34,6 +34,7 @@ from service.metrics.figures import (
     SHARING,
     STAGES,
     Ended,
+    WorkerFigures,
 )
 from service.metrics.processes import ProcessMetrics
 from service.metrics.prometheus import Exposition, Histogram, Series, observe
@@ -56,22 +57,6 @@ class WatchedLane(Protocol):
 
     @property
     def oldest_age(self) -> float: ...
-
-
-class WorkerFigures(Protocol):
-    """The figures in `service.workers.messages.Report`."""
-
-    @property
-    def batches(self) -> Mapping[str, Mapping[BatchStats, int]]: ...
-
-    @property
-    def splits(self) -> Mapping[str, int]: ...
-
-    @property
-    def out_of_memory(self) -> Mapping[str, int]: ...
-
-    @property
-    def memory_bytes(self) -> Mapping[str, int]: ...
 
 
 class LibrarySeries(dict[tuple[Any, ...], Any]):

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from model.sequence import BatchStats
+
 DETECT = "detect"
 """The task of language detection. It has no work items: the HTTP processes detect languages."""
 
@@ -45,6 +47,23 @@ gets this result and is not computed.
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
 """Model label of a request with several models, or that ends before a model is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    """Counts of a worker since its last report.
+
+    Attributes:
+        batches: For each model, the number of model calls with the same statistics.
+        splits: For each model, the number of failing batches that were split.
+        out_of_memory: For each model, the number of steps in which memory ran out.
+        memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.
+    """
+
+    batches: dict[str, dict[BatchStats, int]] = field(default_factory=dict)
+    splits: dict[str, int] = field(default_factory=dict)
+    out_of_memory: dict[str, int] = field(default_factory=dict)
+    memory_bytes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

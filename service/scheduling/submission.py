@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from service.errors import DeadlineExceededError, too_late
-from service.items import Result, ResultStream, WorkItem
+from service.items import ResultStream, WorkItem
 from service.scheduling.forecast import Prediction
 
 
@@ -32,9 +32,6 @@ class Submission(ResultStream):
         self.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
         self.prediction: Prediction | None = None
         self.on_end: Callable[[Exception | None], None] | None = None
-
-    def finish(self, index: int, result: Result) -> None:
-        self.add(((index, result),))
 
     def close(self) -> None:
         if self.is_closed:

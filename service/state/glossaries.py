@@ -42,19 +42,19 @@ class Dictionary:
 class DictionaryInfo:
     """A dictionary without its entries."""
 
-    source: str
-    target: str
-    num_entries: int
+    source_lang: str
+    target_lang: str
+    entry_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Glossary:
-    """A glossary without the entries of its dictionaries. `created` is in ISO 8601."""
+    """A glossary without its entries. `creation_time` is in ISO 8601."""
 
-    id: str
+    glossary_id: str
     name: str
-    created: str
     dictionaries: tuple[DictionaryInfo, ...]
+    creation_time: str
 
 
 class GlossaryStore:
@@ -111,7 +111,7 @@ class GlossaryStore:
     ) -> Glossary:
         with self.database.transaction() as connection:
             old = _read(connection, glossary)
-            known = {(each.source, each.target) for each in old.dictionaries}
+            known = {(each.source_lang, each.target_lang) for each in old.dictionaries}
             if name is not None:
                 connection.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, glossary))
             for each in dictionaries:
@@ -203,7 +203,7 @@ def _read(connection: Connection, glossary: str) -> Glossary:
         (glossary,),
     )
     name, created = found
-    return Glossary(glossary, name, created, tuple(DictionaryInfo(*row) for row in rows))
+    return Glossary(glossary, name, tuple(DictionaryInfo(*row) for row in rows), created)
 
 
 def _entries(connection: Connection, glossary: str, source: str, target: str) -> dict[str, str]:

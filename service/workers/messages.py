@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from model.config import ModelConfig
-from model.sequence import BatchStats, EngineLimits
+from model.sequence import EngineLimits
 from service.ipc.channel import pickle_by_fields
 from service.items import Done, Failed, WorkItem
 from service.logs import LogFormat
+from service.metrics.figures import WorkerFigures
 
 
 class AnyFiles(Protocol):
@@ -216,22 +217,11 @@ class LoadFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Worker to server: results and counts since the last report.
-
-    Attributes:
-        batches: For each model, the number of model calls with the same statistics.
-        splits: For each model, the number of failing batches that were split.
-        out_of_memory: For each model, the number of steps in which memory ran out.
-        memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.
-    """
+class Report(WorkerFigures):
+    """Worker to server: results and counts since the last report."""
 
     done: list[Done] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
-    batches: dict[str, dict[BatchStats, int]] = field(default_factory=dict)
-    splits: dict[str, int] = field(default_factory=dict)
-    out_of_memory: dict[str, int] = field(default_factory=dict)
-    memory_bytes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

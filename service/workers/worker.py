@@ -280,7 +280,7 @@ class Worker:
         has_figures = any(executor or executor.has_stats for _, executor in self._executors())
         if not (self._has_results() or (has_figures and is_due)):
             return
-        report = Report(self.held + self.done, self.failed)
+        report = Report(done=self.held + self.done, failed=self.failed)
         if is_due:
             self.last_report = now
             report = replace(

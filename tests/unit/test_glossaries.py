@@ -34,16 +34,16 @@ def targets(store: GlossaryStore, sentence: str, *ids: str) -> list[str]:
 
 def test_glossary_comes_back_in_every_process(store: GlossaryStore, tmp_path: Path) -> None:
     created = store.create("Estate", [PTEN, ENPT])
-    assert uuid.UUID(created.id).version == 4
+    assert uuid.UUID(created.glossary_id).version == 4
     assert created.name == "Estate"
-    assert created.created.endswith("Z")
+    assert created.creation_time.endswith("Z")
     expected = (DictionaryInfo("en", "pt", 2), DictionaryInfo("pt", "en", 1))
     assert created.dictionaries == expected
     other = GlossaryStore(Database(str(tmp_path)))
-    assert other.get(created.id) == created
+    assert other.get(created.glossary_id) == created
     assert other.all() == [created]
-    assert other.entries(created.id, "en", "pt") == ENPT.entries
-    assert targets(other, "a cat", created.id) == ["felino"]
+    assert other.entries(created.glossary_id, "en", "pt") == ENPT.entries
+    assert targets(other, "a cat", created.glossary_id) == ["felino"]
 
 
 def test_glossaries_are_listed_the_oldest_first(store: GlossaryStore) -> None:
@@ -54,17 +54,17 @@ def test_glossaries_are_listed_the_oldest_first(store: GlossaryStore) -> None:
 
 
 def test_change_renames_and_adds(store: GlossaryStore) -> None:
-    glossary = store.create("Estate", [ENPT]).id
+    glossary = store.create("Estate", [ENPT]).glossary_id
     more = Dictionary("en", "pt", {"cat": "gato", "sea": "mar"})
     changed = store.change(glossary, "Sea", [more, PTEN, more])
     assert (changed.name, store.get(glossary)) == ("Sea", changed)
-    assert [each.num_entries for each in changed.dictionaries] == [3, 1]
+    assert [each.entry_count for each in changed.dictionaries] == [3, 1]
     assert store.entries(glossary, "en", "pt") == {"house": "mansão", "cat": "gato", "sea": "mar"}
     assert store.change(glossary, None, []) == changed
 
 
 def test_replaced_dictionary_has_the_new_entries_alone(store: GlossaryStore) -> None:
-    glossary = store.create("Estate", [ENPT]).id
+    glossary = store.create("Estate", [ENPT]).glossary_id
     info = store.replace(glossary, Dictionary("en", "pt", {"sea": "mar"}))
     assert info == DictionaryInfo("en", "pt", 1)
     assert store.entries(glossary, "en", "pt") == {"sea": "mar"}
@@ -73,16 +73,16 @@ def test_replaced_dictionary_has_the_new_entries_alone(store: GlossaryStore) -> 
 
 
 def test_deleted_glossary_and_dictionary_are_gone(store: GlossaryStore) -> None:
-    first, second = (store.create(name, [ENPT, PTEN]).id for name in ("a", "b"))
+    first, second = (store.create(name, [ENPT, PTEN]).glossary_id for name in ("a", "b"))
     store.remove_dictionary(first, "en", "pt")
     assert store.get(first).dictionaries == (DictionaryInfo("pt", "en", 1),)
     store.remove(first)
-    assert [each.id for each in store.all()] == [second]
+    assert [each.glossary_id for each in store.all()] == [second]
     assert store.entries(second, "en", "pt") == ENPT.entries
 
 
 def test_terms_are_those_of_the_last_change(store: GlossaryStore, tmp_path: Path) -> None:
-    glossary = store.create("Estate", [ENPT]).id
+    glossary = store.create("Estate", [ENPT]).glossary_id
     assert targets(store, "a cat", glossary) == ["felino"]
     other = GlossaryStore(Database(str(tmp_path)))
     other.change(glossary, None, [Dictionary("en", "pt", {"cat": "gato"})])
@@ -93,14 +93,14 @@ def test_terms_are_those_of_the_last_change(store: GlossaryStore, tmp_path: Path
 
 
 def test_first_of_several_glossaries_has_priority(store: GlossaryStore) -> None:
-    first = store.create("a", [Dictionary("en", "pt", {"cat": "gato"})]).id
-    second, third = store.create("b", [ENPT]).id, store.create("c", [PTEN]).id
+    first = store.create("a", [Dictionary("en", "pt", {"cat": "gato"})]).glossary_id
+    second, third = store.create("b", [ENPT]).glossary_id, store.create("c", [PTEN]).glossary_id
     assert targets(store, "a cat, a house", first, second, third) == ["gato", "mansão"]
     assert targets(store, "a cat, a house", second, first) == ["felino", "mansão"]
 
 
 def test_terms_that_were_used_last_are_kept(store: GlossaryStore) -> None:
-    ids = [store.create(str(number), [ENPT]).id for number in range(KEPT_TERMS + 1)]
+    ids = [store.create(str(number), [ENPT]).glossary_id for number in range(KEPT_TERMS + 1)]
     first, second, *_ = [terms(store, each) for each in ids[:-1]]
     assert terms(store, ids[0]) is first
     last = terms(store, ids[-1])  # drops the second one
@@ -113,14 +113,14 @@ def test_number_of_kept_entries_is_limited(
     store: GlossaryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(glossaries_module, "KEPT_ENTRIES", 5)
-    ids = [store.create(str(number), [ENPT]).id for number in range(3)]
+    ids = [store.create(str(number), [ENPT]).glossary_id for number in range(3)]
     kept = [terms(store, each) for each in ids]
     assert [terms(store, each) is it for each, it in zip(ids[1:], kept[1:], strict=True)] == [
         True,
         True,
     ]
     assert terms(store, ids[0]) is not kept[0]
-    large = store.create("c", [Dictionary("en", "pt", dict.fromkeys("abcdef", "x"))]).id
+    large = store.create("c", [Dictionary("en", "pt", dict.fromkeys("abcdef", "x"))]).glossary_id
     assert terms(store, large) is terms(store, large)
 
 
@@ -137,7 +137,7 @@ async def test_glossaries_are_stored_while_an_index_is_built(
         return Terms(entries)
 
     monkeypatch.setattr(glossaries_module, "Terms", slow)
-    glossary = store.create("Estate", [ENPT]).id
+    glossary = store.create("Estate", [ENPT]).glossary_id
     waiting = [asyncio.create_task(store.terms([glossary], "en", "pt")) for _ in range(3)]
     await asyncio.to_thread(begun.wait)
     other = GlossaryStore(Database(str(tmp_path)))
@@ -171,7 +171,7 @@ def test_unknown_glossary(store: GlossaryStore, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["entries", "remove_dictionary", "terms"])
 def test_unknown_dictionary(store: GlossaryStore, name: str) -> None:
-    glossary = store.create("a", [PTEN]).id
+    glossary = store.create("a", [PTEN]).glossary_id
     with pytest.raises(NotFoundError, match="Dictionary not found") as caught:
         UNKNOWN[name](store, glossary)
     assert caught.value.details == "the glossary has no dictionary from en to pt"
@@ -190,7 +190,7 @@ def test_number_of_entries_is_limited(
     store: GlossaryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(glossaries_module, "MAX_ENTRIES", 2)
-    glossary = store.create("a", [ENPT]).id
+    glossary = store.create("a", [ENPT]).glossary_id
     more = Dictionary("en", "pt", {"sea": "mar"})
     for change in (
         lambda: store.create("b", [ENPT, more]),
@@ -199,14 +199,14 @@ def test_number_of_entries_is_limited(
     ):
         with pytest.raises(RequestTooLargeError, match=r"would have 3 entries; the limit is 2"):
             change()
-    assert [each.id for each in store.all()] == [glossary]
+    assert [each.glossary_id for each in store.all()] == [glossary]
     assert store.entries(glossary, "en", "pt") == ENPT.entries
 
 
 def test_size_of_all_glossaries_is_limited(
     store: GlossaryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    glossary = store.create("a", [ENPT]).id
+    glossary = store.create("a", [ENPT]).glossary_id
     monkeypatch.setattr(glossaries_module, "MAX_BYTES", 1)
     with pytest.raises(InvalidRequestError, match="Too many glossaries") as caught:
         store.change(glossary, None, [PTEN])
@@ -217,7 +217,7 @@ def test_size_of_all_glossaries_is_limited(
 def test_dictionaries_of_the_same_languages_become_one(store: GlossaryStore) -> None:
     more = Dictionary("en", "pt", {"dog": "cão", "cat": "gato"})
     glossary = store.create("Estate", [ENPT, more])
-    assert store.entries(glossary.id, "en", "pt") == {**ENPT.entries, **more.entries}
+    assert store.entries(glossary.glossary_id, "en", "pt") == {**ENPT.entries, **more.entries}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ In version 2 a glossary has exactly one dictionary, and cannot be changed. In ve
 may have several dictionaries, and can be changed.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,7 +14,6 @@ from service.api import error_texts
 from service.api.context import Services, services_of
 from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
 from service.api.deepl.schemas import (
-    DictionaryBody,
     DictionaryRequest,
     GlossariesRequest,
     GlossaryBody,
@@ -24,7 +24,6 @@ from service.api.deepl.schemas import (
     KeyOnly,
     LanguagePairs,
     Languages,
-    MultilingualGlossary,
     MultilingualGlossaryList,
 )
 from service.api.errors import responses_of
@@ -71,7 +70,7 @@ async def create_glossary(request: Request) -> Response:
     "/v3/glossaries",
     status_code=201,
     name="create_glossary",
-    **described(GlossariesRequest, MultilingualGlossary),
+    **described(GlossariesRequest, Glossary),
 )
 async def create_multilingual_glossary(request: Request) -> Response:
     """Stores a glossary with one dictionary or more."""
@@ -82,7 +81,7 @@ async def create_multilingual_glossary(request: Request) -> Response:
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
     name = checked_name(body.name)
     glossary = await services.state.call(services.glossaries.create, name, dictionaries)
-    return JSONResponse(glossary_body(glossary), 201)
+    return JSONResponse(glossary, 201)
 
 
 @lists.get("/v2/glossaries", response_model=GlossaryList)
@@ -96,7 +95,7 @@ async def list_glossaries(request: Request) -> Response:
 @lists.get("/v3/glossaries", name="list_glossaries", response_model=MultilingualGlossaryList)
 async def list_multilingual_glossaries(request: Request) -> Response:
     """Lists all glossaries, without their entries."""
-    return JSONResponse({"glossaries": list(map(glossary_body, await all_glossaries(request)))})
+    return JSONResponse({"glossaries": await all_glossaries(request)})
 
 
 async def all_glossaries(request: Request) -> list[Glossary]:
@@ -110,17 +109,15 @@ async def get_glossary(request: Request, glossary_id: str) -> Response:
     return JSONResponse(single_body(await single_glossary(request, glossary_id)))
 
 
-@router.get(
-    "/v3/glossaries/{glossary_id}", name="get_glossary", response_model=MultilingualGlossary
-)
+@router.get("/v3/glossaries/{glossary_id}", name="get_glossary", response_model=Glossary)
 async def get_multilingual_glossary(request: Request, glossary_id: str) -> Response:
     """Returns a glossary without its entries."""
     services = await checked(request)
     found = await services.state.call(services.glossaries.get, glossary_id)
-    return JSONResponse(glossary_body(found))
+    return JSONResponse(found)
 
 
-@router.patch("/v3/glossaries/{glossary_id}", **described(GlossaryChange, MultilingualGlossary))
+@router.patch("/v3/glossaries/{glossary_id}", **described(GlossaryChange, Glossary))
 async def change_glossary(request: Request, glossary_id: str) -> Response:
     """Renames a glossary, and adds entries to its dictionaries."""
     services = services_of(request)
@@ -135,7 +132,7 @@ async def change_glossary(request: Request, glossary_id: str) -> Response:
     glossary = await services.state.call(
         services.glossaries.change, glossary_id, name, dictionaries
     )
-    return JSONResponse(glossary_body(glossary))
+    return JSONResponse(glossary)
 
 
 @router.delete("/v2/glossaries/{glossary_id}", status_code=204)
@@ -148,14 +145,14 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
 
 
 @router.put(
-    "/v3/glossaries/{glossary_id}/dictionaries", **described(DictionaryRequest, DictionaryBody)
+    "/v3/glossaries/{glossary_id}/dictionaries", **described(DictionaryRequest, DictionaryInfo)
 )
 async def replace_dictionary(request: Request, glossary_id: str) -> Response:
     """Stores a dictionary of a glossary, in place of any dictionary with the same languages."""
     services = services_of(request)
     dictionary = read_dictionary(await read_parameters(request, DictionaryRequest), services)
     info = await services.state.call(services.glossaries.replace, glossary_id, dictionary)
-    return JSONResponse(dictionary_body(info))
+    return JSONResponse(info)
 
 
 @router.delete(
@@ -178,7 +175,7 @@ async def get_entries(request: Request, glossary_id: str) -> Response:
     services = services_of(request)
     (info,) = (await single_glossary(request, glossary_id)).dictionaries
     entries = await services.state.call(
-        services.glossaries.entries, glossary_id, info.source, info.target
+        services.glossaries.entries, glossary_id, info.source_lang, info.target_lang
     )
     return Response(write_tsv(entries), media_type=TSV)
 
@@ -254,28 +251,6 @@ async def single_glossary(request: Request, glossary_id: str) -> Glossary:
 
 
 def single_body(glossary: Glossary) -> dict[str, Any]:
-    (info,) = glossary.dictionaries
-    return {
-        "glossary_id": glossary.id,
-        "name": glossary.name,
-        "ready": True,
-        **dictionary_body(info),
-        "creation_time": glossary.created,
-    }
-
-
-def glossary_body(glossary: Glossary) -> dict[str, Any]:
-    return {
-        "glossary_id": glossary.id,
-        "name": glossary.name,
-        "dictionaries": list(map(dictionary_body, glossary.dictionaries)),
-        "creation_time": glossary.created,
-    }
-
-
-def dictionary_body(info: DictionaryInfo) -> dict[str, Any]:
-    return {
-        "source_lang": info.source,
-        "target_lang": info.target,
-        "entry_count": info.num_entries,
-    }
+    body = asdict(glossary)
+    (info,) = body.pop("dictionaries")
+    return {**body, "ready": True, **info}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from service.api.request.parameters import example
 from service.errors import InvalidRequestError
+from service.state.glossaries import Glossary
 from service.tasks.parameters import ListOf, Parameters, not_empty
 
 
@@ -263,15 +264,10 @@ class LanguagePairs(BaseModel):
     supported_languages: list[LanguagePair]
 
 
-class DictionaryBody(LanguagePair):
-    """A dictionary without its entries."""
-
-    entry_count: int
-
-
-class GlossaryBody(DictionaryBody):
+class GlossaryBody(LanguagePair):
     """A glossary with one dictionary, without its entries."""
 
+    entry_count: int
     glossary_id: str
     name: str
     ready: bool = Field(description="Always true.")
@@ -284,19 +280,10 @@ class GlossaryList(BaseModel):
     glossaries: list[GlossaryBody]
 
 
-class MultilingualGlossary(BaseModel):
-    """A glossary without its entries."""
-
-    glossary_id: str
-    name: str
-    dictionaries: list[DictionaryBody]
-    creation_time: str
-
-
 class MultilingualGlossaryList(BaseModel):
     """All glossaries, from the oldest to the newest."""
 
-    glossaries: list[MultilingualGlossary]
+    glossaries: list[Glossary]
 
 
 class DictionaryEntries(LanguagePair):
