@@ -173,6 +173,14 @@ def too_late(done: int, total: int) -> DeadlineExceededError:
     )
 
 
+def stopping() -> UnavailableError:
+    return UnavailableError("the server is stopping; try again", 1)
+
+
+def loading() -> UnavailableError:
+    return UnavailableError("the models are loading; try again soon", 1)
+
+
 class Fault(str):
     """The type and the traceback of an error for the log, without the error's message."""
 

@@ -38,9 +38,9 @@ from service.errors import (
     MethodNotAllowedError,
     NotFoundError,
     ServiceError,
-    UnavailableError,
     fault,
     outcome,
+    stopping,
 )
 from service.http_server.drain import Drain
 from service.http_server.early_refusals import EarlyRefusals
@@ -310,10 +310,6 @@ def error_response(
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(body, status, headers)
-
-
-def stopping() -> UnavailableError:
-    return UnavailableError("the server is stopping; try again", 1)
 
 
 def internal(error: Exception, context: RequestContext) -> InternalError:

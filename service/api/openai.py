@@ -439,26 +439,18 @@ def model_body(
         "dtype": resident.dtype if resident else None,
     }
     config = resident.config if resident else None
-    if isinstance(served, ServedModel):
+    if isinstance(served, ServedModel | ServedRemote):
+        attention = attention_sizes(config) if config else None
+        if isinstance(served, ServedRemote):
+            shared |= {"state": "ready", "device": "remote", "devices": [], "dtype": "unknown"}
+            attention = {}
         return ModelBody(
             source=served.files.source or None,
             target=served.files.target or None,
             sources=sorted(served.files.sources),
             targets=sorted(served.files.targets),
-            attention=attention_sizes(config) if config else None,
+            attention=attention,
             alignment=alignment_of(config) if config else None,
-            **shared,
-        )
-    if isinstance(served, ServedRemote):
-        shared |= {"state": "ready", "device": "remote", "devices": [], "dtype": "unknown"}
-        files = served.files
-        return ModelBody(
-            source=files.source,
-            target=files.target,
-            sources=files.sources,
-            targets=files.targets,
-            attention={},
-            alignment=None,
             **shared,
         )
     if isinstance(served, ServedEmbedder):

@@ -39,6 +39,7 @@ from service.errors import (
     ServiceError,
     UnavailableError,
     UnsupportedLanguageError,
+    loading,
 )
 from service.ipc.machine import http_workers
 from service.items import EMBED, RERANK
@@ -553,7 +554,7 @@ async def info(request: Request) -> Info:
     served, settings = find_reader(services.catalog, None), services.settings
     resident = (await services.backend.status()).resident(served.name)
     if resident is None:
-        raise UnavailableError("the models are loading", 1)
+        raise loading()
     return Info(
         model_id=served.name,
         model_sha=served.files.revision,

@@ -26,7 +26,7 @@ from typing import BinaryIO, TypeVar, cast
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import Document, read_document
 from service.documents.tagged import plain_text
-from service.errors import UnavailableError, fault
+from service.errors import fault, stopping
 from service.ipc.processes import module_command
 
 logger = logging.getLogger("regard.documents")
@@ -118,7 +118,7 @@ class DocumentReader:
         """Returns the result of `ask`, which runs in a thread. Cancelling ends the process."""
         async with self.lock:
             if self.is_closed:
-                raise UnavailableError("the server is stopping; try again", 1)
+                raise stopping()
             if self.process is None or self.process.has_ended:
                 self.process = _Process(self.max_bytes, self.max_seconds)
             process = self.process

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.errors import ServiceError, UnavailableError
+from service.errors import ServiceError, stopping
 from service.http_workers.messages import (
     Admit,
     Answer,
@@ -242,7 +242,3 @@ class RemoteLease:
             self.backend.outbox.post(release)
         else:
             self.backend.outbox.send(release)
-
-
-def stopping() -> ServiceError:
-    return UnavailableError("the server is stopping; try again", 1)

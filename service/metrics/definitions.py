@@ -120,146 +120,155 @@ class Metrics:
         return Histogram(f"regard_{name}", text, labels, buckets, self.registry)
 
     def _make_requests(self) -> None:
+        counter, histogram = self._counter, self._histogram
         kind = ("task", "model")
-        self.requests = self._counter(
-            "requests", "HTTP requests that have ended.", *kind, "outcome"
-        )
-        self.inputs = self._counter(
-            "inputs", "Texts of the requests that have ended.", *kind, "outcome"
-        )
-        self.request_duration = self._histogram(
+        self.requests = counter("requests", "HTTP requests that have ended.", *kind, "outcome")
+        self.inputs = counter("inputs", "Texts of the requests that have ended.", *kind, "outcome")
+        self.request_duration = histogram(
             "request_duration_seconds",
             "Time from the end of a request's headers to the last byte of its response.",
             SECONDS,
             *kind,
             "outcome_class",
         )
-        self.stage_duration = self._histogram(
+        self.stage_duration = histogram(
             "stage_duration_seconds",
             "Time of a request in a stage. `queue` and `device` are times of its slowest sentence.",
             STAGE_SECONDS,
             *kind,
             "stage",
         )
-        self.first_sentence = self._histogram(
+        self.first_sentence = histogram(
             "first_sentence_seconds",
             "Time from the end of a request's headers to the first sentence of its stream.",
             SECONDS,
             "model",
         )
-        self.tokens = self._counter(
-            "tokens", "Tokens that were read (source), written (target) or computed as padding.",
-            *kind, "kind",
-        )  # fmt: skip
-        self.source_tokens = self._histogram(
+        self.tokens = counter(
+            "tokens",
+            "Tokens that were read (source), written (target) or computed as padding.",
+            *kind,
+            "kind",
+        )
+        self.source_tokens = histogram(
             "source_tokens", "Number of source tokens of a sentence.", POWERS, *kind
         )
-        self.target_tokens = self._histogram(
+        self.target_tokens = histogram(
             "target_tokens", "Number of target tokens of a sentence.", POWERS, *kind
         )
-        self.cancelled = self._counter(
+        self.cancelled = counter(
             "cancelled", "Items that were given up because their request had ended.", *kind, "where"
         )
-        self.truncated_inputs = self._counter(
+        self.truncated_inputs = counter(
             "truncated_inputs",
             "Sentences or texts over the length limit. "
             "Translation splits them, and embedding truncates them.",
             *kind,
         )
-        self.billed_characters = self._counter(
+        self.billed_characters = counter(
             "billed_characters", "Characters of the texts translated by DeepL's routes."
         )
 
-        self.remote_calls = self._counter(
+        self.remote_calls = counter(
             "remote_calls",
             "Requests to the endpoints of remote models, second attempts included.",
-            "model", "outcome",
-        )  # fmt: skip
-        self.rejected_translations = self._counter(
+            "model",
+            "outcome",
+        )
+        self.rejected_translations = counter(
             "rejected_translations",
             "Translations that a guard rejected. They were replaced, or kept with a warning.",
-            "model", "guard", "outcome",
-        )  # fmt: skip
-        self.shared_sentences = self._counter(
+            "model",
+            "guard",
+            "outcome",
+        )
+        self.shared_sentences = counter(
             "shared_sentences",
             "Sentences that were not computed, because an equal one was running or cached.",
-            "model", "state",
-        )  # fmt: skip
+            "model",
+            "state",
+        )
 
     def _make_batches(self) -> None:
+        counter, gauge, histogram = self._counter, self._gauge, self._histogram
         kind = ("task", "model")
-        self.batches = self._counter("batches", "Model calls.", *kind, "phase")
-        self.batch_rows = self._histogram(
+        self.batches = counter("batches", "Model calls.", *kind, "phase")
+        self.batch_rows = histogram(
             "batch_rows", "Number of rows in one model call.", POWERS, *kind, "phase"
         )
-        self.batch_tokens = self._histogram(
+        self.batch_tokens = histogram(
             "batch_tokens", "Number of tokens in one model call.", TOKENS, *kind, "phase"
         )
-        self.batch_padding_ratio = self._histogram(
+        self.batch_padding_ratio = histogram(
             "batch_padding_ratio", "Share of padding in one model call.", RATIOS, *kind
         )
-        self.decode_slots = self._gauge(
+        self.decode_slots = gauge(
             "decode_slots", "Batch rows of all workers, used or free.", "model", "state"
         )
-        self.oom = self._counter(
-            "oom", "Number of times that the device ran out of memory.", "model"
-        )
-        self.batch_splits = self._counter(
+        self.oom = counter("oom", "Number of times that the device ran out of memory.", "model")
+        self.batch_splits = counter(
             "batch_splits", "Batches that were split to find the item that fails.", "model"
         )
-        self.engine_restarts = self._counter(
+        self.engine_restarts = counter(
             "engine_restarts", "Device workers that were restarted after they died or hung."
         )
-        self.frontend_restarts = self._counter(
+        self.frontend_restarts = counter(
             "frontend_restarts", "HTTP processes that were restarted after they died."
         )
 
     def _make_queue(self) -> None:
+        gauge = self._gauge
         place = ("task", "model", "lane")
-        self.queue_depth = self._gauge(
-            "queue_depth", "Number of waiting sentences or texts.", *place
-        )
-        self.queue_tokens = self._gauge(
+        self.queue_depth = gauge("queue_depth", "Number of waiting sentences or texts.", *place)
+        self.queue_tokens = gauge(
             "queue_tokens", "Number of source tokens of the waiting sentences or texts.", *place
         )
-        self.queue_oldest_age = self._gauge(
+        self.queue_oldest_age = gauge(
             "queue_oldest_age_seconds", "Time that the oldest sentence or text has waited.", *place
         )
-        self.inflight_requests = self._gauge("inflight_requests", "Requests in progress.", "task")
-        self.admission_limit = self._gauge(
+        self.inflight_requests = gauge("inflight_requests", "Requests in progress.", "task")
+        self.admission_limit = gauge(
             "admission_limit", "Limit on the requests or tokens in progress.", "kind"
         )
 
     def _make_server(self) -> None:
-        self.ready = self._gauge(
+        gauge = self._gauge
+        self.ready = gauge(
             "ready", "Is 1 while at least one device worker is ready, and 0 at other times."
         )
-        self.draining = self._gauge(
+        self.draining = gauge(
             "draining", "Is 1 after SIGTERM, while open requests run to their end, and 0 before."
         )
-        self.state_usable = self._gauge(
+        self.state_usable = gauge(
             "state_usable", "Is 1 if the state can be stored in REGARD_STATE, and 0 if it cannot."
         )
-        self.device_memory = self._gauge(
+        self.device_memory = gauge(
             "device_memory_bytes", "Resident memory and GPU memory of a worker.", "worker", "kind"
         )
-        self.model_memory = self._gauge(
+        self.model_memory = gauge(
             "model_memory_bytes",
             "Memory of a model in a worker: its weights and the state of its rows.",
-            "worker", "model",
-        )  # fmt: skip
-        self.model_load = self._gauge(
+            "worker",
+            "model",
+        )
+        self.model_load = gauge(
             "model_load_seconds",
             "Time from reading the files to readiness, in the slowest worker.",
             "model",
         )
-        self.build_info = self._gauge(
+        self.build_info = gauge(
             "build_info", "Version of the server. The value is always 1.", "version"
         )
-        self.model_info = self._gauge(
-            "model_info", "Properties of each loaded model. The value is always 1.",
-            "model", "source", "target", "device", "dtype", "revision",
-        )  # fmt: skip
+        self.model_info = gauge(
+            "model_info",
+            "Properties of each loaded model. The value is always 1.",
+            "model",
+            "source",
+            "target",
+            "device",
+            "dtype",
+            "revision",
+        )
 
     def add_model(self, name: str, kinds: Collection[str]) -> None:
         """Creates the series of a model for its task kinds, with value zero."""

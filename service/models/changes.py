@@ -24,6 +24,8 @@ from service.errors import (
     NotFoundError,
     ServiceError,
     UnavailableError,
+    loading,
+    stopping,
 )
 from service.models.catalog import find_all, load_served
 from service.models.registry.cache import ModelCache
@@ -96,9 +98,9 @@ class ModelChanges:
                 f"{name} is loaded already; unload it first: DELETE /v1/models/{name}"
             )
         if self.supervisor.is_draining:
-            raise UnavailableError("the server is stopping; try again", 1)
+            raise stopping()
         if not self.supervisor.is_ready:
-            raise UnavailableError("the models are loading; try again soon", 1)
+            raise loading()
         self.states[name] = "loading"
         self.failures.pop(name, None)
         self.overdue.discard(name)

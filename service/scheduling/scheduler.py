@@ -22,6 +22,8 @@ from service.errors import (
     ServiceError,
     UnavailableError,
     fault,
+    loading,
+    stopping,
 )
 from service.items import Failed, Result, WorkItem
 from service.metrics.definitions import Metrics
@@ -162,9 +164,9 @@ class Scheduler:
         time.
         """
         if self.is_closed and items:
-            raise UnavailableError("the server is stopping; try again", 1)
+            raise stopping()
         if not self.workers and items:
-            raise UnavailableError("the models are loading; try again soon", 1)
+            raise loading()
         groups: dict[tuple[str, str], list[WorkItem]] = defaultdict(list)
         for item in items:
             queue = self.queues[item.kind].get(item.model)
@@ -445,7 +447,7 @@ class Scheduler:
         self.is_closed = True
         held = [item for worker in self.workers.values() for item in worker.held.values()]
         for item in [*self._waiting(), *held]:
-            item.receiver.fail(UnavailableError("the server is stopping; try again", 1))
+            item.receiver.fail(stopping())
 
 
 def unloaded(model: str) -> NotFoundError:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.inspection.query import AttentionJob
 from model.tokenization.tokenizer import TokenizedText
-from service.errors import UnavailableError
+from service.errors import loading
 from service.items import AttentionItem, Result, TranslationItem
 from service.settings import Settings
 from service.tasks.attention.query import Aligner, aligner_of
@@ -89,7 +89,7 @@ async def resident(backend: Admitter, name: str) -> Resident:
     """Returns the first worker's description of a loaded model."""
     found = (await backend.status()).resident(name)
     if found is None:
-        raise UnavailableError("the models are loading; try again soon", 1)
+        raise loading()
     return found
 
 
